@@ -1,0 +1,87 @@
+SHELL := /bin/sh
+PY := .venv/bin/python
+KINGDOM := .venv/bin/kingdom
+WORKERS ?= 2
+SLOW := journey faults outside web distributed
+
+ifdef HOME_DIR
+export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
+endif
+
+.PHONY: help setup up down status attach logs test check check-style check-types check-tests web-test \
+	test-distributed faults faults-quick bench bench-quick clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | awk -F'\t' '{ printf "make %-17s %s\n", $$1, $$2 }'
+
+setup: ## .venv from the locks, with what tests need, and tmux, strace, jq where allowed
+	@bin/setup dev
+
+up: ## set up if needed and start the kingdom [HOME_DIR=/opt/kingdom]
+	@bin/setup run
+	@$(KINGDOM) up
+
+down: installed ## stop every role [HOME_DIR=]
+	@$(KINGDOM) down
+
+status: installed ## what runs, waits and fails [HOME_DIR=]
+	@$(KINGDOM) status
+
+attach: installed ## look at a role's terminal: ROLE=king
+	@[ -n "$$ROLE" ] || { echo 'attach: which role? make attach ROLE=king' >&2; exit 2; }
+	@$(KINGDOM) attach "$$ROLE"
+
+logs: installed ## follow the logs [ROLE=king]
+	@if [ -n "$$ROLE" ]; then exec $(KINGDOM) logs "$$ROLE"; else exec $(KINGDOM) logs; fi
+
+.PHONY: installed
+installed:
+	@[ -x $(KINGDOM) ] || { echo 'nothing is set up here yet: make up' >&2; exit 1; }
+
+test: ## the whole quick suite
+	@bin/setup dev
+	@$(PY) -m pytest -n $(WORKERS)
+
+check: ## style, types, house rules and the fast tests: before every commit
+	@bin/setup dev
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target check-types check-style check-tests
+
+check-style:
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --check --quiet . || { .venv/bin/ruff format --check .; exit 1; }
+
+check-types:
+	@.venv/bin/mypy
+
+check-tests:
+	@$(PY) -m pytest -q $(SLOW:%=--ignore=tests/%)
+
+web-test: ## the pages in a browser
+	@bin/setup dev
+	@if [ -d tests/web ]; then exec $(PY) -m pytest tests/web; else echo 'no hall yet: nothing to test'; fi
+
+test-distributed: ## the hall on Kafka and PostgreSQL
+	@bin/setup dev
+	@if [ -d tests/distributed ]; then exec $(PY) -m pytest tests/distributed; else echo 'no hall yet: nothing to test'; fi
+
+faults: export KINGDOM_CAMPAIGN = 1
+faults: ## the long fault campaigns [MUTANTS=1: every check must catch its seeded defect]
+	@bin/setup dev
+	@if [ -d tests/faults ]; then exec $(PY) -m pytest tests/faults; else echo 'no fault checks yet: nothing to test'; fi
+
+faults-quick: ## the quick fault checks
+	@bin/setup dev
+	@if [ -d tests/faults ]; then exec $(PY) -m pytest tests/faults; else echo 'no fault checks yet: nothing to test'; fi
+
+bench: ## every figure: bench/results.json and docs/benchmarks.md
+	@bin/setup dev
+	@if [ -d bench ]; then exec $(PY) -m bench; else echo 'no bench yet: nothing to measure'; fi
+
+bench-quick: ## the figures in under a minute, for development
+	@bin/setup dev
+	@if [ -d bench ]; then exec $(PY) -m bench --quick; else echo 'no bench yet: nothing to measure'; fi
+
+clean: ## remove caches and build products; never queue/, state/ or .venv
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
