@@ -1,4 +1,4 @@
-"""Maps what stands beside the package in a checkout to `kingdom/data/` in the wheel, so that the tree holds it once."""
+"""Maps what stands beside the package to `kingdom/data/` in the wheel: the tree holds it once."""
 
 from pathlib import Path
 from typing import Any
