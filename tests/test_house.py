@@ -1,0 +1,453 @@
+"""Every line stands in the room it belongs to.
+
+A check names file:line of what does not; it is shown a house with that very defect and must name it."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+HOUSE = Path(__file__).resolve().parent.parent
+
+ROLES = frozenset(
+    "sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split()
+)
+LIBRARIES = frozenset("mq mime topics steward".split())
+
+# Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
+SDKS = {
+    "argon2": ("kingdom/gateway/auth.py",),
+    "click": ("kingdom/cli/",),
+    "confluent_kafka": ("kingdom/topics/kafka.py",),
+    "croniter": ("kingdom/king/schedules.py",),
+    "fastjsonschema": ("kingdom/config.py",),
+    "inotify_simple": ("kingdom/wake.py",),
+    "jsonschema": ("kingdom/config.py",),
+    "jwt": ("kingdom/gateway/auth.py",),
+    "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/"),
+    "psutil": ("kingdom/chamberlain/vitals.py", "kingdom/cli/doctor.py"),
+    "psycopg": ("kingdom/gateway/", "kingdom/worker/"),
+    "requests": ("kingdom/sentinel/watchers/",),
+    "slack_bolt": ("kingdom/envoy/channels/slack.py",),
+    "slack_sdk": ("kingdom/envoy/channels/slack.py",),
+    "socketio": ("kingdom/gateway/",),
+    "starlette": ("kingdom/gateway/",),
+    "supervisor": ("kingdom/steward/supervisord.py",),
+    "uvicorn": ("kingdom/gateway/",),
+    "yaml": ("kingdom/config.py",),
+    # of the standard library, what only few rooms may know
+    "ctypes": ("kingdom/atomic.py", "kingdom/role.py", "kingdom/soldier/cage.py", "kingdom/steward/"),
+    "sqlite3": ("kingdom/mq/",),
+}
+
+FOLDERS_OF_THE_HOME = frozenset(
+    "queue state logs memory workspace config generals schemas events tasks messages orders topics mailbox "
+    "mq council pending dispatched completed in_progress sent failed done dead results prompts soldiers run "
+    "wanted".split()
+)
+MAY_SPELL_FOLDERS = frozenset({"kingdom/places.py", "kingdom/states.py"})
+
+
+class Source(NamedTuple):
+    path: Path
+    name: str  # relative to the house, with "/"
+    tree: ast.Module
+
+    @property
+    def module(self) -> str:
+        return self.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    @property
+    def room(self) -> str:
+        """The folder under kingdom/, or "" on the ground floor."""
+        parts = self.name.split("/")
+        return parts[1] if len(parts) > 2 else ""
+
+    def at(self, node: ast.AST) -> str:
+        return f"{self.name}:{getattr(node, 'lineno', 1)}"
+
+
+class Import(NamedTuple):
+    node: ast.AST
+    module: str  # dotted and absolute; for `from a import b` it is "a.b"
+    on_load: bool  # runs when the file is loaded: not in a function, not for type checkers only
+
+
+@cache
+def _read(path: Path, name: str) -> Source:
+    return Source(path, name, ast.parse(path.read_text(), name))
+
+
+def sources(root: Path, folder: str = "kingdom") -> list[Source]:
+    files = sorted((root / folder).rglob("*.py"))
+    return [_read(path, path.relative_to(root).as_posix()) for path in files]
+
+
+def imports(source: Source) -> Iterator[Import]:
+    yield from _imports(source, source.tree, on_load=True)
+
+
+def _imports(source: Source, node: ast.AST, on_load: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(child, alias.name, on_load) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            base = _absolute(source, child)
+            yield from (Import(child, f"{base}.{alias.name}", on_load) for alias in child.names)
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            yield from _imports(source, ast.Module(child.body, []), on_load=False)
+            yield from _imports(source, ast.Module(child.orelse, []), on_load)
+        else:
+            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from _imports(source, child, on_load and not function)
+
+
+def _absolute(source: Source, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = source.module.split(".")
+    if not source.name.endswith("/__init__.py"):
+        package = package[:-1]
+    package = package[: len(package) - node.level + 1]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def rows(source: Source) -> Iterator[tuple[ast.AST, str]]:
+    """The rows of extension tables: {"name": "module:attribute"}."""
+    for table in ast.walk(source.tree):
+        if isinstance(table, ast.Dict):
+            for value in table.values:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    row = value.value
+                    table_room = source.name.endswith("__init__.py") and re.fullmatch(r"\w+(\.\w+)*:\w+", row)
+                    if table_room or re.fullmatch(r"kingdom(\.\w+)+:\w+", row):
+                        yield value, row
+
+
+# --- the checks: a house in, the lines in the wrong room out
+
+
+def wrong_direction(root: Path) -> Iterator[str]:
+    """roles -> libraries -> ground floor; no role knows a role, no library a library, nobody the cli."""
+    ground = {path.stem for path in (root / "kingdom").glob("*.py")}
+    for source in sources(root):
+        if source.room and source.room not in ROLES | LIBRARIES:
+            yield f"{source.at(source.tree)} stands in a room the house does not know: kingdom/{source.room}"
+            continue
+        wanted = [(found.node, found.module) for found in imports(source)]
+        wanted += [(node, row.partition(":")[0]) for node, row in rows(source)]
+        for node, module in wanted:
+            top, _, rest = module.partition(".")
+            there = rest.partition(".")[0]
+            if top != "kingdom" or there == source.room or there in ground:
+                continue
+            if there in ROLES or (there in LIBRARIES and source.room not in ROLES):
+                room = source.room or "the ground floor"
+                yield f"{source.at(node)} {room} imports {there}"
+
+
+def strangers(root: Path) -> Iterator[str]:
+    """What is not ours is imported only where its row in SDKS allows it."""
+    for source in sources(root):
+        for found in imports(source):
+            top = found.module.partition(".")[0]
+            if top == "kingdom" or (top in sys.stdlib_module_names and top not in SDKS):
+                continue
+            allowed = SDKS.get(top, ())
+            if not any(
+                source.name == room or (room.endswith("/") and source.name.startswith(room))
+                for room in allowed
+            ):
+                yield f"{source.at(found.node)} imports {top}, allowed in {', '.join(allowed) or 'no room'}"
+
+
+MOVERS = frozenset(
+    {("os", "rename"), ("os", "renames"), ("os", "replace"), ("os", "link"), ("shutil", "move")}
+)
+
+
+def moved_by_hand(root: Path) -> Iterator[str]:
+    """Files are moved, replaced and linked by kingdom/atomic.py alone."""
+    for source in sources(root):
+        if source.name == "kingdom/atomic.py":
+            continue
+        names = {
+            alias.asname or alias.name: alias.name
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if (node.module, alias.name) in MOVERS:
+                        yield f"{source.at(node)} takes {node.module}.{alias.name}"
+            elif isinstance(node, ast.Attribute) and (_owner(node, names), node.attr) in MOVERS:
+                yield f"{source.at(node)} uses {ast.unparse(node)}"
+            if isinstance(node, ast.Call) and _moves_a_path(node, names):
+                yield f"{source.at(node)} calls {ast.unparse(node.func)}"
+
+
+def _owner(node: ast.Attribute, names: dict[str, str]) -> str | None:
+    return names.get(node.value.id) if isinstance(node.value, ast.Name) else None
+
+
+def _moves_a_path(call: ast.Call, names: dict[str, str]) -> bool:
+    """Path.rename, replace, hardlink_to: of all methods named so only Path's take one bare argument."""
+    if not isinstance(call.func, ast.Attribute) or len(call.args) != 1 or call.keywords:
+        return False
+    if _owner(call.func, names):
+        return False
+    return call.func.attr in {"rename", "replace", "hardlink_to"}
+
+
+def heavy_soldier(root: Path) -> Iterator[str]:
+    """A soldier and the MIME codec start in milliseconds: all they load is the standard library."""
+    known = {source.module: source for source in sources(root)}
+    for source in known.values():
+        if source.room in {"soldier", "mime"}:
+            for found in imports(source):
+                if chain := _way_out(known, found.module, frozenset({source.module})):
+                    yield f"{source.at(found.node)} brings in {' -> '.join(chain)}"
+
+
+def _way_out(known: dict[str, Source], module: str, seen: frozenset[str]) -> list[str]:
+    """The chain of loads from `module` to something outside the standard library, or []."""
+    if not module.startswith("kingdom"):
+        top = module.partition(".")[0]
+        return [] if top in sys.stdlib_module_names else [top]
+    parts = module.split(".")
+    loaded = {".".join(parts[: length + 1]) for length in range(len(parts))} & known.keys() - seen
+    for name in sorted(loaded):
+        for found in imports(known[name]):
+            if found.on_load and (chain := _way_out(known, found.module, seen | loaded)):
+                return [name, *chain]
+    return []
+
+
+def dangling_rows(root: Path) -> Iterator[str]:
+    """A table's "module:attribute" names something that is there."""
+    for source in sources(root):
+        for node, row in rows(source):
+            module, _, attribute = row.partition(":")
+            base = root / module.replace(".", "/")
+            file = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
+            if not file.exists():
+                yield f"{source.at(node)} {row}: no module {module}"
+            elif attribute not in _bound(_read(file, file.relative_to(root).as_posix()).tree):
+                yield f"{source.at(node)} {row}: no {attribute} in {module}"
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names.update(
+                name.id
+                for name in ast.walk(node)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            )
+    return names
+
+
+def false_queue(root: Path) -> Iterator[str]:
+    """With a package in the root queue/, Python may import it instead of its own `queue`."""
+    if (root / "queue/__init__.py").exists():
+        yield "queue/__init__.py:1 hides the standard library's queue"
+
+
+def sleeping_tests(root: Path) -> Iterator[str]:
+    """A test waits for an event with a deadline; it does not sleep."""
+    for source in sources(root, "tests"):
+        for node in ast.walk(source.tree):
+            taken = (
+                isinstance(node, ast.ImportFrom) and node.module == "time" and {a.name for a in node.names}
+            )
+            used = isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+            if used or (taken and "sleep" in taken):
+                yield f"{source.at(node)} sleeps"
+
+
+def spelt_folders(root: Path) -> Iterator[str]:
+    """`path / "pending"`: the home's folders are spelt in places.py and states.py alone."""
+    for source in sources(root):
+        if source.name in MAY_SPELL_FOLDERS:
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                text = node.right.values[0] if isinstance(node.right, ast.JoinedStr) else node.right
+                if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    first = text.value.partition("/")[0]
+                    if first in FOLDERS_OF_THE_HOME:
+                        yield f"{source.at(node)} spells {first!r}"
+
+
+# Written in halves, because this file is one of those that are searched.
+NOT_OURS = re.compile(
+    "|".join(
+        [
+            r"\bissue " + r"#\d",
+            r"\.\./" + r"shared\b",
+            r"\bpypi\." + r"org\b",
+            r"\bpython" + r"hosted\b",
+            r"\bregistry\." + r"[a-z0-9.-]+\.[a-z]{2,}\b",
+            r"\bnpmjs\." + r"(?:com|org)\b",
+            r"\bcrates\." + r"io\b",
+            r"\bdeb\.debian\." + r"org\b",
+            r"\b(?:ghcr|quay|gcr)\." + r"io\b",
+            r"\b(?:unpkg\." + r"com|jsdelivr\." + r"net)\b",
+        ]
+    ),
+    re.IGNORECASE,
+)
+
+
+def foreign_words(root: Path) -> Iterator[str]:
+    """The tree speaks of the product only, and names no registry's host."""
+    for path in tracked(root):
+        try:
+            text = path.read_text()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            if found := NOT_OURS.search(line):
+                yield f"{path.relative_to(root).as_posix()}:{number} says {found[0]!r}"
+
+
+def tracked(root: Path) -> list[Path]:
+    if not (root / ".git").exists():
+        return [path for path in sorted(root.rglob("*")) if path.is_file()]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := root / name).is_file()]
+
+
+Check = Callable[[Path], Iterator[str]]
+CHECKS: tuple[Check, ...] = (
+    wrong_direction,
+    strangers,
+    moved_by_hand,
+    heavy_soldier,
+    dangling_rows,
+    false_queue,
+    sleeping_tests,
+    spelt_folders,
+    foreign_words,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_nothing_stands_in_the_wrong_room(check: Check) -> None:
+    found = list(check(HOUSE))
+    assert not found, "\n".join([check.__doc__ or "", *found])
+
+
+# --- every check is shown its defect
+
+HALVES = {"registry": "pypi" + ".org", "shared": "../" + "shared", "issue": "issue " + "#7"}
+
+COURT, ENGINE, POST = "kingdom/king/court.py", "kingdom/mq/engine.py", "kingdom/post.py"
+
+DEFECTS: list[tuple[Check, str, str]] = [
+    (wrong_direction, f"{COURT}:2", "\nfrom kingdom.envoy import letters"),
+    (wrong_direction, f"{COURT}:2", "def tick():\n    import kingdom.cli.main"),
+    (wrong_direction, f"{COURT}:1", "from ..general import memory"),
+    (wrong_direction, f"{COURT}:1", "from kingdom import general"),
+    (wrong_direction, f"{COURT}:1", "TABLE = {'x': 'kingdom.envoy.say:Say'}"),
+    (wrong_direction, f"{ENGINE}:1", "import kingdom.topics"),
+    (wrong_direction, f"{ENGINE}:1", "from kingdom.king.court import tick"),
+    (wrong_direction, f"{POST}:1", "from kingdom.mq import engine"),
+    (wrong_direction, f"{POST}:1", "from .king import court"),
+    (wrong_direction, "kingdom/utils/io.py:1", "x = 1"),
+    (strangers, f"{COURT}:1", "import requests"),
+    (strangers, f"{COURT}:2", "def f():\n    from psutil import Process"),
+    (strangers, f"{POST}:1", "import sqlite3"),
+    (strangers, f"{POST}:1", "import attrs"),
+    (moved_by_hand, f"{POST}:2", "import os\nos.replace('a', 'b')"),
+    (moved_by_hand, f"{POST}:2", "import os as o\nmove = o.rename"),
+    (moved_by_hand, f"{POST}:1", "from os import link"),
+    (moved_by_hand, f"{POST}:2", "import shutil\nshutil.move('a', 'b')"),
+    (moved_by_hand, f"{POST}:1", "def f(a, b): a.with_name('x').replace(b)"),
+    (moved_by_hand, f"{POST}:1", "def f(a, b): a.rename(b)"),
+    (heavy_soldier, "kingdom/soldier/serve.py:1", "import yaml"),
+    (heavy_soldier, "kingdom/mime/codec.py:2", "def f():\n    import orjson"),
+    (dangling_rows, "kingdom/mq/__init__.py:2", "STORES = {\n'a': 'kingdom.mq.no:Store'}"),
+    (dangling_rows, "kingdom/mq/__init__.py:1", "STORES = {'a': 'kindgom.mq.a:Store'}"),
+    (dangling_rows, "kingdom/mq/__init__.py:1", "STORES: dict[str, str] = {'a': 'kingdom.mq:Store'}"),
+    (false_queue, "queue/__init__.py:1", ""),
+    (sleeping_tests, "tests/test_a.py:2", "import time\ntime.sleep(1)"),
+    (sleeping_tests, "tests/king/test_a.py:1", "from time import monotonic, sleep"),
+    (spelt_folders, f"{POST}:1", "def f(home, kind): return home / 'queue' / kind"),
+    (spelt_folders, f"{POST}:1", "def f(home): return home / 'state/king/x'"),
+    (spelt_folders, f"{POST}:1", "def f(home, x): return home / f'results/{x}'"),
+    (foreign_words, "docs/a.md:2", f"a\nfrom {HALVES['registry']}"),
+    (foreign_words, "docs/a.md:1", f"see {HALVES['shared']}/design.md"),
+    (foreign_words, "kingdom/a.py:1", f"# {HALVES['issue']}"),
+]
+
+
+def build(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(("check", "named", "text"), DEFECTS)
+def test_a_line_in_the_wrong_room_is_named(check: Check, named: str, text: str, tmp_path: Path) -> None:
+    found = list(check(build(tmp_path, {named.partition(":")[0]: text})))
+    assert any(line.startswith(f"{named} ") for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("loader", "chain"),
+    [
+        ("kingdom/config.py", "kingdom.config -> kingdom.deep -> yaml"),
+        ("kingdom/__init__.py", "kingdom -> kingdom.deep -> yaml"),
+    ],
+)
+def test_what_a_soldier_loads_by_way_of_others_is_named(loader: str, chain: str, tmp_path: Path) -> None:
+    soldier = "kingdom/soldier/serve.py"
+    files = {
+        soldier: "from kingdom.config import load",
+        "kingdom/config.py": "",
+        "kingdom/deep.py": "try:\n    import yaml\nfinally:\n    pass",
+        loader: "from kingdom import deep",
+    }
+    assert list(heavy_soldier(build(tmp_path, files))) == [f"{soldier}:1 brings in {chain}"]
+
+
+def test_every_check_is_shown_a_defect() -> None:
+    assert {check for check, _, _ in DEFECTS} == set(CHECKS)
+
+
+TIDY = {
+    "kingdom/__init__.py": "__version__ = '1'\n",
+    "kingdom/atomic.py": "import ctypes\nimport os\nos.replace('a', 'b')\n",
+    "kingdom/config.py": "import json\ndef load():\n    import yaml\n",
+    "kingdom/places.py": "def f(home): return home / 'queue' / 'pending'\n",
+    "kingdom/king/court.py": "from kingdom import config\nfrom kingdom.mq import engine\nfrom . import routing\n"
+    "name = 'a-b'.replace('a', 'b') + 'pending'\n",
+    "kingdom/king/routing.py": "from dataclasses import replace\nratio = 1 / 2\n",
+    "kingdom/mq/__init__.py": "STORES = {'memory': 'kingdom.mq.memory:Store'}\n",
+    "kingdom/mq/memory.py": "import sqlite3\nclass Store: ...\n",
+    "kingdom/mq/engine.py": "import orjson\nfrom kingdom import atomic\n",
+    "kingdom/mime/codec.py": "import json\n",
+    "kingdom/soldier/serve.py": "from kingdom.config import load\nfrom kingdom.mime.codec import json\n",
+    "tests/test_king.py": "import threading\nthreading.Event().wait(1)\n",
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_tidy_house_is_left_in_peace(check: Check, tmp_path: Path) -> None:
+    assert list(check(build(tmp_path, TIDY))) == []
