@@ -1,0 +1,412 @@
+"""The one door to the disk: files appear whole or not at all, and reading never hangs or trusts.
+
+Standard library only, and light: one-shot soldiers import it too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from kingdom.errors import BadFile, Collision, Locked, LockLost
+
+Durability = Literal["power", "process"]
+Item = tuple[Path, bytes]
+Pair = tuple[Path, Path]
+
+LARGEST = 1 << 20
+GROUP_WORTH_SYNCFS = 8
+_NOREPLACE = 1
+_AT_FDCWD = -100
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _unguarded() -> None:
+    """The guard of a writer that needs no lock: a one-shot command."""
+
+
+class Disk:
+    """Writes for one writer. Unfinished files lie in its own scratch folder, never where a reader looks.
+
+    With durability "power" a call returns after its effect is on the platter; with "process" it
+    survives a kill but not a power cut. The guard runs before anything becomes visible and raises
+    when this writer has lost the right to write.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        durability: Durability = "power",
+        guard: Callable[[], None] = _unguarded,
+        grouping: Literal["fsync", "syncfs"] = "fsync",
+        mode: int = 0o600,
+    ) -> None:
+        self.scratch = scratch
+        self.durability = durability
+        self.guard = guard
+        self.grouping = grouping
+        self.mode = mode
+        self._made = 0
+
+    def create(self, path: Path, data: bytes) -> None:
+        """A new whole file at `path`; Collision when something is there already."""
+        if self.create_all([(path, data)]):
+            raise Collision(path=path)
+
+    def create_all(self, items: Iterable[Item]) -> list[Path]:
+        """New whole files, made durable together. Returns those that were there already, left untouched."""
+        there: list[Path] = []
+        with self._drafts(items) as drafts:
+            for draft, path in drafts:
+                self.guard()
+                try:
+                    _rename_new(draft, path)
+                except FileExistsError:
+                    os.unlink(draft)
+                    there.append(path)
+        self._sync_folders({path.parent for _, path in drafts})
+        return there
+
+    def rewrite(self, path: Path, data: bytes) -> None:
+        """Replace the file at `path`: readers see the old whole file or the new one."""
+        self.rewrite_all([(path, data)])
+
+    def rewrite_all(self, items: Iterable[Item]) -> None:
+        with self._drafts(items) as drafts:
+            for draft, path in drafts:
+                self.guard()
+                os.replace(draft, path)
+        self._sync_folders({path.parent for _, path in drafts})
+
+    def move(self, src: Path, dst: Path) -> None:
+        """Rename without replacing: FileNotFoundError when the source is gone, Collision when the place is taken."""
+        self.guard()
+        try:
+            _rename_new(src, dst)
+        except FileExistsError:
+            raise Collision(path=dst) from None
+        self._sync_folders({dst.parent, src.parent})
+
+    def move_all(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Moves made durable together. Returns the pairs that could not move: source gone or place taken."""
+        folders: set[Path] = set()
+        stuck: list[Pair] = []
+        for src, dst in pairs:
+            self.guard()
+            try:
+                _rename_new(src, dst)
+            except (FileExistsError, FileNotFoundError):
+                stuck.append((src, dst))
+            folders |= {dst.parent, src.parent}
+        self._sync_folders(folders)
+        return stuck
+
+    def remove(self, path: Path) -> None:
+        """Gone, or gone before."""
+        self.guard()
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        self._sync_folders({path.parent})
+
+    def append(self, path: Path, data: bytes) -> None:
+        """Whole lines at the end of a shared log, in one write."""
+        self.guard()
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
+        try:
+            _write_whole(fd, data)
+        finally:
+            os.close(fd)
+
+    def sweep_scratch(self) -> int:
+        """Throw away what a killed life of this writer left unfinished."""
+        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        litter = os.listdir(self.scratch)
+        for name in litter:
+            os.unlink(os.path.join(self.scratch, name))
+        return len(litter)
+
+    @contextmanager
+    def _drafts(self, items: Iterable[Item]) -> Iterator[list[tuple[str, Path]]]:
+        """Whole, durable, not yet visible. On an error those that did not become visible are taken back."""
+        drafts: list[tuple[str, Path]] = []
+        try:
+            for path, data in items:
+                self._made += 1
+                draft = f"{self.scratch}/{os.getpid()}-{self._made}.tmp"
+                drafts.append((draft, path))
+                self._draft(draft, data)
+            if self.durability == "power" and self.grouping == "syncfs":
+                self._sync_group([draft for draft, _ in drafts])
+            yield drafts
+        except OSError:
+            for draft, _ in drafts:
+                with suppress(FileNotFoundError):
+                    os.unlink(draft)
+            raise
+
+    def _draft(self, draft: str, data: bytes) -> None:
+        fd = self._open_draft(draft)
+        try:
+            _write_whole(fd, data)
+            if self.durability == "power" and self.grouping == "fsync":
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _open_draft(self, draft: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(draft, flags, self.mode)
+        except FileNotFoundError:
+            self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            os.unlink(draft)
+        return os.open(draft, flags, self.mode)
+
+    def _sync_group(self, drafts: Sequence[str]) -> None:
+        if len(drafts) >= GROUP_WORTH_SYNCFS:
+            with _opened(self.scratch) as fd:
+                if _libc.syncfs(fd) != 0:
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(self.scratch))
+            return
+        for draft in drafts:
+            with _opened(draft) as fd:
+                os.fsync(fd)
+
+    def _sync_folders(self, folders: Iterable[Path]) -> None:
+        if self.durability == "process":
+            return
+        for folder in folders:
+            with _opened(folder) as fd:
+                os.fsync(fd)
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """A full disk writes short without an error: go on until the kernel says why."""
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, data[written:])
+
+
+def _rename_new(src: str | Path, dst: str | Path) -> None:
+    """Rename that never replaces, also where the file system lacks RENAME_NOREPLACE."""
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(src), _AT_FDCWD, os.fsencode(dst), _NOREPLACE) == 0:
+        return
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS):
+        os.link(src, dst, follow_symlinks=False)
+        os.unlink(src)
+        return
+    raise OSError(code, os.strerror(code), str(src), None, str(dst))
+
+
+def make_folder(path: Path, mode: int = 0o700) -> None:
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+
+
+def write_in_place(fd: int, data: bytes) -> None:
+    """One fixed-size record over the old one: takes no new block, so it works on a full disk."""
+    os.pwrite(fd, data, 0)
+
+
+# --- the strict reader, for every file that others can write
+
+
+def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
+    """The content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as trouble:
+        why = "a symbolic link" if trouble.errno == errno.ELOOP else os.strerror(trouble.errno or 0)
+        if trouble.errno in (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV):
+            raise BadFile(path=path, why=why) from None
+        raise
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode):
+            raise BadFile(path=path, why="not a regular file")
+        if about.st_mode & 0o444 == 0:
+            raise BadFile(path=path, why="nobody may read it (mode 000)")
+        if about.st_size > limit:
+            raise BadFile(path=path, why=f"{about.st_size} bytes, more than {limit}")
+        parts = []
+        room = limit + 1
+        while room > 0 and (part := os.read(fd, min(room, 1 << 20))):
+            parts.append(part)
+            room -= len(part)
+        if room <= 0:
+            raise BadFile(path=path, why=f"more than {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:
+    """The JSON object in a file, read strictly."""
+    data = read_bytes(path, limit)
+    try:
+        value = parse_json(data)
+    except ValueError as trouble:
+        raise BadFile(path=path, why=str(trouble)) from None
+    if not isinstance(value, dict):
+        raise BadFile(path=path, why=f"a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def parse_json(data: bytes) -> Any:
+    """JSON as the standard says: no duplicate keys, no NaN, no BOM, nothing that UTF-8 cannot hold again."""
+    if not data.strip():
+        raise ValueError("empty")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as trouble:
+        raise ValueError(f"not UTF-8 at byte {trouble.start}") from None
+    if text[0] == "\ufeff":
+        raise ValueError("starts with a byte order mark")
+    try:
+        value = _DECODE(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if "\\ud" in text or "\\uD" in text:
+        _refuse_lone_surrogates(value)
+    return value
+
+
+def _refuse_lone_surrogates(value: object) -> None:
+    try:
+        _ENCODE(value).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("a lone surrogate, which is no character") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"key {twice!r} appears twice")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large a number")
+    return number
+
+
+_DECODE = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite).decode
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def to_json(value: Mapping[str, Any]) -> bytes:
+    """One key a line: people `cat` these files."""
+    lines = ",\n".join(f"  {_ENCODE(key)}: {_ENCODE(part)}" for key, part in value.items())
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def to_line(value: Mapping[str, Any]) -> bytes:
+    return f"{_ENCODE(value)}\n".encode()
+
+
+# --- one holder at a time
+
+
+class Lock:
+    """An flock on a file for as long as this process lives (or until release)."""
+
+    def __init__(self, path: Path, role: str) -> None:
+        self.path = path
+        self.role = role
+        self._fd = -1
+
+    def acquire(self, wait: float = 0.0) -> None:
+        """Ours within `wait` seconds, else Locked, which names the holder."""
+        make_folder(self.path.parent)
+        give_up = time.monotonic() + wait
+        while not self._try():
+            if time.monotonic() >= give_up:
+                raise Locked(role=self.role, path=self.path, holder=self.holder())
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        """LockLost when the file under our lock is no longer the one at its path."""
+        if not self._same_file():
+            raise LockLost(path=self.path, role=self.role)
+
+    def holder(self) -> str:
+        try:
+            return read_bytes(self.path, 4096).decode("utf-8", "replace").strip() or "unnamed"
+        except (OSError, BadFile):
+            return "unnamed"
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _try(self) -> bool:
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            return False
+        if not self._same_file():
+            self.release()
+            return False
+        write_in_place(self._fd, f"pid {os.getpid():<10}\n".encode())
+        return True
+
+    def _same_file(self) -> bool:
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        ours = os.fstat(self._fd)
+        return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some living process holds the lock at `path`, without taking it for longer than the question."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)

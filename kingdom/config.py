@@ -1,0 +1,144 @@
+"""Configuration: YAML through its schema into a read-only mapping, and the secrets of `.env`.
+
+An error names the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from kingdom import schemas
+from kingdom.atomic import read_bytes
+from kingdom.errors import BadConfig, BadFile
+from kingdom.places import Places
+
+Config = Mapping[str, Any]
+Lines = dict[tuple[str | int, ...], int]
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(places: Places, name: str) -> Config:
+    """`config/<name>.yaml`; a file that is missing or empty means the defaults."""
+    path = places.config / f"{name}.yaml"
+    try:
+        value, lines = read_yaml(path)
+    except FileNotFoundError:
+        value, lines = {}, {}
+    return frozen(fitted(f"config/{name}", value, lines, path))
+
+
+def fitted(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
+    """The value with all defaults, or BadConfig with the line of the first misfit."""
+    if not isinstance(value, dict):
+        raise BadConfig(path=path, line=":1", key="the file", why="must hold keys and values")
+    whole: dict[str, Any] = schemas.with_defaults(schemas.load(schema), value)
+    try:
+        return schemas.check(schema, whole)
+    except schemas.BadMessage:
+        where, sentence = schemas.misfits(schema, value)[0]
+    raise BadConfig(
+        path=path, line=f":{_line(lines, where, value)}", key=".".join(map(str, where)) or "top level", why=sentence
+    )
+
+
+def read_yaml(path: Path) -> tuple[Any, Lines]:
+    """The plain value of a YAML file and the line of every key in it."""
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except BadFile as trouble:
+        raise BadConfig(path=path, line="", key="the file", why=str(trouble.facts["why"])) from None
+    except UnicodeDecodeError as trouble:
+        raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {trouble.start}") from None
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    except yaml.MarkedYAMLError as trouble:
+        line = f":{trouble.problem_mark.line + 1}" if trouble.problem_mark else ""
+        raise BadConfig(path=path, line=line, key="YAML", why=str(trouble.problem)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as trouble:
+        raise BadConfig(path=path, line="", key="YAML", why=str(trouble).splitlines()[0]) from None
+    lines: Lines = {}
+    if root is not None:
+        _note_lines(root, (), lines, path)
+    return ({} if value is None else value), lines
+
+
+def _note_lines(node: Any, at: tuple[str | int, ...], lines: Lines, path: Path) -> None:
+    lines.setdefault(at, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, part in node.value:
+            if key.value in seen:
+                line = f":{key.start_mark.line + 1}"
+                raise BadConfig(path=path, line=line, key=key.value, why="stands here a second time")
+            seen.add(key.value)
+            lines[(*at, key.value)] = key.start_mark.line + 1
+            _note_lines(part, (*at, key.value), lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, part in enumerate(node.value):
+            _note_lines(part, (*at, index), lines, path)
+
+
+def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
+    """An unknown key is reported at itself, a missing one at its group."""
+    group = value
+    for part in where:
+        group = group[part] if isinstance(group, (dict, list)) else None
+    if isinstance(group, dict):
+        inside = [lines[(*where, key)] for key in group if (*where, key) in lines]
+        if inside and where not in lines:
+            return min(inside)
+    return lines.get(where, 1)
+
+
+def closest(word: str, known: list[str]) -> str:
+    """`, did you mean …?` for an error's end, or nothing."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return MappingProxyType({key: frozen(part) for key, part in value.items()})
+    if isinstance(value, list):
+        return tuple(frozen(part) for part in value)
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """A read-only value as plain JSON again."""
+    if isinstance(value, Mapping):
+        return {key: thawed(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return [thawed(part) for part in value]
+    return value
+
+
+def secrets(places: Places) -> dict[str, str]:
+    """What `.env` holds. Every role reads it itself; a file that others can read is refused."""
+    path = places.env_file
+    try:
+        about = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return {}
+    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise BadConfig(path=path, line="", key="permissions", why="others may read it; run `chmod 600` on it")
+    found: dict[str, str] = {}
+    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+        bare = line.strip().removeprefix("export ")
+        if not bare or bare.startswith("#"):
+            continue
+        name, equals, text = bare.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise BadConfig(path=path, line=f":{number}", key="line", why="must read NAME=value")
+        found[name.strip()] = text.strip().strip("\"'")
+    return found

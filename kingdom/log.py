@@ -1,0 +1,101 @@
+"""What a role tells: sentences for people, and the kingdom's internal events for machines.
+
+Secrets are struck out by value before anything is written.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import Disk, to_line
+from kingdom.messages import stamp
+from kingdom.places import Places
+
+SHORTEST_SECRET = 6
+"""Shorter values would strike out ordinary words."""
+
+EVENT_TYPES = frozenset(
+    f"{family}.{name}"
+    for family, names in {
+        "event": "detected dispatched discarded",
+        "task": "created started completed failed needs_human resumed skipped retried",
+        "soldier": "spawned completed timeout killed",
+        "system": "startup shutdown health_changed heartbeat_missed session_orphaned resource_warning",
+        "recovery": "session_restarted session_killed log_rotated files_cleaned sessions_cleaned",
+        "message": "sent failed human_response",
+        "file": "buried",
+    }.items()
+    for name in names.split()
+)
+
+
+class Log:
+    """One role's voice. Lines are collected and written together by `flush`, at the end of a step."""
+
+    def __init__(
+        self, places: Places, actor: str, disk: Disk, clock: Callable[[], float], secrets: Iterable[str] = ()
+    ) -> None:
+        self._actor = actor
+        self._disk = disk
+        self._clock = clock
+        self._own_file = places.role_log(actor)
+        self._system_file = places.system_log
+        self._events_file = places.events_log
+        self._text: list[str] = []
+        self._events: list[bytes] = []
+        self.hide(secrets)
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """From now on these values are struck out. The longest first, as one may hold another."""
+        self._hidden = sorted((each for each in secrets if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
+
+    def say(self, sentence: str, level: str = "info") -> None:
+        one_line = self._clean(sentence).replace("\n", " ⏎ ")
+        self._text.append(f"{stamp(self._clock())} {level:<5} {self._actor}: {one_line}\n")
+
+    def warn(self, sentence: str) -> None:
+        self.say(sentence, "warn")
+
+    def error(self, sentence: str) -> None:
+        self.say(sentence, "error")
+
+    def event(self, type: str, **data: Any) -> None:
+        """An internal event: counted by the chamberlain, so its type stands in the table above."""
+        assert type in EVENT_TYPES, type
+        line = to_line({"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data})
+        self._events.append(self._clean(line.decode()).encode() if self._hidden else line)
+
+    def flush(self) -> None:
+        """A disk that is full or broken must not stop a role from working: then these lines are lost."""
+        text, self._text = "".join(self._text), []
+        events, self._events = b"".join(self._events), []
+        if text:
+            for path in (self._own_file, self._system_file):
+                self._append(path, text.encode("utf-8", "replace"))
+            _show(text)
+        if events:
+            self._append(self._events_file, events)
+
+    def _append(self, path: Path, data: bytes) -> None:
+        with suppress(OSError):
+            self._disk.append(path, data)
+
+    def _clean(self, text: str) -> str:
+        for secret in self._hidden:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+
+def _show(text: str) -> None:
+    """To the pane that a person may be watching, but never waiting for it: a stopped terminal would hang us."""
+    try:
+        if sys.stderr is not None and sys.stderr.isatty() and select.select([], [sys.stderr], [], 0)[1]:
+            os.write(sys.stderr.fileno(), text.encode("utf-8", "replace")[:1024])
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,204 @@
+"""What travels: events, tasks, results, messages and orders, as frozen nouns that become JSON and come back.
+
+Fields that we do not know are kept in `extra` and written again. Default values stand in the schemas alone:
+whoever reads a file gets them from there, whoever makes a noun says them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from kingdom.atomic import Disk
+from kingdom.errors import BadFile
+
+Json = Mapping[str, Any]
+NOTHING: Json = {}
+
+
+def stamp(moment: float) -> str:
+    """Seconds since the epoch as the house writes time: UTC, to the second."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(stamped: str) -> float:
+    return datetime.fromisoformat(stamped).timestamp()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    kind: ClassVar[str]
+    extra: Json = field(default=NOTHING, compare=False)
+
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        """From a JSON object that has passed its schema, defaults filled in."""
+        known = _known(cls)
+        ours = {key: part for key, part in value.items() if key in known}
+        extra = {key: part for key, part in value.items() if key not in known} if len(ours) < len(value) else NOTHING
+        return cls(**ours, extra=extra)
+
+    def to_json(self) -> dict[str, Any]:
+        value = {name: getattr(self, name) for name in _known(type(self))}
+        value.update(self.extra)
+        return value
+
+    def but(self, **changes: Any) -> Self:
+        return replace(self, **changes)
+
+
+@cache
+def _known(cls: type[Envelope]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(cls) if each.name != "extra")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(Envelope):
+    kind: ClassVar[str] = "event"
+    id: str
+    type: str
+    source: str
+    repo: str | None
+    payload: Json
+    priority: str
+    created_at: str
+    status: str
+    task_id: str | None = None
+    letters: Json = field(default=NOTHING)
+    discarded_reason: str | None = None
+
+    @property
+    def is_answer(self) -> bool:
+        """Somebody answers a question of ours, or goes on with a conversation."""
+        return self.type.endswith((".human_response", ".thread.reply"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Envelope):
+    kind: ClassVar[str] = "task"
+    id: str
+    event_id: str
+    target_general: str
+    type: str
+    repo: str | None
+    payload: Json
+    priority: str
+    created_at: str
+    status: str
+    attempt: int
+    not_before: str | None = None
+    thread_task_id: str | None = None
+    scheduled_for: str | None = None
+    reply_to: Json | None = None
+    outcome: str | None = None
+    letters: Json = field(default=NOTHING)
+
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        if "retry_count" in value and "attempt" not in value:
+            value = {**value, "attempt": value["retry_count"]}
+        return super(Task, cls).from_json(value)
+
+    @property
+    def thread(self) -> str:
+        """The task in whose thread all of this task's letters belong."""
+        return self.thread_task_id or self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Envelope):
+    kind: ClassVar[str] = "result"
+    task_id: str
+    status: str
+    summary: str | None = None
+    error: str | None = None
+    question: str | None = None
+    reason: str | None = None
+    checkpoint_path: str | None = None
+    memory_updates: list[str] = field(default_factory=list)
+    notify_channel: str | None = None
+    proclamation: Json | None = None
+    metrics: Json = field(default=NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Envelope):
+    kind: ClassVar[str] = "message"
+    id: str
+    type: str
+    task_id: str | None
+    channel: str | None
+    urgency: str
+    content: str
+    context: Json
+    source_ref: Json | None
+    created_at: str
+    status: str
+    dedup_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order(Envelope):
+    kind: ClassVar[str] = "order"
+    id: str
+    action: str
+    target: str
+    by: str
+    created_at: str
+    outcome: str | None = None
+
+
+class Numbers:
+    """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, even when the clock does.
+
+    The file holds the last number that may have been given away; a number is noted there before it is used.
+    """
+
+    def __init__(self, disk: Disk, path: Path, today: Callable[[], date], used: Callable[[str], int]) -> None:
+        self._disk = disk
+        self._path = path
+        self._today = today
+        self._used = used
+        self._day, self._last = self._remembered()
+
+    def take(self, count: int) -> list[str]:
+        day = self._today().strftime("%Y%m%d")
+        if day > self._day:
+            self._day, self._last = day, 0
+        first = self._last + 1
+        self._disk.rewrite(self._path, f"{self._day}:{first + count - 1:03d}\n".encode())
+        self._last = first + count - 1
+        return [f"{self._day}-{number:03d}" for number in range(first, first + count)]
+
+    def _remembered(self) -> tuple[str, int]:
+        try:
+            written = re.fullmatch(r"(\d{8}):(\d{1,12})\s*", self._path.read_text("ascii"))
+        except (OSError, UnicodeDecodeError):
+            written = None
+        if written is None:
+            # Lost or damaged: go on after the highest number that is seen in use.
+            today = self._today().strftime("%Y%m%d")
+            return today, self._used(today)
+        return written[1], int(written[2])
+
+
+def highest_number(folders: list[Path], prefix: str) -> Callable[[str], int]:
+    """For `Numbers`: the highest number of a day among the files `<prefix><day>-<number>.json` in these folders."""
+
+    def used(day: str) -> int:
+        pattern = re.compile(rf"{re.escape(prefix)}{day}-(\d+)\.json")
+        names = (entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir())
+        return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
+
+    return used
+
+
+def must_match_name(envelope: Event | Task | Message | Order, path: Path) -> None:
+    """A file is called after its id, so that `ls` tells the truth."""
+    if f"{envelope.id}.json" != path.name:
+        raise BadFile(path=path.name, why=f"its id is {envelope.id!r}, which belongs in {envelope.id}.json")

@@ -1,0 +1,177 @@
+"""Every path under the home. The only file that spells a directory name."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from kingdom.errors import BadHome, BadName
+from kingdom.states import MOVES
+
+LONGEST_NAME = 200
+_PACKAGE = Path(__file__).resolve().parent
+_NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
+
+
+def check_name(what: str, name: object) -> str:
+    """A name that can stand as one path component, or BadName: refused, never mended."""
+    if not isinstance(name, str):
+        why = f"a {type(name).__name__}, not a text"
+    elif not name:
+        why = "empty"
+    elif len(name) > LONGEST_NAME:
+        why = f"{len(name)} characters"
+        name = f"{name[:40]}…"
+    elif name.startswith("."):
+        why = "it starts with a dot"
+    elif not _NAME.match(name):
+        why = "a character that is not allowed"
+    else:
+        return name
+    raise BadName(what=what, name=name, why=why)
+
+
+def find_data() -> Path:
+    """Where schemas, default configuration and the generals' packages lie: in the wheel, or in the checkout."""
+    packed = _PACKAGE / "data"
+    return packed if packed.is_dir() else _PACKAGE.parent
+
+
+def find_home() -> Path:
+    """$KINGDOM_HOME, $KINGDOM_BASE_DIR, the folder around us that has been made a home, or the checkout."""
+    for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
+        if named := os.environ.get(variable):
+            return Path(named).absolute()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "config").is_dir() and (folder / "queue").is_dir():
+            return folder
+    checkout = _PACKAGE.parent
+    if (checkout / "pyproject.toml").is_file():
+        return checkout
+    raise BadHome(path=here, why="no config/ and queue/ here; run `kingdom init FOLDER` and set KINGDOM_HOME")
+
+
+class Places:
+    """The home, spelt once."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.config = home / "config"
+        self.manifests = self.config / "generals"
+        self.env_file = home / ".env"
+        self.queue = home / "queue"
+        self.state = home / "state"
+        self.logs = home / "logs"
+        self.memory = home / "memory"
+        self.workspaces = home / "workspace"
+        self.results = self.state / "results"
+        self.prompts = self.state / "prompts"
+        self.soldiers = self.state / "soldiers"
+        self.sessions = self.state / "sessions.json"
+        self.resources = self.state / "resources.json"
+        self.dashboard = self.state / "dashboard.json"
+        self.run = self.state / "run"
+        self.wanted_folder = self.run / "wanted"
+        self.launch_lock = self.run / "launch.lock"
+        self.system_log = self.logs / "system.log"
+        self.events_log = self.logs / "events.log"
+        self.session_logs = self.logs / "sessions"
+        self.topics = self.queue / "topics"
+        self.mailbox = self.queue / "mailbox"
+        self.mq = self.queue / "mq"
+
+    # --- queues: queue/<kind>/<state>/<id>.json
+
+    def folder(self, kind: str, state: str) -> Path:
+        return self.queue / kind / state
+
+    def letter(self, kind: str, state: str, name: str) -> Path:
+        return self.queue / kind / state / f"{check_name(kind, name)}.json"
+
+    # --- a role's own rooms
+
+    def own(self, role: str) -> Path:
+        return self.state / check_name("role", role)
+
+    def scratch(self, role: str) -> Path:
+        return self.own(role) / "tmp"
+
+    def heartbeat(self, role: str) -> Path:
+        return self.own(role) / "heartbeat"
+
+    def lock(self, role: str) -> Path:
+        return self.own(role) / "lock"
+
+    def role_log(self, role: str) -> Path:
+        return self.logs / f"{check_name('role', role)}.log"
+
+    def wanted(self, role: str) -> Path:
+        return self.wanted_folder / check_name("role", role)
+
+    def starts(self, role: str) -> Path:
+        """The ledger of recent starts that bin/role keeps."""
+        return self.run / f"{check_name('role', role)}.starts"
+
+    # --- a task's own rooms
+
+    def result(self, task: str) -> Path:
+        return self.results / f"{check_name('task', task)}.json"
+
+    def raw_result(self, task: str) -> Path:
+        return self.results / f"{check_name('task', task)}-raw.json"
+
+    def checkpoint(self, task: str) -> Path:
+        return self.results / f"{check_name('task', task)}-checkpoint.json"
+
+    def prompt(self, task: str) -> Path:
+        return self.prompts / f"{check_name('task', task)}.md"
+
+    def soldier(self, task: str) -> Path:
+        return self.soldiers / check_name("task", task)
+
+    def workspace(self, general: str, task: str) -> Path:
+        return self.workspaces / check_name("general", general) / check_name("task", task)
+
+    def session_log(self, soldier: str, stream: str) -> Path:
+        return self.session_logs / f"{check_name('soldier', soldier)}.{stream}"
+
+    # --- generals
+
+    def manifest(self, general: str) -> Path:
+        return self.manifests / f"{check_name('general', general)}.yaml"
+
+    def package(self, general: str) -> Path:
+        return self.home / "generals" / check_name("general", general)
+
+    def general_memory(self, general: str) -> Path:
+        return self.memory / "generals" / check_name("general", general)
+
+    # --- the home as a whole
+
+    def folders(self) -> Iterator[Path]:
+        """What a home needs before its first role starts."""
+        yield from (self.config, self.manifests, self.queue, self.state, self.logs, self.memory)
+        yield from (self.workspaces, self.results, self.prompts, self.soldiers, self.run, self.wanted_folder)
+        yield from (self.session_logs, self.memory / "shared", self.memory / "generals")
+        for kind, states in MOVES.items():
+            yield from (self.folder(kind, state) for state in states)
+
+    def check(self) -> None:
+        """BadHome when others could write here, or when it belongs to somebody else."""
+        try:
+            about = os.stat(self.home)
+        except FileNotFoundError:
+            raise BadHome(path=self.home, why="it does not exist; run `kingdom init` first") from None
+        if not stat.S_ISDIR(about.st_mode):
+            raise BadHome(path=self.home, why="it is not a folder")
+        if about.st_uid != os.geteuid():
+            raise BadHome(path=self.home, why=f"it belongs to uid {about.st_uid}, and this is uid {os.geteuid()}")
+        if about.st_mode & stat.S_IWOTH:
+            raise BadHome(path=self.home, why="everybody may write to it; run `chmod o-w` on it")
+        for folder in (self.queue, self.state):
+            if folder.is_dir() and not os.access(folder, os.W_OK):
+                raise BadHome(path=folder, why="it is read-only")

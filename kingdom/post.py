@@ -1,0 +1,194 @@
+"""The only way into and through the queues: deliver, look what waits, claim, move, bury."""
+
+from __future__ import annotations
+
+import os
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kingdom import schemas
+from kingdom.atomic import Disk, read_json, to_json
+from kingdom.errors import BadFile, BadInput
+from kingdom.log import Log
+from kingdom.messages import Event, Message, Order, Task, must_match_name, stamp
+from kingdom.places import Places, check_name
+from kingdom.policy import rank
+from kingdom.states import check_move
+from kingdom.wake import is_hidden
+
+Kind = str
+NOUNS: Mapping[Kind, type[Event] | type[Task] | type[Message] | type[Order]] = {
+    "events": Event,
+    "tasks": Task,
+    "messages": Message,
+    "orders": Order,
+}
+
+
+class Post:
+    """The queues as one role may use them."""
+
+    def __init__(self, places: Places, disk: Disk, log: Log, clock: Callable[[], float]) -> None:
+        self.places = places
+        self.disk = disk
+        self.log = log
+        self._clock = clock
+
+    def deliver(self, kind: Kind, things: Iterable[Any]) -> list[Path]:
+        """New files in `pending`, whole and durable together. Returns those whose place was taken."""
+        return self.disk.create_all(
+            (self.places.letter(kind, "pending", thing.id), to_json(thing.to_json())) for thing in things
+        )
+
+    def annotate(self, kind: Kind, state: str, things: Iterable[Any]) -> None:
+        """Write what we intend or know into files that lie there already."""
+        self.disk.rewrite_all(
+            (self.places.letter(kind, state, thing.id), to_json(thing.to_json())) for thing in things
+        )
+
+    def move(self, kind: Kind, names: Iterable[str], src: str, dst: str) -> list[str]:
+        """Returns the names that did not move: gone from `src`, or already in `dst`."""
+        check_move(kind, src, dst)
+        stuck = self.disk.move_all(
+            (self.places.letter(kind, src, name), self.places.letter(kind, dst, name)) for name in names
+        )
+        return [src_path.stem for src_path, _ in stuck]
+
+    def names(self, kind: Kind, state: str) -> list[str]:
+        """File names that a reader may see, in no order."""
+        with os.scandir(self.places.folder(kind, state)) as entries:
+            return [entry.name for entry in entries if not is_hidden(entry.name)]
+
+    def ids(self, kind: Kind, state: str) -> list[str]:
+        return [name.removesuffix(".json") for name in self.names(kind, state) if name.endswith(".json")]
+
+    def has(self, kind: Kind, name: str, *states: str) -> bool:
+        return any(os.path.lexists(self.places.letter(kind, state, name)) for state in states)
+
+    def read(self, kind: Kind, state: str, name: str) -> Any:
+        """The noun in a file. FileNotFoundError when it is gone; BadInput says what is wrong with it."""
+        path = self.places.letter(kind, state, name)
+        return self._noun(kind, path)
+
+    def open(self, kind: Kind, state: str, filename: str, *, buries: bool = True) -> Any | None:
+        """Like read, by file name; what cannot be read is buried (by the queue's one consumer), what is gone is None."""
+        path = self.places.folder(kind, state) / filename
+        try:
+            if not filename.endswith(".json"):
+                raise BadFile(path=filename, why="its name does not end in .json")
+            check_name("file", filename.removesuffix(".json"))
+            return self._noun(kind, path)
+        except FileNotFoundError:
+            return None
+        except BadInput as trouble:
+            if buries:
+                self.bury(kind, state, filename, str(trouble))
+            return None
+
+    def bury(self, kind: Kind, state: str, filename: str, reason: str) -> None:
+        """To dead/, with the reason beside it. The reason is written first: nothing lies there unexplained."""
+        check_move(kind, state, "dead")
+        src = self.places.folder(kind, state) / filename
+        grave = self._free_grave(kind, filename)
+        note = {"file": filename, "from": f"{kind}/{state}", "reason": reason, "buried_at": stamp(self._clock())}
+        self.disk.rewrite(grave.with_name(f"{grave.name}.reason"), to_json(note))
+        try:
+            self.disk.move(src, grave)
+        except FileNotFoundError:
+            return
+        self.log.error(f"buried {kind}/{state}/{filename} as {kind}/dead/{grave.name}: {reason}")
+        self.log.event("file.buried", kind=kind, file=grave.name, reason=reason)
+
+    def _free_grave(self, kind: Kind, filename: str) -> Path:
+        dead = self.places.folder(kind, "dead")
+        plain = filename.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")
+        if len(plain.encode()) > 200:
+            plain = f"{plain[:60]}…"
+        grave, again = dead / plain, 1
+        while os.path.lexists(grave):
+            again += 1
+            grave = dead / f"{plain}.{again}"
+        return grave
+
+    def _noun(self, kind: Kind, path: Path) -> Any:
+        noun = NOUNS[kind]
+        envelope = noun.from_json(schemas.check(noun.kind, read_json(path)))
+        must_match_name(envelope, path)
+        return envelope
+
+
+class Waiting(NamedTuple):
+    """One file that waits, by what its queue is served in order of."""
+
+    rank: tuple[int, str, str]
+    filename: str
+    type: str
+    priority: str
+
+
+class Shelf:
+    """What waits in one folder, in the order of service. Every file is read once; bad ones are buried.
+
+    Arrivals are noted by name as they come; a rescan now and then keeps the shelf true to the directory.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        kind: Kind,
+        state: str = "pending",
+        *,
+        mine: Callable[[Any], bool] | None = None,
+        buries: bool = True,
+    ) -> None:
+        self._post = post
+        self._kind = kind
+        self._state = state
+        self._mine = mine
+        self._buries = buries
+        self._known: dict[str, Waiting | None] = {}
+        self._order: list[Waiting] = []
+
+    def rescan(self) -> None:
+        there = self._post.names(self._kind, self._state)
+        gone = self._known.keys() - set(there)
+        if gone:
+            self._known = {name: each for name, each in self._known.items() if name not in gone}
+            self._order = [each for each in self._order if each.filename not in gone]
+        new = [waiting for name in there if name not in self._known and (waiting := self._look(name))]
+        if new:
+            self._order = sorted([*self._order, *new])
+
+    def note(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._known and (waiting := self._look(name)):
+                insort(self._order, waiting)
+
+    def drop(self, filenames: Iterable[str]) -> None:
+        """These no longer wait: somebody has moved them."""
+        gone = set(filenames)
+        for name in gone:
+            self._known.pop(name, None)
+        self._order = [each for each in self._order if each.filename not in gone]
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def _look(self, filename: str) -> Waiting | None:
+        thing = self._post.open(self._kind, self._state, filename, buries=self._buries)
+        if thing is None:
+            return None
+        if self._mine is not None and not self._mine(thing):
+            self._known[filename] = None
+            return None
+        priority = thing.urgency if isinstance(thing, Message) else getattr(thing, "priority", "normal")
+        type_ = thing.action if isinstance(thing, Order) else thing.type
+        waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority)
+        self._known[filename] = waiting
+        return waiting
+

@@ -1,0 +1,38 @@
+"""The process table: every role that can run, in the order in which a kingdom wakes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One row of the table. `name` is the launcher's name for it, the state folder and the lock."""
+
+    name: str
+    module: str
+    argument: str = ""
+    by_default: bool = True
+    serves: str = ""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return ("-m", self.module, *([self.argument] if self.argument else []))
+
+
+ROLES: dict[str, Seat] = {
+    "chamberlain": Seat("chamberlain", "kingdom.chamberlain", serves="keeps everything alive"),
+    "envoy": Seat("envoy", "kingdom.envoy", serves="speaks with people"),
+    "king": Seat("king", "kingdom.king", serves="routes events to generals"),
+    "mailbox": Seat("mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ for local processes"),
+}
+
+
+def general(name: str) -> Seat:
+    return Seat(name, "kingdom.general", argument=name, serves="a general")
+
+
+def seats(installed_generals: list[str], also: frozenset[str] = frozenset()) -> list[Seat]:
+    """Who should run: the default roles, those switched on by name, and the installed generals."""
+    fixed = [seat for seat in ROLES.values() if seat.by_default or seat.name in also]
+    return [*fixed, *(general(name) for name in sorted(installed_generals))]

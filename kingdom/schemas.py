@@ -1,0 +1,72 @@
+"""The doors' keeper: JSON against the schemas of `schemas/`, defaults filled in from there and from nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import fastjsonschema  # type: ignore[import-untyped]
+
+from kingdom.errors import BadMessage
+from kingdom.places import find_data
+
+Schema = Mapping[str, Any]
+
+
+@cache
+def load(name: str) -> Schema:
+    """A schema by its name: `event`, `config/king`."""
+    loaded: Schema = json.loads((find_data() / "schemas" / f"{name}.schema.json").read_text("utf-8"))
+    return loaded
+
+
+@cache
+def _compiled(name: str) -> Callable[[Any], Any]:
+    checker: Callable[[Any], Any] = fastjsonschema.compile(load(name))
+    return checker
+
+
+def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The value with its schema's defaults filled in; BadMessage names the first field that does not fit."""
+    try:
+        checked: dict[str, Any] = _compiled(name)(value)
+    except fastjsonschema.JsonSchemaValueException as misfit:
+        raise BadMessage(what=name, where="", why=_plain(misfit)) from None
+    return checked
+
+
+def misfits(name: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
+    """Every field that does not fit, as (path, sentence), for people who mend a file by hand."""
+    import jsonschema
+
+    found = jsonschema.Draft7Validator(load(name)).iter_errors(value)
+    return sorted((tuple(each.absolute_path), _sentence(each)) for each in found)
+
+
+def with_defaults(schema: Schema, value: Any) -> Any:
+    """Deep defaults: a group that is missing is filled as if it stood there empty."""
+    if isinstance(value, dict):
+        properties: Schema = schema.get("properties", {})
+        missing = {key: part["default"] for key, part in properties.items() if key not in value and "default" in part}
+        return {key: with_defaults(properties.get(key, {}), part) for key, part in {**value, **missing}.items()}
+    if isinstance(value, list):
+        return [with_defaults(schema.get("items", {}), part) for part in value]
+    return value
+
+
+def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
+    field = ".".join(str(part) for part in misfit.path[1:])
+    said = str(misfit.message).removeprefix(misfit.name).strip()
+    return f"{field} {said}".strip()[:300]
+
+
+def _sentence(error: Any) -> str:
+    if error.validator == "additionalProperties":
+        known = sorted(error.schema.get("properties", {}))
+        extra = sorted(set(error.instance) - set(known))
+        return f"unknown key {', '.join(map(repr, extra))}; known are {', '.join(known)}"
+    if error.validator == "pattern":
+        return f"{error.instance!r} does not match {error.validator_value}"
+    return str(error.message)[:300]

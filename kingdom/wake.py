@@ -1,0 +1,92 @@
+"""Sleep until a file arrives, a signal comes or time is up. The only file that knows inotify."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from inotify_simple import INotify, flags
+
+Mode = Literal["inotify", "poll"]
+
+ARRIVALS = flags.MOVED_TO | flags.CREATE | flags.ONLYDIR
+"""Renamed or linked in. A file that is written in place shows up half-finished, as it would to any reader."""
+
+
+class Waker:
+    """One sleeper's alarm. With mode "poll", or where inotify cannot be had, only time and signals wake it.
+
+    Arrivals are hints: whoever wakes looks at the directory, which alone is the truth.
+    """
+
+    def __init__(self, folders: Iterable[Path], mode: Mode = "inotify") -> None:
+        self._poll = select.poll()
+        self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll.register(self._bell, select.POLLIN)
+        self._inotify: INotify | None = None
+        self._folders: dict[int, Path] = {}
+        if mode == "inotify":
+            self._watch(folders)
+
+    def wait(self, seconds: float) -> dict[Path, list[str]] | None:
+        """Sleep at most `seconds`. Names that arrived, by folder; None when arrivals were lost (look everywhere)."""
+        ready = dict(self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
+        if self._bell in ready:
+            with suppress(BlockingIOError):
+                while os.read(self._bell, 4096):
+                    pass
+        if self._inotify is None or self._inotify.fileno() not in ready:
+            return {}
+        return self._arrivals(self._inotify)
+
+    def ring(self) -> None:
+        """Wake the sleeper now; safe in a signal handler and from another thread."""
+        with suppress(BlockingIOError):
+            os.write(self._bell_rope, b"!")
+
+    def ring_on_signals(self) -> None:
+        """Every signal that has a Python handler ends the sleep (a child's end too, with a SIGCHLD handler)."""
+        signal.set_wakeup_fd(self._bell_rope, warn_on_full_buffer=False)
+
+    def also(self, fd: int) -> None:
+        """Another descriptor whose readiness ends the sleep."""
+        self._poll.register(fd, select.POLLIN)
+
+    def close(self) -> None:
+        if self._inotify is not None:
+            self._inotify.close()
+        os.close(self._bell)
+        os.close(self._bell_rope)
+
+    def _watch(self, folders: Iterable[Path]) -> None:
+        try:
+            self._inotify = INotify(nonblocking=True)
+            for folder in folders:
+                self._folders[self._inotify.add_watch(folder, ARRIVALS)] = folder
+        except OSError:
+            # Out of watches or instances: polling alone must do, and does.
+            if self._inotify is not None:
+                self._inotify.close()
+            self._inotify = None
+            return
+        self._poll.register(self._inotify.fileno(), select.POLLIN)
+
+    def _arrivals(self, inotify: INotify) -> dict[Path, list[str]] | None:
+        arrived: dict[Path, list[str]] = {}
+        lost = False
+        for event in inotify.read(timeout=0):
+            if event.mask & (flags.Q_OVERFLOW | flags.IGNORED):
+                lost = True
+            elif not is_hidden(event.name):
+                arrived.setdefault(self._folders[event.wd], []).append(event.name)
+        return None if lost else arrived
+
+
+def is_hidden(name: str) -> bool:
+    """Names that no reader sees: something is still being written under them."""
+    return name.startswith(".") or name.endswith(".tmp")
