@@ -4,8 +4,10 @@ A check names file:line of what does not; it is shown a house with that very def
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,9 +17,8 @@ import pytest
 
 HOUSE = Path(__file__).resolve().parent.parent
 
-ROLES = frozenset(
-    "sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split()
-)
+THE_COURT = "sentinel king general soldier envoy chamberlain"
+ROLES = frozenset(f"{THE_COURT} mailbox council gateway worker courier cli".split())
 LIBRARIES = frozenset("mq mime topics steward".split())
 
 # Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
@@ -26,9 +27,9 @@ SDKS = {
     "click": ("kingdom/cli/",),
     "confluent_kafka": ("kingdom/topics/kafka.py",),
     "croniter": ("kingdom/king/schedules.py",),
-    "fastjsonschema": ("kingdom/config.py",),
+    "fastjsonschema": ("kingdom/schemas.py",),
     "inotify_simple": ("kingdom/wake.py",),
-    "jsonschema": ("kingdom/config.py",),
+    "jsonschema": ("kingdom/schemas.py",),
     "jwt": ("kingdom/gateway/auth.py",),
     "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/"),
     "psutil": ("kingdom/chamberlain/vitals.py", "kingdom/cli/doctor.py"),
@@ -160,16 +161,11 @@ def strangers(root: Path) -> Iterator[str]:
             if top == "kingdom" or (top in sys.stdlib_module_names and top not in SDKS):
                 continue
             allowed = SDKS.get(top, ())
-            if not any(
-                source.name == room or (room.endswith("/") and source.name.startswith(room))
-                for room in allowed
-            ):
+            if not source.name.startswith(allowed):
                 yield f"{source.at(found.node)} imports {top}, allowed in {', '.join(allowed) or 'no room'}"
 
 
-MOVERS = frozenset(
-    {("os", "rename"), ("os", "renames"), ("os", "replace"), ("os", "link"), ("shutil", "move")}
-)
+MOVERS = {("os", name) for name in ("rename", "renames", "replace", "link")} | {("shutil", "move")}
 
 
 def moved_by_hand(root: Path) -> Iterator[str]:
@@ -252,11 +248,8 @@ def _bound(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names.update(alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
-            names.update(
-                name.id
-                for name in ast.walk(node)
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-            )
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                names.update(name.id for name in ast.walk(target) if isinstance(name, ast.Name))
     return names
 
 
@@ -270,11 +263,11 @@ def sleeping_tests(root: Path) -> Iterator[str]:
     """A test waits for an event with a deadline; it does not sleep."""
     for source in sources(root, "tests"):
         for node in ast.walk(source.tree):
-            taken = (
-                isinstance(node, ast.ImportFrom) and node.module == "time" and {a.name for a in node.names}
-            )
-            used = isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
-            if used or (taken and "sleep" in taken):
+            if isinstance(node, ast.ImportFrom) and node.module == "time":
+                sleeps = "sleep" in {alias.name for alias in node.names}
+            else:
+                sleeps = isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+            if sleeps:
                 yield f"{source.at(node)} sleeps"
 
 
@@ -325,10 +318,38 @@ def foreign_words(root: Path) -> Iterator[str]:
 
 
 def tracked(root: Path) -> list[Path]:
-    if not (root / ".git").exists():
-        return [path for path in sorted(root.rglob("*")) if path.is_file()]
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True)
-    return [path for name in listed.stdout.split("\0") if name and (path := root / name).is_file()]
+    """What git knows; in an unpacked archive, what neither tools nor a running kingdom have written."""
+    if (root / ".git").exists() and shutil.which("git"):
+        command = ["git", "-c", f"safe.directory={root}", "ls-files", "-z"]
+        listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+        names = [name for name in listed.stdout.split("\0") if name]
+    else:
+        written = {"state", "queue", "logs", "memory", "workspace", "build", "dist"}
+        tops = [top for top in root.iterdir() if not top.name.startswith(".") and top.name not in written]
+        names = [str(path.relative_to(root)) for top in tops for path in (top, *top.rglob("*"))]
+    return [path for name in sorted(names) if (path := root / name).is_file()]
+
+
+def unexplained_packages(root: Path) -> Iterator[str]:
+    """A dependency has a row in docs/dependencies.md and a pin in a lock."""
+    project = root / "pyproject.toml"
+    if not project.exists():
+        return
+    told = tomllib.loads(project.read_text())
+    groups: dict[str, list[str]] = told.get("dependency-groups", {})
+    asked = [*told["project"]["dependencies"], *(name for group in groups.values() for name in group)]
+    rows_told = _text(root / "docs/dependencies.md")
+    locked = _text(root / "requirements.lock") + _text(root / "requirements-dev.lock")
+    for wanted in asked:
+        name = re.split(r"[^\w-]", wanted)[0]
+        if not re.search(rf"^\|.*\b{name}\b.*\|", rows_told, re.MULTILINE):
+            yield f"pyproject.toml: {name} has no row in docs/dependencies.md"
+        if not re.search(rf"^{name.replace('_', '-')}==", locked, re.MULTILINE | re.IGNORECASE):
+            yield f"pyproject.toml: {name} is in no lock"
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 Check = Callable[[Path], Iterator[str]]
@@ -342,6 +363,7 @@ CHECKS: tuple[Check, ...] = (
     sleeping_tests,
     spelt_folders,
     foreign_words,
+    unexplained_packages,
 )
 
 
@@ -392,6 +414,7 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (foreign_words, "docs/a.md:2", f"a\nfrom {HALVES['registry']}"),
     (foreign_words, "docs/a.md:1", f"see {HALVES['shared']}/design.md"),
     (foreign_words, "kingdom/a.py:1", f"# {HALVES['issue']}"),
+    (unexplained_packages, "pyproject.toml:", "[project]\ndependencies = ['left-pad>=1']"),
 ]
 
 
@@ -436,14 +459,17 @@ TIDY = {
     "kingdom/atomic.py": "import ctypes\nimport os\nos.replace('a', 'b')\n",
     "kingdom/config.py": "import json\ndef load():\n    import yaml\n",
     "kingdom/places.py": "def f(home): return home / 'queue' / 'pending'\n",
-    "kingdom/king/court.py": "from kingdom import config\nfrom kingdom.mq import engine\nfrom . import routing\n"
-    "name = 'a-b'.replace('a', 'b') + 'pending'\n",
+    "kingdom/king/court.py": "from kingdom import config\nfrom kingdom.mq import engine\n"
+    "from . import routing\nname = 'a-b'.replace('a', 'b') + 'pending'\n",
     "kingdom/king/routing.py": "from dataclasses import replace\nratio = 1 / 2\n",
     "kingdom/mq/__init__.py": "STORES = {'memory': 'kingdom.mq.memory:Store'}\n",
     "kingdom/mq/memory.py": "import sqlite3\nclass Store: ...\n",
     "kingdom/mq/engine.py": "import orjson\nfrom kingdom import atomic\n",
     "kingdom/mime/codec.py": "import json\n",
     "kingdom/soldier/serve.py": "from kingdom.config import load\nfrom kingdom.mime.codec import json\n",
+    "pyproject.toml": "[project]\ndependencies = ['left_pad>=1']\n",
+    "docs/dependencies.md": "| left_pad | why |\n",
+    "requirements.lock": "left-pad==1.0 \\\n",
     "tests/test_king.py": "import threading\nthreading.Event().wait(1)\n",
 }
 
