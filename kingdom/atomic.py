@@ -119,14 +119,18 @@ class Disk:
             os.unlink(path)
         self._sync_folders({path.parent})
 
-    def append(self, path: Path, data: bytes) -> None:
-        """Whole lines at the end of a shared log, in one write."""
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        """Whole lines at the end of a log, in one write; with `sync` durable like everything else."""
         self.guard()
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
         try:
             _write_whole(fd, data)
+            if sync and self.durability == "power":
+                os.fsync(fd)
         finally:
             os.close(fd)
+        if sync:
+            self._sync_folders({path.parent})
 
     def sweep_scratch(self) -> int:
         """Throw away what a killed life of this writer left unfinished."""

@@ -44,9 +44,7 @@ class Post:
 
     def annotate(self, kind: Kind, state: str, things: Iterable[Any]) -> None:
         """Write what we intend or know into files that lie there already."""
-        self.disk.rewrite_all(
-            (self.places.letter(kind, state, thing.id), to_json(thing.to_json())) for thing in things
-        )
+        self.disk.rewrite_all((self.places.letter(kind, state, thing.id), to_json(thing.to_json())) for thing in things)
 
     def move(self, kind: Kind, names: Iterable[str], src: str, dst: str) -> list[str]:
         """Returns the names that did not move: gone from `src`, or already in `dst`."""
@@ -126,6 +124,7 @@ class Waiting(NamedTuple):
     filename: str
     type: str
     priority: str
+    begun: bool
 
 
 class Shelf:
@@ -188,7 +187,7 @@ class Shelf:
             return None
         priority = thing.urgency if isinstance(thing, Message) else getattr(thing, "priority", "normal")
         type_ = thing.action if isinstance(thing, Order) else thing.type
-        waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority)
+        begun = isinstance(thing, Event) and thing.task_id is not None
+        waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority, begun)
         self._known[filename] = waiting
         return waiting
-

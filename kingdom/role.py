@@ -272,4 +272,3 @@ def _die_with_supervisor() -> None:
 def main_arguments(argv: list[str]) -> bool:
     """`--once` is the only word that a role's command line knows."""
     return "--once" in argv
-

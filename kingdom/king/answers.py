@@ -1,0 +1,71 @@
+"""What a person's answer resumes: the task whose question it answers, or the conversation it goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kingdom.atomic import read_json
+from kingdom.errors import BadFile, BadName
+from kingdom.king.letters import reply_address
+from kingdom.messages import Event, Task
+from kingdom.places import Places
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Nobody waits for this answer; its sentence goes to the person who gave it."""
+
+    why: str
+
+
+def resume(event: Event, places: Places, task_id: str, now: str) -> Task | Lost:
+    """The task that this answer becomes."""
+    context = event.payload.get("reply_context")
+    context = context if isinstance(context, Mapping) else {}
+    original = str(event.payload.get("task_id") or context.get("task_id") or "")
+    if event.type.endswith(".human_response"):
+        checkpoint = _checkpoint(places, original)
+        if isinstance(checkpoint, Lost):
+            return checkpoint
+        general = checkpoint.get("target_general")
+    else:
+        checkpoint, general = {}, context.get("general")
+    if not isinstance(general, str) or not general.startswith("gen-"):
+        return Lost("nothing of ours is waiting for this answer")
+    session = checkpoint.get("session_id") or context.get("session_id")
+    payload: dict[str, Any] = {
+        "original_task_id": original,
+        "checkpoint_path": str(places.checkpoint(original)) if checkpoint else None,
+        "human_response": str(event.payload.get("human_response") or event.payload.get("text") or ""),
+        "reply_context": dict(context),
+        "session_id": session,
+        "channel": event.payload.get("channel"),
+        "thread_ts": event.payload.get("thread_ts"),
+    }
+    return Task(
+        id=task_id,
+        event_id=event.id,
+        target_general=general,
+        type="resume",
+        repo=checkpoint.get("repo") or context.get("repo"),
+        payload=payload,
+        priority="high",
+        created_at=now,
+        status="pending",
+        attempt=0,
+        thread_task_id=str(checkpoint.get("thread_task_id") or context.get("thread_task_id") or original) or None,
+        reply_to=reply_address(event),
+    )
+
+
+def _checkpoint(places: Places, task_id: str) -> Mapping[str, Any] | Lost:
+    try:
+        return read_json(places.checkpoint(task_id))
+    except (FileNotFoundError, BadFile, BadName) as trouble:
+        return Lost(f"the question of {task_id or 'an unnamed task'} is no longer open ({_said(trouble)})")
+
+
+def _said(trouble: Exception) -> str:
+    return "its checkpoint is missing" if isinstance(trouble, FileNotFoundError) else str(trouble)
