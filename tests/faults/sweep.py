@@ -1,0 +1,343 @@
+"""A fault at every file call of a program's step: killed there, or told there that the disk is full or broken.
+
+The program is the real one, unmodified; strace injects the fault. For every call that touches the home:
+a fresh copy of the prepared home, the step with the fault, a look at what lies there, a clean restart, and
+then the oracle. A kill strikes before its call has an effect; every state that a kill can leave is the
+state before some call, and the state after the last one is what the run without a fault ends with.
+
+A call is found again by counting calls of its name from the start of the process. So the runs must be
+alike: two are traced and compared, and each run's own record shows whether the fault struck where it
+should; if not, it is tried again, and what was never reached is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from tests.faults import oracle, trees
+from tests.faults.strace import CHANGING, STRACE, Call, only_first_process, paths_of, read_calls, was_killed
+
+Prepare = Callable[[Path], None]
+Check = Callable[[Path], list[str]]
+
+KILL, FULL, BROKEN = "kill", "ENOSPC", "EIO"
+_INJECTION = {KILL: "signal=KILL", FULL: "error=ENOSPC", BROKEN: "error=EIO"}
+_TAKES_SPACE = frozenset(
+    "openat write pwrite64 writev pwritev rename renameat renameat2 link linkat symlink symlinkat mkdir mkdirat "
+    "ftruncate fallocate copy_file_range sendfile fsync fdatasync syncfs".split()
+)
+_TRIES = 3
+_MAY_END_WITH = (0, 1)  # of a step whose disk failed: done, or "start me again"; 75 and 78 would be for good
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program that does one step and ends, on a home that `prepare` has filled.
+
+    `check` is asked after the clean restart, `at_fault` right after the fault; both return what is wrong.
+    In `argv`, which is what follows the interpreter, "{home}" stands for the home.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    prepare: Prepare
+    check: Check
+    at_fault: Check = oracle.half_visible
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 20.0
+    restarts: int = 1
+
+
+class Point(NamedTuple):
+    syscall: str
+    ordinal: int
+    call: str
+
+    def __str__(self) -> str:
+        return f"{self.call} (the {self.ordinal}. {self.syscall})"
+
+
+@dataclass
+class Report:
+    name: str
+    fault: str
+    points: Counter[str] = field(default_factory=Counter)
+    bad: list[str] = field(default_factory=list)
+    left_out: int = 0
+    missed: list[str] = field(default_factory=list)
+    wobbles: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def tried(self) -> int:
+        return self.points.total()
+
+    @property
+    def line(self) -> str:
+        text = f"sweep {self.name} {self.fault}: {self.tried} points, {len(self.bad)} bad"
+        if self.left_out:
+            text += f", {self.left_out} left out"
+        if self.missed:
+            text += f", {len(self.missed)} not reached"
+        return f"{text} ({self.seconds / max(1, self.tried) * 1000:.0f} ms a point)"
+
+    @property
+    def details(self) -> str:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(self.points.items()))
+        return "\n".join([self.line, f"  {counts}", *self.bad, *(f"not reached: {each}" for each in self.missed)])
+
+
+class StepFails(AssertionError):
+    """The step goes wrong even without a fault, so a sweep would say nothing."""
+
+
+def sweep(
+    step: Step,
+    fault: str = KILL,
+    *,
+    tree: Path | None = None,
+    budget: int | None = None,
+    stop_at: int | None = None,
+    calls: Sequence[str] = CHANGING,
+) -> Report:
+    """Every point of the step in a campaign, else at most `budget` of them, evenly spread.
+
+    With `stop_at` it ends once so many points were bad: enough to know that a defect is caught.
+    """
+    began = time.monotonic()
+    report = Report(step.name, fault)
+    stands = [Stand(step, tree or trees.program(), calls) for _ in range(trees.WORKERS)]
+    try:
+        with ThreadPoolExecutor(len(stands)) as pool:
+            report.wobbles = [each for found in pool.map(lambda stand: stand.learn(fault), stands) for each in found]
+        places = range(max(len(stand.points) for stand in stands))
+        chosen = places if trees.CAMPAIGN or budget is None else spread(places, budget)
+        report.left_out = len(places) - len(chosen)
+        waiting: SimpleQueue[int] = SimpleQueue()
+        for place in chosen:
+            waiting.put(place)
+        with ThreadPoolExecutor(len(stands)) as pool:
+            list(pool.map(lambda stand: _work(stand, fault, waiting, report, stop_at), stands))
+    finally:
+        for stand in stands:
+            stand.close()
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def spread(places: Sequence[int], budget: int) -> Sequence[int]:
+    """At most so many of them, evenly spaced, the first and the last among them."""
+    if len(places) <= budget:
+        return places
+    if budget == 1:
+        return [places[len(places) // 2]]
+    return [places[round(each * (len(places) - 1) / (budget - 1))] for each in range(budget)]
+
+
+class Stand:
+    """One place to run the step again and again: always the same path, freshly filled."""
+
+    def __init__(self, step: Step, tree: Path, calls: Sequence[str] = CHANGING) -> None:
+        self.step = step
+        self.tree = tree
+        self.calls = calls
+        self.points: list[Point] = []
+        self.folder = trees.new_folder()
+        self.home = self.folder / "home"
+        self._filled = self.folder / "filled"
+        self._log = self.folder / "strace"
+        self.home.mkdir(mode=0o700)
+        step.prepare(self.home)
+        copy_home(self.home, self._filled)
+
+    def fresh(self) -> None:
+        end_strays(self.home)
+        remove_home(self.home)
+        copy_home(self._filled, self.home)
+
+    def close(self) -> None:
+        end_strays(self.home)
+        remove_home(self.folder)
+
+    def learn(self, fault: str) -> list[str]:
+        """Find the points in two runs. Returns how the runs differ."""
+        self.points, again = self.trace(fault), self.trace(fault)
+        wobbles = [f"two runs differ: {a} and {b}" for a, b in zip(self.points, again, strict=False) if a != b]
+        if len(self.points) != len(again):
+            wobbles.append(f"two runs differ: {len(self.points)} and {len(again)} calls")
+        return wobbles
+
+    def trace(self, fault: str) -> list[Point]:
+        """The step without a fault: its calls that touch the home and that the fault can strike."""
+        self.fresh()
+        ended = self._start(["-e", f"trace={','.join(f'?{name}' for name in self.calls)}"])
+        if ended.code != 0:
+            raise StepFails(f"{self.step.name} ends with {ended.code} without any fault:\n{ended.said}")
+        if wrong := [*self.step.at_fault(self.home), *self.restart_and_check()]:
+            raise StepFails("\n".join([f"{self.step.name} goes wrong without any fault:", *wrong]))
+        count: Counter[str] = Counter()
+        points = []
+        for call in only_first_process(read_calls(self._log)):
+            count[call.name] += 1
+            if self._touches(call) and (fault != FULL or _takes_space(call)):
+                points.append(Point(call.name, count[call.name], self.likeness(call)))
+        return points
+
+    def strike(self, point: Point, fault: str) -> tuple[bool, list[str]]:
+        """Whether the fault struck at this point, and what is wrong afterwards (wherever it struck)."""
+        self.fresh()
+        injection = f"inject={point.syscall}:{_INJECTION[fault]}:when={point.ordinal}"
+        ended = self._start(["-e", f"trace={point.syscall}", "-e", injection])
+        wrong = []
+        if ended.code is None:
+            wrong.append(f"did not end within {self.step.timeout:g} s")
+        elif fault != KILL:
+            if ended.code not in _MAY_END_WITH:
+                wrong.append(f"ended with {ended.code}: {ended.said.strip()[-300:]}")
+            if "Traceback" in ended.said:
+                wrong.append(f"a traceback: {ended.said.strip()[-600:]}")
+        wrong += [f"at the fault: {each}" for each in self.step.at_fault(self.home)]
+        return self._struck(point, fault), wrong + self.restart_and_check()
+
+    def restart_and_check(self) -> list[str]:
+        for _ in range(self.step.restarts):
+            try:
+                again = trees.run(
+                    self.tree,
+                    self.home,
+                    self.argv(),
+                    timeout=self.step.timeout,
+                    env=self.step.env,
+                )
+            except subprocess.TimeoutExpired:
+                return [f"the restart did not end within {self.step.timeout:g} s"]
+            if again.returncode != 0:
+                return [f"the restart ended with {again.returncode}: {again.stderr.strip()[-600:]}"]
+        return self.step.check(self.home)
+
+    def argv(self) -> list[str]:
+        return [part.replace("{home}", str(self.home)) for part in self.step.argv]
+
+    def likeness(self, call: Call) -> str:
+        """A call as it reads in every run: without pids, numbers and the home's place."""
+        return f"{call.name} {' '.join(self._spelt(path) for path in paths_of(call, str(self.tree)))}"
+
+    def _spelt(self, path: str) -> str:
+        return re.sub(r"\d+", "#", path.replace(f"{self.home}/", ""))
+
+    def _touches(self, call: Call) -> bool:
+        if call.name == "openat" and not call.writes:
+            return False
+        below = f"{self.home}/"
+        return any(f"{path}/".startswith(below) for path in paths_of(call, str(self.tree)))
+
+    def _struck(self, point: Point, fault: str) -> bool:
+        calls = [call for call in only_first_process(read_calls(self._log)) if call.name == point.syscall]
+        if len(calls) < point.ordinal:
+            return False
+        there = calls[point.ordinal - 1]
+        hit = was_killed(self._log) and len(calls) == point.ordinal if fault == KILL else there.injected
+        return hit and self.likeness(there) == point.call
+
+    def _start(self, options: list[str]) -> Ended:
+        # Not --seccomp-bpf: under it strace 6.1 counts the call and loses the signal. Not -f: what a step
+        # starts must run untouched, and would be counted apart.
+        command = [STRACE, "-q", "-o", str(self._log), "-y", "-s", "0", *options]
+        self._log.unlink(missing_ok=True)
+        with subprocess.Popen(
+            [*command, sys.executable, *self.argv()],
+            cwd=self.tree,
+            env=trees.environment(self.tree, self.home, self.step.env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as child:
+            try:
+                said = child.communicate(timeout=self.step.timeout)[1]
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                end_strays(self.home)
+                child.communicate()
+                return Ended(None, "")
+            return Ended(child.returncode, said)
+
+
+class Ended(NamedTuple):
+    code: int | None
+    said: str
+
+
+def _work(stand: Stand, fault: str, waiting: SimpleQueue[int], report: Report, stop_at: int | None) -> None:
+    while stop_at is None or len(report.bad) < stop_at:
+        try:
+            place = waiting.get_nowait()
+        except Empty:
+            return
+        if place >= len(stand.points):
+            report.missed.append(f"call {place} of {len(stand.points)}")
+            continue
+        point = stand.points[place]
+        wrong: list[str] = []
+        for _ in range(_TRIES):
+            struck, found = stand.strike(point, fault)
+            wrong += found
+            if struck or found:
+                break
+        else:
+            report.missed.append(str(point))
+            continue
+        report.points[point.syscall] += 1
+        if wrong:
+            report.bad.append(f"{fault} at {point}: {'; '.join(wrong)}")
+
+
+def _takes_space(call: Call) -> bool:
+    return call.name in _TAKES_SPACE and (call.name != "openat" or call.creates)
+
+
+# --- homes and what runs in them
+
+
+def copy_home(source: Path, target: Path) -> None:
+    """With modes, pipes, links and holes: what a home may hold, shutil does not always copy."""
+    subprocess.run(["cp", "-a", "--sparse=always", "--", source, target], check=True)
+
+
+def remove_home(home: Path) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def processes_of(home: Path) -> Iterator[int]:
+    """Every living process that was started with this home."""
+    mark = f"KINGDOM_HOME={home}".encode()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
+
+
+def end_strays(home: Path) -> None:
+    """Whatever a killed step has left running. The home's path is ours alone, so these are too."""
+    for pid in processes_of(home):
+        if pid != os.getpid():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

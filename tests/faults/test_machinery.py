@@ -1,0 +1,66 @@
+"""The machinery itself: on a tiny role it names the wrong variants, and only those."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kingdom.atomic import Disk, to_json
+from kingdom.places import Places
+from tests.faults import oracle, toy
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
+
+EVENTS = ("evt-a-1", "evt-a-2")
+CAUGHT_BY_KILL = {"in_place", "move_first", "random_ids", "leave_litter"}
+
+
+def prepare(home: Path) -> None:
+    places = Places(home)
+    for folder in places.folders():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    disk = Disk(places.scratch("test"))
+    for name in EVENTS:
+        disk.create(places.letter("events", "pending", name), to_json({"id": name}))
+
+
+def check(home: Path) -> list[str]:
+    wrong = oracle.tidy(home)
+    states = oracle.states_of(home, "events")
+    tasks = [task["event_id"] for task in oracle.contents(home, "tasks")]
+    for name in EVENTS:
+        wrong += [] if states.get(name) == ["dispatched"] else [f"{name} lies in {states.get(name)}"]
+        wrong += oracle.exactly(f"tasks of {name}", 1, tasks.count(name))
+    return wrong
+
+
+def step(variant: str) -> Step:
+    return Step("toy", (str(Path(toy.__file__)), variant), prepare, check)
+
+
+@pytest.mark.parametrize("variant", toy.VARIANTS)
+def test_a_kill_at_every_call_names_exactly_the_wrong_variants(variant: str) -> None:
+    report = sweep(step(variant), KILL, stop_at=1 if variant in CAUGHT_BY_KILL else None)
+    print(report.details)
+    assert bool(report.bad) == (variant in CAUGHT_BY_KILL)
+    if not report.bad:
+        assert not [*report.missed, *report.wobbles]
+        assert not report.left_out
+
+
+@pytest.mark.parametrize("fault", [FULL, BROKEN])
+def test_a_failing_disk_is_injected_at_every_call_and_a_traceback_is_named(fault: str) -> None:
+    report = sweep(step("right"), fault)
+    assert report.tried > 10
+    assert not report.missed
+    assert all("a traceback: " in each for each in report.bad)
+    assert report.bad
+
+
+def test_a_step_that_is_wrong_without_a_fault_is_not_swept() -> None:
+    with pytest.raises(StepFails, match="goes wrong without any fault"):
+        sweep(replace(step("right"), check=lambda home: ["never right"]))
+
+
+@pytest.mark.parametrize(("budget", "chosen"), [(1, [5]), (2, [0, 9]), (4, [0, 3, 6, 9]), (20, list(range(10)))])
+def test_a_budget_takes_points_from_the_first_to_the_last(budget: int, chosen: list[int]) -> None:
+    assert list(spread(range(10), budget)) == chosen

@@ -1,0 +1,84 @@
+"""The program under test: a compiled copy of the checkout, so that nobody's edit disturbs a run half-way."""
+
+from __future__ import annotations
+
+import atexit
+import compileall
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CAMPAIGN = os.environ.get("KINGDOM_CAMPAIGN") == "1"
+ALL_MUTANTS = os.environ.get("MUTANTS") == "1"
+WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+
+_PARTS = ("kingdom", "schemas", "config", "generals", "bin")
+
+
+@cache
+def program() -> Path:
+    """The copy that every check of this process runs."""
+    folder = new_folder()
+    copy_program(CHECKOUT, folder)
+    return folder
+
+
+def new_folder() -> Path:
+    """A fresh 0700 folder that goes when this process ends; a short path, because sockets lie below it."""
+    folder = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def copy_program(source: Path, folder: Path) -> None:
+    for part in _PARTS:
+        if (source / part).is_dir():
+            shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns("*.pyc"))
+    compile_program(folder)
+
+
+def compile_program(folder: Path) -> None:
+    compileall.compile_dir(folder / "kingdom", quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+
+
+def environment(tree: Path, home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The same for every run, so that two runs make the same calls in the same order."""
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(tree),
+        "KINGDOM_HOME": str(home),
+        **(more or {}),
+    }
+
+
+def run(
+    tree: Path,
+    home: Path,
+    argv: Sequence[str],
+    *,
+    timeout: float = 20,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """One program of ours to its end: `argv` is what follows the interpreter."""
+    return subprocess.run(
+        [sys.executable, *argv],
+        cwd=tree,
+        env=environment(tree, home, env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        check=False,
+    )
