@@ -17,7 +17,7 @@ import yaml
 
 from kingdom import schemas
 from kingdom.atomic import read_bytes
-from kingdom.errors import BadConfig, BadFile
+from kingdom.errors import BadConfig, BadFile, BadMessage
 from kingdom.places import Places
 
 Config = Mapping[str, Any]
@@ -33,7 +33,8 @@ def load(places: Places, name: str) -> Config:
         value, lines = read_yaml(path)
     except FileNotFoundError:
         value, lines = {}, {}
-    return frozen(fitted(f"config/{name}", value, lines, path))
+    config: Config = frozen(fitted(f"config/{name}", value, lines, path))
+    return config
 
 
 def fitted(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def fitted(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
     whole: dict[str, Any] = schemas.with_defaults(schemas.load(schema), value)
     try:
         return schemas.check(schema, whole)
-    except schemas.BadMessage:
+    except BadMessage:
         where, sentence = schemas.misfits(schema, value)[0]
     raise BadConfig(
         path=path, line=f":{_line(lines, where, value)}", key=".".join(map(str, where)) or "top level", why=sentence
@@ -60,7 +61,7 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
         raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {trouble.start}") from None
     try:
         root = yaml.compose(text, Loader=_Loader)
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+        value = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as trouble:
         line = f":{trouble.problem_mark.line + 1}" if trouble.problem_mark else ""
         raise BadConfig(path=path, line=line, key="YAML", why=str(trouble.problem)) from None
@@ -90,9 +91,9 @@ def _note_lines(node: Any, at: tuple[str | int, ...], lines: Lines, path: Path) 
 
 def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
     """An unknown key is reported at itself, a missing one at its group."""
-    group = value
+    group: Any = value
     for part in where:
-        group = group[part] if isinstance(group, (dict, list)) else None
+        group = group[part]
     if isinstance(group, dict):
         inside = [lines[(*where, key)] for key in group if (*where, key) in lines]
         if inside and where not in lines:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -52,9 +51,13 @@ class Envelope:
         return replace(self, **changes)
 
 
-@cache
+_KNOWN: dict[type, tuple[str, ...]] = {}
+
+
 def _known(cls: type[Envelope]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(cls) if each.name != "extra")
+    if cls not in _KNOWN:
+        _KNOWN[cls] = tuple(each.name for each in fields(cls) if each.name != "extra")
+    return _KNOWN[cls]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

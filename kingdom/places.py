@@ -40,6 +40,10 @@ def find_data() -> Path:
     return packed if packed.is_dir() else _PACKAGE.parent
 
 
+def find_schema(name: str) -> Path:
+    return find_data() / "schemas" / f"{name}.schema.json"
+
+
 def find_home() -> Path:
     """$KINGDOM_HOME, $KINGDOM_BASE_DIR, the folder around us that has been made a home, or the checkout."""
     for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
@@ -77,6 +81,12 @@ class Places:
         self.run = self.state / "run"
         self.wanted_folder = self.run / "wanted"
         self.launch_lock = self.run / "launch.lock"
+        self.roles_socket = self.run / "roles.sock"
+        self.supervisor_socket = self.run / "supervisor.sock"
+        self.supervisor_folder = self.run / "supervisor.d"
+        self.supervisor_pid = self.run / "supervisord.pid"
+        self.supervisor_conf = self.run / "supervisord.conf"
+        self.supervisor_log = self.run / "supervisord.log"
         self.system_log = self.logs / "system.log"
         self.events_log = self.logs / "events.log"
         self.session_logs = self.logs / "sessions"
@@ -115,6 +125,13 @@ class Places:
     def starts(self, role: str) -> Path:
         """The ledger of recent starts that bin/role keeps."""
         return self.run / f"{check_name('role', role)}.starts"
+
+    def last_words(self, role: str) -> Path:
+        """What a role without a terminal says before its own log is open."""
+        return self.logs / f"{check_name('role', role)}.out"
+
+    def supervisor_program(self, role: str) -> Path:
+        return self.supervisor_folder / f"{check_name('role', role)}.conf"
 
     # --- a task's own rooms
 

@@ -187,7 +187,7 @@ class Shelf:
             return None
         priority = thing.urgency if isinstance(thing, Message) else getattr(thing, "priority", "normal")
         type_ = thing.action if isinstance(thing, Order) else thing.type
-        begun = isinstance(thing, Event) and thing.task_id is not None
+        begun = isinstance(thing, Event) and (thing.task_id is not None or bool(thing.letters))
         waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority, begun)
         self._known[filename] = waiting
         return waiting

@@ -135,7 +135,7 @@ def _live(
     except LockLost as trouble:
         print(f"{name}: {trouble}", file=sys.stderr)
         return int(trouble.exit)
-    except Exception:
+    except Exception:  # noqa: BLE001
         # The edge of the process: tell all we know, end, and let the launcher start a fresh life.
         with contextlib.suppress(LockLost):
             lock.check()

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import fastjsonschema  # type: ignore[import-untyped]
+import fastjsonschema
 
 from kingdom.errors import BadMessage
-from kingdom.places import find_data
+from kingdom.places import find_schema
 
-Schema = Mapping[str, Any]
+Schema = dict[str, Any]
 
 
 @cache
 def load(name: str) -> Schema:
     """A schema by its name: `event`, `config/king`."""
-    loaded: Schema = json.loads((find_data() / "schemas" / f"{name}.schema.json").read_text("utf-8"))
+    loaded: Schema = json.loads(find_schema(name).read_text("utf-8"))
     return loaded
 
 
@@ -58,7 +58,7 @@ def with_defaults(schema: Schema, value: Any) -> Any:
 
 def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
     field = ".".join(str(part) for part in misfit.path[1:])
-    said = str(misfit.message).removeprefix(misfit.name).strip()
+    said = str(misfit.message).removeprefix(misfit.name or "").strip()
     return f"{field} {said}".strip()[:300]
 
 

@@ -1,15 +1,15 @@
 """Where a thing may lie, and every legal move. The directory is the state.
 
-    event    pending ──> dispatched ──> completed          (its task has ended)
-                └──────────────────────────^               (nobody wants it: discarded, with the reason)
-    task     pending ──> in_progress ──> completed         (claimed by its general, ended by the king)
-                └──────────────────────────^               (cancelled before anybody took it)
-    message  pending ──> sent                              (spoken, with a receipt)
-                └──> failed ──> pending                    (three refusals; an order puts it back)
-    order    pending ──> done                              (carried out, with its outcome)
+event    pending ──> dispatched ──> completed          (its task has ended)
+            └──────────────────────────^               (nobody wants it: discarded, with the reason)
+task     pending ──> in_progress ──> completed         (claimed by its general, ended by the king)
+            └──────────────────────────^               (cancelled before anybody took it)
+message  pending ──> sent                              (spoken, with a receipt)
+            └──> failed ──> pending                    (three refusals; an order puts it back)
+order    pending ──> done                              (carried out, with its outcome)
 
-    From everywhere: ──> dead, with <file>.reason beside it, when it cannot be read.
-    Back by a person's order: completed event ──> pending (requeue), dead ──> pending once mended.
+From everywhere: ──> dead, with <file>.reason beside it, when it cannot be read.
+Back by a person's order: completed event ──> pending (requeue), dead ──> pending once mended.
 """
 
 from __future__ import annotations

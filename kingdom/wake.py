@@ -44,6 +44,11 @@ class Waker:
             return {}
         return self._arrivals(self._inotify)
 
+    @property
+    def polls(self) -> bool:
+        """Whether nothing but time and signals wakes this sleeper, so that it has to look by itself."""
+        return self._inotify is None
+
     def ring(self) -> None:
         """Wake the sleeper now; safe in a signal handler and from another thread."""
         with suppress(BlockingIOError):

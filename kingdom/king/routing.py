@@ -34,7 +34,10 @@ class Table:
     def tried(self, event: Event) -> list[str]:
         """Every rule looked at, in order, for people who ask why."""
         said = [f"word {word!r} → {general}" for word, general in self.words] if is_from_people(event) else []
-        return [*said, *(f"subscribes {claim!r} → {self.claims.get(claim, 'nobody')}" for claim in candidates(event.type))]
+        return [
+            *said,
+            *(f"subscribes {claim!r} → {self.claims.get(claim, 'nobody')}" for claim in candidates(event.type)),
+        ]
 
     def _by_words(self, event: Event) -> Route | None:
         if not is_from_people(event):

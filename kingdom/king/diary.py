@@ -1,0 +1,151 @@
+"""The king's memory of the clock: which runs were made, which one is half-made, which come next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Any
+
+from kingdom.atomic import read_json, to_json
+from kingdom.config import thawed
+from kingdom.errors import BadFile
+from kingdom.king import schedules
+from kingdom.king.done import DoneIndex
+from kingdom.king.gate import Gate
+from kingdom.king.schedules import Entry
+from kingdom.manifests import Manifest
+from kingdom.messages import Task, moment, stamp
+from kingdom.role import Kit
+
+PRIORITY = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One due minute of one schedule. With a task id it was begun by an earlier life."""
+
+    entry: Entry
+    due: float
+    task_id: str | None = None
+    letter_id: str = ""
+    repeated: bool = False
+
+
+class Diary:
+    """`schedule-sent.json`: by schedule, up to when it is handled and the run that is being made."""
+
+    def __init__(self, kit: Kit, done: DoneIndex) -> None:
+        self._done = done
+        self.take_over(kit)
+        self._path = kit.places.own("king") / "schedule-sent.json"
+        self._plan_path = kit.places.own("king") / "schedules.json"
+        self._entries: list[Entry] = []
+        self._pages = self._read()
+        self._planned: object = None
+
+    def take_over(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def check(self, generals: Iterable[Manifest]) -> list[str]:
+        """Take the generals' schedules over; what is wrong with the ones that cannot be kept."""
+        all_entries = schedules.entries(generals)
+        bad = {entry.key: why for entry in all_entries if (why := schedules.misfit(entry))}
+        self._entries = [entry for entry in all_entries if entry.key not in bad]
+        return [f"{key.partition(':')[0]}: {why}" for key, why in bad.items()]
+
+    def next_due(self, zone: tzinfo | None, gate: Gate) -> Run | None:
+        """A run to make now. One that the gate holds waits, and keeps its place."""
+        now = self._kit.clock()
+        begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
+        if begun:
+            return begun
+        self._plan(zone, now)
+        if gate.holds_because(PRIORITY):
+            return None
+        for entry in self._entries:
+            for due in schedules.due(entry, self._handled(entry, now), now, zone):
+                if self._done.task_of(entry.run_key(due)) is None:
+                    return Run(entry, due)
+        return None
+
+    def intend(self, run: Run, task_id: str, letter_id: str) -> Run:
+        """Note the ids before anything is made under them."""
+        page = {**self._pages.get(run.entry.key, {}), "due": stamp(run.due), "task_id": task_id, "letter_id": letter_id}
+        self._write({**self._pages, run.entry.key: page})
+        return replace(run, task_id=task_id, letter_id=letter_id)
+
+    def task(self, run: Run, now: str) -> Task:
+        plan = run.entry.schedule
+        assert run.task_id is not None
+        return Task(
+            id=run.task_id,
+            event_id=f"schedule-{plan.name}",
+            target_general=run.entry.general,
+            type=plan.task_type,
+            repo=plan.repo or run.entry.default_repo,
+            payload=thawed(plan.payload),
+            priority=PRIORITY,
+            created_at=now,
+            status="pending",
+            attempt=0,
+            scheduled_for=stamp(run.due),
+        )
+
+    def done(self, run: Run) -> None:
+        assert run.task_id is not None
+        self._done.note([(run.entry.run_key(run.due), run.task_id)])
+        self._write({**self._pages, run.entry.key: {"handled": stamp(run.due)}})
+
+    def sleep(self, most: float) -> float:
+        """Seconds until the next run is due, at most the given."""
+        now = self._kit.clock()
+        soonest = min((moment(each["next"]) for each in self._snapshot()), default=now + most)
+        return max(0.05, min(most, soonest - now))
+
+    def _begun(self, entry: Entry) -> Run | None:
+        page = self._pages.get(entry.key, {})
+        if "task_id" not in page:
+            return None
+        return Run(entry, moment(page["due"]), page["task_id"], page["letter_id"], repeated=True)
+
+    def _handled(self, entry: Entry, now: float) -> float:
+        """A schedule that is seen for the first time starts now, not in the past."""
+        page = self._pages.get(entry.key)
+        if page is None:
+            self._write({**self._pages, entry.key: {"handled": stamp(now)}})
+            return now
+        return moment(page["handled"])
+
+    def _plan(self, zone: tzinfo | None, now: float) -> None:
+        """The snapshot that others read: when each schedule runs next. Written when it changes."""
+        plan = [
+            {
+                "schedule": entry.key,
+                "general": entry.general,
+                "name": entry.schedule.name,
+                "cron": entry.schedule.cron,
+                "next": stamp(schedules.next_run(entry, now, zone)),
+                "last": self._pages.get(entry.key, {}).get("handled"),
+            }
+            for entry in self._entries
+        ]
+        if plan != self._planned:
+            self._planned = plan
+            self._kit.disk.rewrite(self._plan_path, to_json({"schedules": plan}))
+
+    def _snapshot(self) -> list[dict[str, Any]]:
+        return self._planned if isinstance(self._planned, list) else []
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        try:
+            return {key: page for key, page in read_json(self._path).items() if isinstance(page, dict)}
+        except FileNotFoundError:
+            return {}
+        except BadFile as trouble:
+            self._kit.log.error(f"{trouble}; the schedules start anew from now")
+            return {}
+
+    def _write(self, pages: dict[str, dict[str, str]]) -> None:
+        self._kit.disk.rewrite(self._path, to_json(pages))
+        self._pages = pages
