@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,13 @@ def parked(home: Path) -> list[str]:
 def contents(home: Path, kind: str) -> list[dict[str, Any]]:
     """Every good file of a queue, with the state it lies in under "state"."""
     places = Places(home)
-    return [
-        {**read_json(places.folder(kind, state) / name), "state": state}
-        for state in MOVES[kind]
-        if state != PARKED
-        for name in sorted(_names(places.folder(kind, state)))
-        if name.endswith(".json") and not is_hidden(name)
-    ]
+    found = []
+    for state in MOVES[kind]:
+        for name in sorted(_names(places.folder(kind, state))):
+            if state != PARKED and name.endswith(".json") and not is_hidden(name):
+                with suppress(BadFile):  # half_visible names it
+                    found.append({**read_json(places.folder(kind, state) / name), "state": state})
+    return found
 
 
 def tidy(home: Path) -> list[str]:

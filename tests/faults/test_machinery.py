@@ -1,5 +1,6 @@
 """The machinery itself: on a tiny role it names the wrong variants, and only those."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,11 +8,13 @@ import pytest
 
 from kingdom.atomic import Disk, to_json
 from kingdom.places import Places
-from tests.faults import oracle, toy
+from tests.faults import oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
 
 EVENTS = ("evt-a-1", "evt-a-2")
+TOY = str(Path(toy.__file__))
 CAUGHT_BY_KILL = {"in_place", "move_first", "random_ids", "leave_litter"}
+CAUGHT_BY_POWER_LOSS = CAUGHT_BY_KILL | {"no_fsync"}
 
 
 def prepare(home: Path) -> None:
@@ -34,7 +37,7 @@ def check(home: Path) -> list[str]:
 
 
 def step(variant: str) -> Step:
-    return Step("toy", (str(Path(toy.__file__)), variant), prepare, check)
+    return Step("toy", (TOY, variant), prepare, check)
 
 
 @pytest.mark.parametrize("variant", toy.VARIANTS)
@@ -64,3 +67,47 @@ def test_a_step_that_is_wrong_without_a_fault_is_not_swept() -> None:
 @pytest.mark.parametrize(("budget", "chosen"), [(1, [5]), (2, [0, 9]), (4, [0, 3, 6, 9]), (20, list(range(10)))])
 def test_a_budget_takes_points_from_the_first_to_the_last(budget: int, chosen: list[int]) -> None:
     assert list(spread(range(10), budget)) == chosen
+
+
+def judge(variant: str) -> powerloss.Judge:
+    def judged(home: Path, cut: powerloss.Cut) -> list[str]:
+        wrong = oracle.half_visible(home)
+        again = trees.run(trees.program(), home, [TOY, variant])
+        if again.returncode:
+            return [*wrong, f"ended with {again.returncode}: {again.stderr[-300:]}"]
+        acknowledged = [line.split()[1] for line in cut.said.decode().splitlines()]
+        tasks = {task["event_id"] for task in oracle.contents(home, "tasks")}
+        return wrong + check(home) + [f"{name} is lost" for name in acknowledged if name not in tasks]
+
+    return judged
+
+
+@pytest.mark.parametrize("variant", toy.VARIANTS)
+def test_a_power_cut_at_every_call_names_the_wrong_variants(variant: str, home: Path) -> None:
+    prepare(home)
+    recorded = powerloss.record(
+        [sys.executable, TOY, variant],
+        home,
+        cwd=trees.program(),
+        env=trees.environment(trees.program(), home),
+    )
+    assert recorded.code == 0, recorded.errors
+    report = powerloss.replay("toy", recorded, judge(variant), stop_at=2)
+    print(report.details)
+    assert bool(report.bad) == (variant in CAUGHT_BY_POWER_LOSS)
+
+
+def test_without_a_cut_the_model_ends_as_the_disk_did(home: Path) -> None:
+    prepare(home)
+    argv = [sys.executable, TOY, "right"]
+    env = trees.environment(trees.program(), home)
+    recorded = powerloss.record(argv, home, cwd=trees.program(), env=env)
+    *_, (cut, picture) = powerloss.pictures(recorded, [powerloss.EVERYTHING])
+    rebuilt = trees.new_folder() / "home"
+    powerloss.build(picture, rebuilt)
+    assert cut.said == b"done evt-a-1\ndone evt-a-2\n"
+    assert tree_of(rebuilt) == tree_of(home)
+
+
+def tree_of(folder: Path) -> dict[str, bytes | None]:
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
