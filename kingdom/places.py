@@ -81,6 +81,7 @@ class Places:
         self.run = self.state / "run"
         self.wanted_folder = self.run / "wanted"
         self.launch_lock = self.run / "launch.lock"
+        self.launch_scratch = self.run / "tmp"
         self.roles_socket = self.run / "roles.sock"
         self.supervisor_socket = self.run / "supervisor.sock"
         self.supervisor_folder = self.run / "supervisor.d"

@@ -1,0 +1,308 @@
+"""Roles as supervisord programs: one supervisord per home, program name = role name."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import Disk, Lock, make_folder, read_bytes
+from kingdom.errors import BadFile, Exit, LauncherTrouble
+from kingdom.places import Places, find_data
+from kingdom.roster import ROLES, Seat
+from kingdom.steward import processes
+from kingdom.steward.base import LAUNCH_LOCK_SECONDS, STOP_SECONDS, Word, connect, environment
+
+START_SECONDS = 15.0
+LONGEST_SOCKET_PATH = 107 - len(".4194304")
+"""supervisord binds its socket under a longer name first: the path, a dot and its pid."""
+SHORT_HOME = "/proc/self/cwd"
+"""The home for a supervisord that runs in it: short and harmless, however long and odd its real path."""
+STAYS_DOWN = frozenset({Exit.DONE, Exit.LOCKED, Exit.REFUSED})
+CANNOT_RUN = 127
+_BAD_NAME, _ALREADY_STARTED, _NOT_RUNNING = 10, 60, 70
+
+
+def render(base: str, role_command: str, wanted: Collection[str], includes: str, inherits: bool) -> str:
+    """The configuration of a home at `base`: the fixed roles here, the generals by include."""
+    run = f"{base}/state/run"
+    head = f"""\
+; The fixed roles, rendered from the process table (kingdom/roster.py); a test compares the two.
+[unix_http_server]
+file={run}/supervisor.sock
+chmod=0700
+
+[supervisord]
+pidfile={run}/supervisord.pid
+logfile={run}/supervisord.log
+logfile_maxbytes=1MB
+logfile_backups=1
+loglevel=warn
+umask=077
+identifier=kingdom
+
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
+
+[supervisorctl]
+serverurl=unix://{run}/supervisor.sock
+prompt=kingdom
+
+[include]
+files={includes}
+"""
+    home = None if inherits else base
+    programs = (render_program(name, role_command, name in wanted, home) for name in ROLES)
+    return head + "".join(f"\n{program}" for program in programs)
+
+
+def render_program(name: str, role_command: str, wanted: bool, home: str | None) -> str:
+    """With startsecs above 0 a quick end would be FATAL, which is final; the back-off lives in bin/role."""
+    where = (
+        "" if home is None else f'directory={home}\nenvironment=KINGDOM_HOME="{home}",KINGDOM_LAUNCHER="supervisord"\n'
+    )
+    return f"""\
+[program:{name}]
+command={role_command} {name}
+{where}autostart={"true" if wanted else "false"}
+startsecs=0
+autorestart=unexpected
+exitcodes=0,75,78
+stopasgroup=true
+killasgroup=true
+stopwaitsecs={STOP_SECONDS:g}
+redirect_stderr=true
+stdout_logfile=NONE
+"""
+
+
+def render_checkout() -> str:
+    """The supervisord.conf at the top of the checkout."""
+    includes = "state/run/supervisor.d/*.conf"
+    by_default = {name for name, seat in ROLES.items() if seat.by_default}
+    return render("%(here)s", '/bin/sh "%(here)s/bin/role"', by_default, includes, inherits=False)
+
+
+class Supervisord:
+    name = "supervisord"
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._disk = Disk(places.launch_scratch)
+
+    def raise_all(self, seats: Sequence[Seat]) -> None:
+        make_folder(self._places.run)
+        lock = Lock(self._places.launch_lock, "launcher")
+        lock.acquire(LAUNCH_LOCK_SECONDS)
+        try:
+            self._raise_all(seats)
+        finally:
+            lock.release()
+
+    def start(self, seat: Seat) -> None:
+        try:
+            self._call("startProcess", seat.name, False, fine=(_ALREADY_STARTED,))
+        except _Unknown:
+            self._write_program(seat)
+            self._take_over_programs()
+            self._call("startProcess", seat.name, False, fine=(_ALREADY_STARTED,))
+
+    def stop(self, name: str) -> None:
+        word = self.alive().get(name)
+        while word is not None and (word.pid is not None or word.code not in (None, CANNOT_RUN, *STAYS_DOWN)):
+            # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
+            self._call("stopProcess", name, False, fine=(_NOT_RUNNING,))
+            if word.pid is not None:
+                processes.end([word.pid], STOP_SECONDS)
+            time.sleep(processes.LOOK_SECONDS)
+            word = self.alive().get(name)
+
+    def alive(self) -> dict[str, Word]:
+        if not self.standing():
+            return {}
+        return {about["name"]: _word(about) for about in self._call("getAllProcessInfo")}
+
+    def standing(self) -> bool:
+        return self._answers() or self._server() is not None
+
+    def down(self) -> None:
+        server = self._server()
+        if not self._answers():
+            if server is not None:
+                os.kill(server, signal.SIGTERM)
+                processes.wait_ended(server, STOP_SECONDS)
+            return
+        running = [word.pid for word in self.alive().values() if word.pid is not None]
+        # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
+        self._call("stopAllProcesses", False)
+        processes.end(running, STOP_SECONDS)
+        self._call("shutdown")
+        if server is not None:
+            processes.wait_ended(server, STOP_SECONDS)
+
+    def control_command(self, *words: str) -> list[str]:
+        """supervisorctl for this home, to be run in it."""
+        return [sys.executable, "-m", "supervisor.supervisorctl", "-c", str(self._conf()), *words]
+
+    # --- raising
+
+    def _raise_all(self, seats: Sequence[Seat]) -> None:
+        names = {seat.name for seat in seats}
+        make_folder(self._places.supervisor_folder)
+        for left in self._places.supervisor_folder.iterdir():
+            if left.stem not in names:
+                self._disk.remove(left)
+        for seat in seats:
+            self._write_program(seat)
+        self._write_conf(names)
+        if not self._answers():
+            self._raise_server()
+        self._take_over_programs()
+        for name in self.alive().keys() - names:
+            self.stop(name)
+        for seat in seats:
+            self.start(seat)
+
+    def _write_program(self, seat: Seat) -> None:
+        if seat.name in ROLES:
+            return
+        program = render_program(seat.name, self._role_command(), wanted=True, home=self._named_home())
+        make_folder(self._places.supervisor_folder)
+        self._disk.rewrite(self._places.supervisor_program(seat.name), program.encode())
+
+    def _write_conf(self, names: Collection[str]) -> None:
+        if self._is_checkout():
+            return
+        includes = f"{self._places.supervisor_folder.name}/*.conf"
+        text = render(SHORT_HOME, self._role_command(), names, includes, inherits=True)
+        self._disk.rewrite(self._places.supervisor_conf, text.encode())
+
+    def _conf(self) -> Path:
+        return find_data() / "supervisord.conf" if self._is_checkout() else self._places.supervisor_conf
+
+    def _is_checkout(self) -> bool:
+        """Then people may work with plain supervisorctl, and the configuration is the checked-in one."""
+        short = len(os.fsencode(self._places.supervisor_socket)) <= LONGEST_SOCKET_PATH
+        return short and (find_data() / "pyproject.toml").exists() and self._places.home == find_data()
+
+    def _named_home(self) -> str | None:
+        return str(self._places.home).replace("%", "%%") if self._is_checkout() else None
+
+    def _role_command(self) -> str:
+        path = str(find_data() / "bin" / "role").replace("%", "%%")
+        return f'/bin/sh "{path}"'
+
+    def _raise_server(self) -> None:
+        server = self._server()
+        if server is not None:
+            # It lives without its socket, which somebody deleted. HUP makes it start over, with all its roles.
+            os.kill(server, signal.SIGHUP)
+            if os.getppid() == server:
+                return
+        else:
+            self._spawn()
+        give_up = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if time.monotonic() > give_up:
+                raise self._trouble("start", "itself", f"no answer within {START_SECONDS:g} s")
+            time.sleep(processes.LOOK_SECONDS)
+
+    def _spawn(self) -> None:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._conf())],
+                cwd=self._places.home,
+                env=environment(self._places, self.name),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=START_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as trouble:
+            raise self._trouble("start", "itself", str(trouble)) from None
+        if done.returncode != 0:
+            raise self._trouble("start", "itself", done.stderr.strip().splitlines()[0] if done.stderr else "no word")
+
+    def _take_over_programs(self) -> None:
+        ((added, changed, removed),) = self._call("reloadConfig")
+        for name in (*changed, *removed):
+            self.stop(name)
+            self._call("removeProcessGroup", name)
+        for name in (*changed, *added):
+            self._call("addProcessGroup", name)
+
+    # --- talking
+
+    def _answers(self) -> bool:
+        try:
+            connect(self._places.supervisor_socket).close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError as trouble:
+            raise self._trouble("reach", "its socket", str(trouble)) from None
+        return True
+
+    def _server(self) -> int | None:
+        try:
+            pid = int(read_bytes(self._places.supervisor_pid, 32))
+            with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+                return pid if b"supervisord" in cmdline.read() else None
+        except (OSError, ValueError, BadFile):
+            return None
+
+    def _call(self, method: str, *arguments: str | bool, fine: tuple[int, ...] = ()) -> Any:
+        try:
+            with xmlrpc.client.ServerProxy("http://kingdom", transport=_Wire(self._places.supervisor_socket)) as proxy:
+                return getattr(proxy.supervisor, method)(*arguments)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode in fine:
+                return None
+            what = str(arguments[0]) if arguments else "its roles"
+            kind = _Unknown if fault.faultCode == _BAD_NAME else LauncherTrouble
+            raise kind(launcher=self.name, action=method, what=what, why=fault.faultString) from None
+        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as trouble:
+            raise self._trouble(method, "its roles", str(trouble) or type(trouble).__name__) from None
+
+    def _trouble(self, action: str, what: str, why: str) -> LauncherTrouble:
+        return LauncherTrouble(launcher=self.name, action=action, what=what, why=why)
+
+
+class _Unknown(LauncherTrouble):
+    """{launcher} could not {action} {what}: {why}"""
+
+
+class _Wire(xmlrpc.client.Transport):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def make_connection(self, host: object) -> http.client.HTTPConnection:
+        return _Line(self._path)
+
+
+class _Line(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("kingdom")
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = connect(self._path)
+
+
+def _word(about: dict[str, Any]) -> Word:
+    state = about["statename"]
+    if about["pid"]:
+        return Word(pid=about["pid"])
+    if state == "EXITED":
+        return Word(code=about["exitstatus"])
+    if state in ("FATAL", "BACKOFF"):
+        return Word(code=CANNOT_RUN)
+    return Word(code=0) if about["start"] else Word()
