@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from kingdom.states import MOVES
 from kingdom.wake import is_hidden
 
 PARKED = "dead"
+
+Figure = Callable[[str], None]
 
 
 def half_visible(home: Path) -> list[str]:

@@ -1,0 +1,84 @@
+"""Homes filled as foreign writers would fill them: plain dicts, only what the schemas require."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kingdom.atomic import Disk, make_folder, to_json
+from kingdom.places import Places
+
+GENERAL = "gen-pr"
+NOW = "2026-02-07T10:00:00Z"
+
+
+def make(home: Path, *, config: dict[str, dict[str, Any]] | None = None) -> Places:
+    """The folders of a home with one general, and room for twenty soldiers."""
+    places = Places(home)
+    home.chmod(0o700)
+    for folder in places.folders():
+        make_folder(folder)
+    files = {"king": {"concurrency": {"max_soldiers": 20}}, **(config or {})}
+    for name, content in files.items():
+        (places.config / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    install(home, GENERAL)
+    return places
+
+
+def install(home: Path, name: str, **fields: Any) -> None:
+    manifest = {
+        "name": name,
+        "description": "looks at pull requests",
+        "timeout_seconds": 60,
+        "subscribes": ["github.pr.*"],
+        **fields,
+    }
+    Places(home).manifest(name).write_text(yaml.safe_dump(manifest))
+
+
+def write(path: Path, thing: dict[str, Any]) -> None:
+    """A whole file, durable before the step begins."""
+    make_folder(path.parent)
+    Disk(path.parent).create(path, to_json(thing))
+
+
+def put(home: Path, kind: str, state: str, *things: dict[str, Any]) -> None:
+    for thing in things:
+        write(Places(home).letter(kind, state, thing["id"]), thing)
+
+
+def event(name: str, type: str = "github.pr.review_requested", **fields: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "type": type,
+        "source": type.partition(".")[0],
+        "repo": "acme/shop",
+        "payload": {"subject_title": "Make it faster"},
+        "created_at": NOW,
+        **fields,
+    }
+
+
+def task(name: str, event_id: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "event_id": event_id,
+        "target_general": GENERAL,
+        "type": "github.pr.review_requested",
+        "payload": {"subject_title": "Make it faster"},
+        "created_at": NOW,
+        "retry_count": 0,
+        **fields,
+    }
+
+
+def message(name: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "type": "notification",
+        "content": "[complete] all is well",
+        "created_at": NOW,
+        **fields,
+    }

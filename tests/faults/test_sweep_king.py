@@ -1,0 +1,157 @@
+"""The king, killed or cut off from its disk at every file call: every event becomes one task, every result
+its letters, every due run one task, and nothing of it twice."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kingdom.places import Places
+from tests.faults import homes, oracle, powerloss, trees
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
+
+QUICK_POINTS = {KILL: 60, FULL: 24, BROKEN: 24}
+QUICK_STATES = 30
+
+ARGV = ("-m", "kingdom.king", "--once")
+ROUTED = "evt-github-1-2026-02-07T10:00:00Z"
+UNWANTED = "evt-github-2-2026-02-07T10:00:00Z"
+ANSWER = "evt-console-1770458400000000"
+LATE_ANSWER = "evt-console-1770458400000001"
+ASKED, WELL, BADLY, OPEN = (f"task-20260207-00{number}" for number in range(1, 5))
+
+EXPECTED_TASKS = {ROUTED: 1, UNWANTED: 0, ANSWER: 1, LATE_ANSWER: 0, "schedule-review": 1}
+EXPECTED_LETTERS = {
+    f"[start] github.pr.review_requested — acme/shop|{ROUTED}": 1,
+    f"answer received, resuming|{ANSWER}": 1,
+    "[start] schedule.yearly|schedule-review": 1,
+    "[complete] github.pr.review_requested — Looks good|evt-of-002": 1,
+    "News for all|evt-of-002": 1,
+    "[failed] no compiler|evt-of-003": 1,
+    "[question] May I merge?|evt-of-004": 1,
+}
+EXPECTED_STATES = {
+    ROUTED: "dispatched",
+    UNWANTED: "completed",
+    ANSWER: "dispatched",
+    LATE_ANSWER: "completed",
+    "evt-of-002": "completed",
+    "evt-of-003": "completed",
+    "evt-of-004": "completed",
+}
+
+
+def prepare(home: Path) -> None:
+    """Four events, three results and a run that has been due since new year."""
+    places = homes.make(home)
+    yearly = {"name": "review", "cron": "0 0 1 1 *", "task_type": "yearly", "payload": {}, "catch_up": "latest"}
+    homes.install(home, homes.GENERAL, schedules=[yearly])
+    handled = {f"{homes.GENERAL}:review": {"handled": "2020-06-01T00:00:00Z"}}
+    homes.write(places.own("king") / "schedule-sent.json", handled)
+    answer = {"task_id": ASKED, "human_response": "yes"}
+    homes.put(
+        home,
+        "events",
+        "pending",
+        homes.event(ROUTED),
+        homes.event(UNWANTED, "github.issue.assigned"),
+        homes.event(ANSWER, "console.human_response", payload=answer),
+        homes.event(LATE_ANSWER, "console.human_response", payload={**answer, "task_id": "task-20200101-001"}),
+    )
+    question = {"target_general": homes.GENERAL, "task_id": ASKED, "repo": "acme/shop", "question": "May I?"}
+    homes.write(places.checkpoint(ASKED), question)
+    results = {
+        WELL: {
+            "status": "success",
+            "summary": "Looks good",
+            "proclamation": {"channel": "news", "message": "News for all"},
+        },
+        BADLY: {"status": "failed", "error": "no compiler"},
+        OPEN: {"status": "needs_human", "question": "May I merge?"},
+    }
+    for task, result in results.items():
+        homes.put(home, "events", "dispatched", homes.event(f"evt-of-{task[-3:]}", task_id=task))
+        homes.put(home, "tasks", "in_progress", homes.task(task, f"evt-of-{task[-3:]}"))
+        homes.write(places.result(task), {"task_id": task, **result})
+
+
+def check(home: Path) -> list[str]:
+    return [*oracle.tidy(home), *_events(home), *_tasks(home), *_letters(home), *_memory(home)]
+
+
+def _events(home: Path) -> list[str]:
+    there = oracle.states_of(home, "events")
+    return [
+        f"event {name} lies in {there.get(name)}"
+        for name, state in EXPECTED_STATES.items()
+        if there.get(name) != [state]
+    ]
+
+
+def _tasks(home: Path) -> list[str]:
+    made = Counter(task["event_id"] for task in oracle.contents(home, "tasks"))
+    wrong = [
+        each for name, count in EXPECTED_TASKS.items() for each in oracle.exactly(f"tasks of {name}", count, made[name])
+    ]
+    states = oracle.states_of(home, "tasks")
+    return wrong + [
+        f"task {name} lies in {states.get(name)}" for name in (WELL, BADLY, OPEN) if states.get(name) != ["completed"]
+    ]
+
+
+def _letters(home: Path) -> list[str]:
+    causes = {task["id"]: task["event_id"] for task in oracle.contents(home, "tasks")}
+    written: Counter[str] = Counter()
+    wrong = []
+    for letter in oracle.contents(home, "messages"):
+        task = str(letter["task_id"]).removeprefix("proclamation-")
+        if letter["content"].startswith("[failed] the question of"):
+            written["lost answer"] += 1
+        elif letter["type"] == "thread_update":
+            resumed = [each for each in oracle.contents(home, "tasks") if each["thread_task_id"] == task]
+            written.update(f"{letter['content']}|{each['event_id']}" for each in resumed)
+        elif task not in causes:
+            wrong.append(f"letter {letter['id']} is about {task}, which is not there")
+        else:
+            written[f"{letter['content']}|{causes[task]}"] += 1
+    expected = Counter({**EXPECTED_LETTERS, "lost answer": 1})
+    for what in expected | written:
+        wrong += oracle.exactly(f"letters {what!r}", expected[what], written[what])
+    return wrong
+
+
+def _memory(home: Path) -> list[str]:
+    """What keeps a replay from becoming a second task when the files are gone."""
+    lines = (Places(home).own("king") / "done.idx").read_text().splitlines()
+    known = {line.split(" ")[1] for line in lines}
+    return [f"{name} is not in done.idx" for name in (ROUTED, ANSWER) if name not in known]
+
+
+KING = Step("king", ARGV, prepare, check)
+
+
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
+    report = sweep(KING, fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+    assert not report.missed, report.details
+
+
+def test_no_power_cut_under_the_king_loses_or_doubles_anything(home: Path, figure: oracle.Figure) -> None:
+    prepare(home)
+    tree = trees.program()
+    recorded = powerloss.record([sys.executable, *ARGV], home, cwd=tree, env=trees.environment(tree, home))
+    assert recorded.code == 0, recorded.errors
+    report = powerloss.replay("king", recorded, judge, budget=QUICK_STATES)
+    figure(report.line)
+    assert not report.bad, report.details
+
+
+def judge(home: Path, cut: powerloss.Cut) -> list[str]:
+    wrong = oracle.half_visible(home)
+    again = trees.run(trees.program(), home, ARGV)
+    if again.returncode != 0:
+        return [*wrong, f"the restart ended with {again.returncode}: {again.stderr}"]
+    return wrong + check(home)
