@@ -16,9 +16,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kingdom.errors import BadFile, Collision, Locked, LockLost
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Durability = Literal["power", "process"]
 Item = tuple[Path, bytes]
@@ -26,8 +29,13 @@ Pair = tuple[Path, Path]
 
 LARGEST = 1 << 20
 GROUP_WORTH_SYNCFS = 8
+GROUP_WORTH_THREADS = 4
+SYNCERS = 16
+MOST_UNSEEN = 512
 _NOREPLACE = 1
 _AT_FDCWD = -100
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_MOST_AT_ONCE = 1 << 17
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -169,14 +177,13 @@ class Disk:
             os.close(fd)
 
     def _open_draft(self, draft: str) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            return os.open(draft, flags, self.mode)
+            return os.open(draft, _NEW_FILE, self.mode)
         except FileNotFoundError:
             self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError:
             os.unlink(draft)
-        return os.open(draft, flags, self.mode)
+        return os.open(draft, _NEW_FILE, self.mode)
 
     def _sync_group(self, drafts: Sequence[str]) -> None:
         if len(drafts) >= GROUP_WORTH_SYNCFS:
@@ -335,6 +342,12 @@ def to_json(value: Mapping[str, Any]) -> bytes:
     return f"{{\n{lines}\n}}\n".encode()
 
 
+def to_list(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """A JSON array with one row a line."""
+    lines = ",\n".join(f"  {_ENCODE(row)}" for row in rows)
+    return f"[\n{lines}\n]\n".encode() if lines else b"[]\n"
+
+
 def to_line(value: Mapping[str, Any]) -> bytes:
     return f"{_ENCODE(value)}\n".encode()
 
@@ -414,3 +427,204 @@ def is_locked(path: Path) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+# --- many small changes a second
+
+
+class Group:
+    """Changes of one writer made durable together: nothing of them is promised before commit.
+
+    With durability "process" each change is there at once. With "power" a new file waits, unseen, until
+    commit has synced its content; moves show at once and are durable after commit; removals come last.
+    The writer owns the folders: names are unique by its own book-keeping, so nothing is ever replaced
+    by accident and the plain rename will do.
+
+    Removed files are kept as spares and written over: where a file system is slow to create after
+    many removals (ext4 without a journal), only this keeps a queue at its pace.
+    """
+
+    def __init__(
+        self,
+        scratch: str,
+        *,
+        durability: Durability,
+        grouping: Literal["fsync", "syncfs"] = "fsync",
+        most_spares: int = 20_480,
+        mode: int = 0o600,
+    ) -> None:
+        self.scratch = scratch
+        self.power = durability == "power"
+        self.grouping = grouping
+        self.most_spares = most_spares
+        self.mode = mode
+        self._made = 0
+        self._spares: list[str] = []
+        self._unseen: dict[str, tuple[int, str]] = {}
+        self._leaving: dict[str, bool] = {}
+        self._gained: dict[str, None] = {}
+        self._lost: dict[str, None] = {}
+        self._folders: dict[str, int] = {}
+        self._syncers: ThreadPoolExecutor | None = None
+
+    def create(self, folder: str, name: str, data: bytes) -> None:
+        path = f"{folder}/{name}"
+        if self._spares:
+            draft = self._spares.pop()
+            fd = os.open(draft, os.O_WRONLY | os.O_CLOEXEC)
+            self._fill(fd, draft, data)
+        else:
+            self._made += 1
+            draft = f"{self.scratch}/{self._made}.tmp"
+            fd = os.open(draft, _NEW_FILE, self.mode)
+            self._fill(fd, draft, data, cut=False)
+        if self.power:
+            self._unseen[path] = (fd, draft)
+            self._gained[folder] = None
+            if len(self._unseen) >= MOST_UNSEEN:
+                self._show()
+        else:
+            os.close(fd)
+            os.rename(draft, path)
+
+    def move(self, folder: str, name: str, to: str, new: str) -> None:
+        """FileNotFoundError when it is gone."""
+        src = f"{folder}/{name}"
+        if self.power:
+            self._gained[to] = None
+            if src in self._unseen:
+                self._unseen[f"{to}/{new}"] = self._unseen.pop(src)
+                return
+            self._lost[folder] = None
+        os.rename(src, f"{to}/{new}")
+
+    def remove(self, folder: str, name: str, keep: bool = True) -> None:
+        """FileNotFoundError when it is gone. `keep`: small enough to serve as a spare."""
+        path = f"{folder}/{name}"
+        if self.power:
+            if path not in self._unseen and not os.path.exists(path):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            self._leaving[path] = keep
+            self._lost[folder] = None
+        elif keep and len(self._spares) < self.most_spares:
+            self._spares.append(self._recycle(path))
+        else:
+            os.unlink(path)
+
+    def read(self, folder: str, name: str) -> bytes:
+        path = f"{folder}/{name}"
+        if self._unseen and path in self._unseen:
+            path = self._unseen[path][1]
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            data = os.read(fd, _MOST_AT_ONCE)
+            while len(data) >= _MOST_AT_ONCE and (part := os.read(fd, _MOST_AT_ONCE)):
+                data += part
+                if len(part) < _MOST_AT_ONCE:
+                    break
+            return data
+        finally:
+            os.close(fd)
+
+    def commit(self) -> None:
+        if not self.power:
+            return
+        if self._unseen:
+            self._show()
+        self._sync(self._gained)
+        if self._leaving:
+            removed = self._take_away()
+            self._sync(self._lost)
+            self._spares += removed
+        else:
+            self._sync(self._lost)
+
+    def abandon(self) -> None:
+        """After an error: forget what was not shown; what was taken away or moved stays so."""
+        for fd, draft in self._unseen.values():
+            with suppress(OSError):
+                os.close(fd)
+            with suppress(OSError):
+                os.unlink(draft)
+        for book in (self._unseen, self._leaving, self._gained, self._lost):
+            book.clear()
+
+    def trim(self, most: int) -> int:
+        """Give back the space of up to `most` spares. Returns how many are left."""
+        for _ in range(min(most, len(self._spares))):
+            with suppress(FileNotFoundError):
+                os.unlink(self._spares.pop())
+        return len(self._spares)
+
+    def close(self) -> None:
+        self.abandon()
+        self.trim(len(self._spares))
+        for fd in self._folders.values():
+            os.close(fd)
+        self._folders.clear()
+        if self._syncers is not None:
+            self._syncers.shutdown()
+            self._syncers = None
+
+    def _fill(self, fd: int, draft: str, data: bytes, cut: bool = True) -> None:
+        try:
+            _write_whole(fd, data)
+            if cut:
+                os.ftruncate(fd, len(data))
+        except OSError:
+            os.close(fd)
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+
+    def _show(self) -> None:
+        """Sync the content of what waits unseen, then rename it to where readers look."""
+        if self.grouping == "syncfs" and len(self._unseen) >= GROUP_WORTH_SYNCFS:
+            self._sync_all(next(iter(self._unseen.values()))[0])
+        elif len(self._unseen) < GROUP_WORTH_THREADS:
+            for fd, _ in self._unseen.values():
+                os.fsync(fd)
+        else:
+            if self._syncers is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._syncers = ThreadPoolExecutor(SYNCERS, "sync")
+            list(self._syncers.map(os.fsync, [fd for fd, _ in self._unseen.values()]))
+        while self._unseen:
+            path = next(iter(self._unseen))
+            fd, draft = self._unseen[path]
+            os.rename(draft, path)
+            del self._unseen[path]
+            os.close(fd)
+
+    def _sync_all(self, fd: int) -> None:
+        if _libc.syncfs(fd) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), self.scratch)
+
+    def _sync(self, folders: dict[str, None]) -> None:
+        """Each folder leaves the book only after it is synced."""
+        while folders:
+            folder = next(iter(folders))
+            fd = self._folders.get(folder)
+            if fd is None:
+                fd = self._folders[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.fsync(fd)
+            del folders[folder]
+
+    def _take_away(self) -> list[str]:
+        removed = []
+        while self._leaving:
+            path, keep = next(iter(self._leaving.items()))
+            with suppress(FileNotFoundError):
+                if keep and len(self._spares) + len(removed) < self.most_spares:
+                    removed.append(self._recycle(path))
+                else:
+                    os.unlink(path)
+            del self._leaving[path]
+        return removed
+
+    def _recycle(self, path: str) -> str:
+        self._made += 1
+        spare = f"{self.scratch}/{self._made}.spare.tmp"
+        os.rename(path, spare)
+        return spare

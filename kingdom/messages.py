@@ -17,7 +17,6 @@ from kingdom.atomic import Disk
 from kingdom.errors import BadFile
 
 Json = Mapping[str, Any]
-NOTHING: Json = {}
 
 
 def stamp(moment: float) -> str:
@@ -32,14 +31,14 @@ def moment(stamped: str) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     kind: ClassVar[str]
-    extra: Json = field(default=NOTHING, compare=False)
+    extra: Json = field(default_factory=dict, compare=False)
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
         """From a JSON object that has passed its schema, defaults filled in."""
         known = _known(cls)
         ours = {key: part for key, part in value.items() if key in known}
-        extra = {key: part for key, part in value.items() if key not in known} if len(ours) < len(value) else NOTHING
+        extra = {key: part for key, part in value.items() if key not in known}
         return cls(**ours, extra=extra)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +71,7 @@ class Event(Envelope):
     created_at: str
     status: str
     task_id: str | None = None
-    letters: Json = field(default=NOTHING)
+    letters: Json = field(default_factory=dict)
     discarded_reason: str | None = None
 
     @property
@@ -99,7 +98,7 @@ class Task(Envelope):
     scheduled_for: str | None = None
     reply_to: Json | None = None
     outcome: str | None = None
-    letters: Json = field(default=NOTHING)
+    letters: Json = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
@@ -126,7 +125,7 @@ class Result(Envelope):
     memory_updates: list[str] = field(default_factory=list)
     notify_channel: str | None = None
     proclamation: Json | None = None
-    metrics: Json = field(default=NOTHING)
+    metrics: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,12 @@ URGENCY = {"urgent": 0, "high": 1, "normal": 2, "low": 3}
 """Both a message's urgency and an event's priority. What is not in the table counts as normal."""
 
 
-def rank(priority: object, created_at: str, name: str) -> tuple[int, str, str]:
-    """The order in which a queue is served: priority, then age, then id."""
-    return (URGENCY.get(priority, 2) if isinstance(priority, str) else 2, created_at, name)
+Rank = tuple[int, str, int, str]
+
+
+def rank(priority: str, created_at: str, name: str) -> Rank:
+    """The order in which a queue is served: priority, then age, then id (by length first, so that 1000 follows 999)."""
+    return (URGENCY.get(priority, 2), created_at, len(name), name)
 
 
 def backoff(shape: Shape, attempt: int, initial: float, longest: float) -> float:

@@ -14,7 +14,7 @@ from kingdom.errors import BadFile, BadInput
 from kingdom.log import Log
 from kingdom.messages import Event, Message, Order, Task, must_match_name, stamp
 from kingdom.places import Places, check_name
-from kingdom.policy import rank
+from kingdom.policy import Rank, rank
 from kingdom.states import check_move
 from kingdom.wake import is_hidden
 
@@ -120,7 +120,7 @@ class Post:
 class Waiting(NamedTuple):
     """One file that waits, by what its queue is served in order of."""
 
-    rank: tuple[int, str, str]
+    rank: Rank
     filename: str
     type: str
     priority: str

@@ -1,0 +1,5 @@
+"""Ways to reach people."""
+
+CHANNELS = {
+    "console": "kingdom.envoy.channels.console:Console",
+}

@@ -1,0 +1,59 @@
+"""The channel that is always there: a transcript in the home, one JSON line for each post."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import Disk, make_folder, to_line
+from kingdom.envoy.channels.base import ChannelRefused
+from kingdom.messages import stamp
+
+DAYS_LOOKED_BACK = 3
+"""How far back an interrupted post is looked for."""
+
+
+class Console:
+    name = "console"
+
+    def __init__(self, folder: Path, disk: Disk, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._clock = clock
+        make_folder(folder)
+
+    def post(self, letter_id: str, room: str, text: str, thread: str | None) -> str:
+        now = self._clock()
+        post_id = f"{now:.6f}"
+        line = {"ts": post_id, "time": stamp(now), "room": room, "thread": thread, "letter": letter_id, "text": text}
+        path = self._folder / f"{stamp(now)[:10]}.jsonl"
+        try:
+            self._disk.append(path, self._fresh_line(path) + to_line(line), sync=True)
+        except OSError as trouble:
+            raise ChannelRefused(channel="the console", why=trouble.strerror) from None
+        return post_id
+
+    def find(self, letter_id: str) -> str | None:
+        return next((str(post["ts"]) for post in self._posts() if post.get("letter") == letter_id), None)
+
+    def _posts(self) -> Iterator[dict[str, Any]]:
+        for path in sorted(self._folder.glob("*.jsonl"))[-DAYS_LOOKED_BACK:]:
+            for line in path.read_text("utf-8", "replace").split("\n"):
+                try:
+                    post = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(post, dict) and "ts" in post:
+                    yield post
+
+    def _fresh_line(self, path: Path) -> bytes:
+        """A line that a kill left torn must not swallow the next one."""
+        try:
+            with open(path, "rb") as transcript:
+                transcript.seek(-1, os.SEEK_END)
+                return b"" if transcript.read(1) == b"\n" else b"\n"
+        except OSError:
+            return b""

@@ -1,0 +1,239 @@
+"""The envoy speaks: every letter once, in its task's thread, whatever was interrupted before.
+
+Intent, post, receipt, filing: an intent without a receipt is looked up on the channel before anything is said again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import make_folder, read_json, to_json
+from kingdom.envoy.channels import CHANNELS
+from kingdom.envoy.channels.base import Channel, ChannelRefused
+from kingdom.envoy.threads import Book
+from kingdom.errors import BadFile
+from kingdom.messages import Message, moment, stamp
+from kingdom.post import Shelf, Waiting
+from kingdom.role import Kit, Turn
+
+BATCH = 32
+PLACES = ("pending", "sent", "failed", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A letter that people can read now."""
+
+    letter: Message
+    channel: str
+    room: str
+    post_id: str
+    thread: str | None
+
+
+class Outbound:
+    def __init__(self, kit: Kit) -> None:
+        self._take_over(kit)
+        own = kit.places.own("envoy")
+        self._intents, self._receipts = own / "intents", own / "receipts"
+        for folder in (self._intents, self._receipts):
+            make_folder(folder)
+        self._letters = Shelf(kit.post, "messages")
+        self._threads = Book(own / "thread-mappings.json", kit.disk, kit.log)
+        self._awaiting = Book(own / "awaiting-responses.json", kit.disk, kit.log)
+        self._channels: dict[str, Channel] = {}
+        self._next_look = 0.0
+        self._interrupted = {name.removesuffix(".json") for name in os.listdir(self._intents)}
+
+    def folders(self) -> Iterable[Path]:
+        return (self._kit.places.folder("messages", "pending"),)
+
+    def reload(self, kit: Kit) -> None:
+        self._take_over(kit)
+
+    def close(self) -> None:
+        """Every letter said has been filed."""
+
+    def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
+        now = time.monotonic()
+        if arrivals is None or now >= self._next_look:
+            self._letters.rescan()
+            self._next_look = now + self._config["intervals"]["message_check_seconds"]
+        else:
+            self._letters.note(arrivals.get(self._kit.places.folder("messages", "pending"), ()))
+        chosen = list(self._letters)[:BATCH]
+        opened = [self._kit.post.open("messages", "pending", each.filename) for each in chosen]
+        due = [letter for letter in opened if letter is not None and self._is_due(letter)]
+        self._forget(chosen, opened)
+        if due:
+            self._speak(due)
+        self._close_stale_intents()
+        return Turn(bool(due), wait=self._next_look - time.monotonic())
+
+    # --- speaking
+
+    def _speak(self, letters: list[Message]) -> None:
+        self._note_intents(letters)
+        spoken = [said for letter in letters if (said := self._say(letter)) is not None]
+        self._write_receipts(spoken)
+        for said in spoken:
+            SENDERS[said.letter.type].remember(self._threads, self._awaiting, said, stamp(self._kit.clock()))
+        self._threads.save()
+        self._awaiting.save()
+        self._file([said.letter for said in spoken], "sent")
+        for said in spoken:
+            self._kit.log.say(f"says {said.letter.id} ({said.letter.type}) on {said.channel} in {said.room}")
+            self._kit.log.event("message.sent", message_id=said.letter.id, type=said.letter.type)
+
+    def _say(self, letter: Message) -> Spoken | None:
+        name, room, thread = self._address(letter)
+        try:
+            channel = self._channel(name)
+            post_id = self._receipt(letter.id) or self._said_before(channel, letter.id)
+            if post_id is None:
+                post_id = channel.post(letter.id, room, letter.content, thread)
+        except ChannelRefused as trouble:
+            self._refused(letter, str(trouble))
+            return None
+        return Spoken(letter, name, room, post_id, thread)
+
+    def _said_before(self, channel: Channel, letter_id: str) -> str | None:
+        if letter_id not in self._interrupted:
+            return None
+        return channel.find(letter_id)
+
+    def _address(self, letter: Message) -> tuple[str, str, str | None]:
+        """Which channel, which room there, and which thread in it."""
+        source = str((letter.source_ref or {}).get("source", ""))
+        name = source if source in CHANNELS else str(self._config["channel"])
+        room = letter.channel or name
+        mapping = self._threads.get(letter.task_id) if letter.task_id else None
+        if mapping is None or not SENDERS[letter.type].in_thread:
+            return name, room, None
+        if letter.type == "notification" and letter.channel not in (None, mapping["room"]):
+            return name, room, None
+        return str(mapping["channel"]), str(mapping["room"]), str(mapping["thread"])
+
+    def _refused(self, letter: Message, why: str) -> None:
+        """Three refusals, with a growing pause between them, then failed/ with the reason."""
+        rules = self._config["retry"]
+        tries = int(letter.extra.get("tries", 0)) + 1
+        later = stamp(self._kit.clock() + rules["backoff_seconds"] * tries)
+        extra = {**letter.extra, "tries": tries, "refused_because": why, "not_before": later}
+        self._kit.log.warn(f"{letter.id} was refused ({tries} of {rules['attempts']}): {why}")
+        self._remove_intent(letter.id)
+        if tries < rules["attempts"]:
+            self._kit.post.annotate("messages", "pending", [letter.but(extra=extra)])
+            return
+        self._kit.log.event("message.failed", message_id=letter.id, error=why)
+        self._file([letter.but(extra=extra)], "failed")
+
+    def _is_due(self, letter: Message) -> bool:
+        not_before = letter.extra.get("not_before")
+        return not isinstance(not_before, str) or moment(not_before) <= self._kit.clock()
+
+    # --- noting and filing
+
+    def _note_intents(self, letters: list[Message]) -> None:
+        now = stamp(self._kit.clock())
+        self._kit.disk.create_all(
+            (self._intents / f"{letter.id}.json", to_json({"letter": letter.id, "since": now})) for letter in letters
+        )
+
+    def _write_receipts(self, spoken: list[Spoken]) -> None:
+        self._kit.disk.create_all(
+            (
+                self._receipts / f"{said.letter.id}.json",
+                to_json({"letter": said.letter.id, "channel": said.channel, "room": said.room, "post": said.post_id}),
+            )
+            for said in spoken
+        )
+
+    def _receipt(self, letter_id: str) -> str | None:
+        if letter_id not in self._interrupted:
+            return None
+        try:
+            return str(read_json(self._receipts / f"{letter_id}.json")["post"])
+        except (FileNotFoundError, BadFile, KeyError):
+            return None
+
+    def _file(self, letters: list[Message], state: str) -> None:
+        self._kit.post.annotate("messages", "pending", [letter.but(status=state) for letter in letters])
+        self._kit.post.move("messages", [letter.id for letter in letters], "pending", state)
+        for letter in letters:
+            self._remove_intent(letter.id)
+
+    def _remove_intent(self, letter_id: str) -> None:
+        self._interrupted.discard(letter_id)
+        self._kit.disk.remove(self._intents / f"{letter_id}.json")
+
+    def _close_stale_intents(self) -> None:
+        """Intents of letters that were filed just before an earlier life ended."""
+        for letter_id in list(self._interrupted):
+            if not self._kit.post.has("messages", letter_id, "pending"):
+                self._remove_intent(letter_id)
+
+    def _forget(self, chosen: list[Waiting], opened: list[Message | None]) -> None:
+        """Taken off the shelf; those that are not due come back with the next rescan."""
+        self._letters.drop(each.filename for each in chosen)
+
+    # --- shared
+
+    def _channel(self, name: str) -> Channel:
+        if name not in self._channels:
+            module, _, attribute = CHANNELS[name].partition(":")
+            make: Callable[..., Channel] = getattr(import_module(module), attribute)
+            self._channels[name] = make(self._kit.places.own("envoy") / name, self._kit.disk, self._kit.clock)
+        return self._channels[name]
+
+    def _take_over(self, kit: Kit) -> None:
+        self._kit = kit
+        self._config = kit.config
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What one type of letter means for threads."""
+
+    in_thread: bool
+    remember: Callable[[Book, Book, Spoken, str], None]
+
+
+def _nothing(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """No thread begins or ends with it."""
+
+
+def _begins_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    if said.letter.task_id:
+        page = {"channel": said.channel, "room": said.room, "thread": said.post_id}
+        threads.set(said.letter.task_id, page)
+
+
+def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """The question's thread is where its answer will come from; it stays open until then."""
+    task = str(said.letter.task_id)
+    context: Mapping[str, Any] = said.letter.context
+    thread = said.thread or said.post_id
+    page = {"channel": said.channel, "room": said.room, "thread": thread, "question": said.letter.content}
+    awaiting.set(task, {**page, "asked_at": now, **context})
+
+
+def _ends_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    if said.letter.task_id and (said.letter.dedup_key or "").startswith(said.letter.task_id):
+        threads.strike(said.letter.task_id)
+
+
+SENDERS: Mapping[str, Sender] = {
+    "thread_start": Sender(in_thread=False, remember=_begins_thread),
+    "thread_update": Sender(in_thread=True, remember=_nothing),
+    "thread_reply": Sender(in_thread=True, remember=_nothing),
+    "human_input_request": Sender(in_thread=True, remember=_asks),
+    "notification": Sender(in_thread=True, remember=_ends_thread),
+    "report": Sender(in_thread=False, remember=_nothing),
+}

@@ -1,0 +1,40 @@
+"""`sessions.json`: which soldiers are out. Generals write it, the chamberlain cleans; an flock orders them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kingdom.atomic import Disk, Lock, parse_json, read_bytes, to_list
+from kingdom.errors import BadFile
+from kingdom.places import Places
+
+Rows = list[dict[str, Any]]
+
+
+def enlist(disk: Disk, places: Places, row: dict[str, Any]) -> None:
+    _change(disk, places, lambda rows: [*(each for each in rows if each.get("task_id") != row["task_id"]), row])
+
+
+def dismiss(disk: Disk, places: Places, task: str) -> None:
+    _change(disk, places, lambda rows: [each for each in rows if each.get("task_id") != task])
+
+
+def _change(disk: Disk, places: Places, change: Callable[[Rows], Rows]) -> None:
+    lock = Lock(places.sessions.with_suffix(".lock"), "sessions")
+    lock.acquire(5.0)
+    try:
+        rows = read(places)
+        changed = change(rows)
+        if changed != rows or not places.sessions.exists():
+            disk.rewrite(places.sessions, to_list(changed))
+    finally:
+        lock.release()
+
+
+def read(places: Places) -> Rows:
+    try:
+        rows = parse_json(read_bytes(places.sessions))
+    except (FileNotFoundError, BadFile, ValueError):
+        return []
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -1,0 +1,82 @@
+"""Processes known by what they carry, never by their names: a marker in the environment, and their start time.
+
+Standard library only, and light: one-shot soldiers import it too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+LOOK_SECONDS = 0.02
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def all_pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def stat_fields(pid: int) -> list[bytes] | None:
+    """What follows the name in /proc/<pid>/stat: state, parent, group …; None when the process is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields
+
+
+def started_at(pid: int) -> int | None:
+    """The process's start in clock ticks after boot: with the pid it names one process for ever."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def age(start_ticks: int) -> float:
+    """Seconds since a start time, by the clock that no one can set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
+
+
+def carries(pid: int, marker: bytes) -> bool:
+    """Whether a process was started with `NAME=value` in its environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            return marker in environ.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def carriers(marker: bytes, not_before: int = 0) -> list[tuple[int, int]]:
+    """Every living process with this marker that started at or after a time, as (pid, start)."""
+    found = []
+    for pid in all_pids():
+        start = started_at(pid)
+        if start is not None and start >= not_before and pid != os.getpid() and carries(pid, marker):
+            found.append((pid, start))
+    return found
+
+
+def children(parent: int) -> list[int]:
+    return [pid for pid in all_pids() if (fields := stat_fields(pid)) and int(fields[1]) == parent]
+
+
+def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
+    """To exactly these processes: a pid that now names another process is left alone."""
+    for pid, start in pids:
+        if started_at(pid) == start:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def end_carriers(marker: bytes, not_before: int = 0, seconds: float = 5.0) -> int:
+    """KILL all that carry the marker, also those born meanwhile. Returns how many there were."""
+    give_up = time.monotonic() + seconds
+    ended: set[tuple[int, int]] = set()
+    while (left := carriers(marker, not_before)) and time.monotonic() < give_up:
+        send(left, signal.SIGKILL)
+        ended.update(left)
+        time.sleep(LOOK_SECONDS)
+    return len(ended)
