@@ -6,11 +6,14 @@ import atexit
 import compileall
 import os
 import py_compile
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -82,3 +85,42 @@ def run(
         timeout=timeout,
         check=False,
     )
+
+
+@contextmanager
+def running(
+    tree: Path, home: Path, argv: Sequence[str], env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A program of ours that goes on; killed at the end if it still runs."""
+    with subprocess.Popen(
+        [sys.executable, *argv],
+        cwd=tree,
+        env=environment(tree, home, env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def until(happened: Callable[[], object], seconds: float = 10.0) -> bool:
+    """Whether it happened in time; looked at fifty times a second."""
+    give_up = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > give_up:
+            return False
+        select.select([], [], [], 0.02)
+    return True
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
