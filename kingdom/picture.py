@@ -1,0 +1,182 @@
+"""The one read-only view of the kingdom: roles, queues, tasks, soldiers, trouble. Status, briefing and dashboard show it.
+
+It must be quick, so it opens few files and needs no schema: what it cannot read it leaves out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import is_locked, parse_json, read_bytes, read_json
+from kingdom.errors import BadFile
+from kingdom.places import Places
+from kingdom.states import MOVES
+from kingdom.wake import is_hidden
+
+OPEN_STATES = {"events": ("pending", "dispatched"), "tasks": ("pending", "in_progress"), "messages": ("pending",), "orders": ("pending",)}
+ENDED_STATES = ("completed", "sent", "done")
+MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RoleView:
+    name: str
+    state: str
+    """working, idle, degraded, starting; stopped, quarantined, silent (holds its lock, does not beat), absent."""
+    pid: int | None
+    beat_age: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    home: str
+    taken_at: float
+    roles: tuple[RoleView, ...]
+    queues: dict[str, dict[str, int]]
+    oldest: dict[str, Any] | None
+    under_way: tuple[dict[str, Any], ...]
+    soldiers: tuple[dict[str, Any], ...]
+    failures: tuple[dict[str, Any], ...]
+    dead: int
+    health: str
+    vitals: dict[str, Any]
+    next_run: dict[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float = 120.0) -> Picture:
+    queues = {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
+    vitals = _object(places.resources)
+    return Picture(
+        home=str(places.home),
+        taken_at=now,
+        roles=tuple(_role(places, name, now, hang_seconds) for name in seats),
+        queues=queues,
+        oldest=_oldest(places, now),
+        under_way=tuple(_under_way(places)),
+        soldiers=tuple(_soldiers(places)),
+        failures=tuple(_failures(places)),
+        dead=sum(states["dead"] for states in queues.values()),
+        health=str(vitals.get("health", "unknown")) if _fresh(vitals, now) else "unknown",
+        vitals=vitals.get("system", {}) if isinstance(vitals.get("system"), dict) else {},
+        next_run=_next_run(places),
+    )
+
+
+def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:
+    wanted = _wanted(places, name)
+    beat = _object(places.heartbeat(name))
+    pid = beat.get("pid") if isinstance(beat.get("pid"), int) else None
+    try:
+        age = max(0.0, now - os.stat(places.heartbeat(name)).st_mtime)
+    except FileNotFoundError:
+        age = None
+    if not is_locked(places.lock(name)):
+        return RoleView(name, wanted if wanted in ("down", "quarantined") else "absent", None, age)
+    if age is None or age > hang_seconds:
+        return RoleView(name, "silent", pid, age)
+    return RoleView(name, str(beat.get("state", "idle")), pid, age)
+
+
+def _wanted(places: Places, name: str) -> str:
+    try:
+        return places.wanted(name).read_text("utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _count(folder: Path) -> int:
+    try:
+        with os.scandir(folder) as entries:
+            return sum(1 for entry in entries if not is_hidden(entry.name) and not entry.name.endswith(".reason"))
+    except FileNotFoundError:
+        return 0
+
+
+def _oldest(places: Places, now: float) -> dict[str, Any] | None:
+    """What has waited longest in any pending folder, by its file's time."""
+    found: list[tuple[float, str, str]] = []
+    for kind in OPEN_STATES:
+        for path in _visible(places.folder(kind, "pending")):
+            with suppress(FileNotFoundError):
+                found.append((path.stat().st_mtime, kind, path.stem))
+    if not found:
+        return None
+    since, kind, name = min(found)
+    return {"kind": kind, "id": name, "seconds": round(max(0.0, now - since), 1)}
+
+
+def _under_way(places: Places) -> Iterable[dict[str, Any]]:
+    for path in sorted(_visible(places.folder("tasks", "in_progress")))[:MOST_SHOWN]:
+        task = _object(path)
+        if task:
+            keys = ("id", "target_general", "type", "repo", "attempt")
+            yield {key: task.get(key) for key in keys}
+
+
+def _soldiers(places: Places) -> list[dict[str, Any]]:
+    try:
+        rows = parse_json(read_bytes(places.sessions))
+    except (OSError, BadFile, ValueError):
+        return []
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _failures(places: Places) -> list[dict[str, Any]]:
+    """The newest that went wrong: failed tasks, messages nobody took, and what had to be buried."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    for kind in MOVES:
+        for path in _newest(places.folder(kind, "dead"), ".reason"):
+            found.append((path.stat().st_mtime, {"what": f"{kind}/dead/{path.name.removesuffix('.reason')}", "why": _object(path).get("reason")}))
+    for path in _newest(places.folder("messages", "failed"), ".json"):
+        found.append((path.stat().st_mtime, {"what": f"messages/failed/{path.name}", "why": _object(path).get("refused_because")}))
+    for path in _newest(places.folder("tasks", "completed"), ".json"):
+        task = _object(path)
+        if task.get("outcome") == "failed":
+            why = _object(places.result(path.stem)).get("error")
+            found.append((path.stat().st_mtime, {"what": str(task.get("id")), "why": why}))
+    return [each for _, each in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
+
+
+def _newest(folder: Path, ending: str) -> list[Path]:
+    dated: list[tuple[float, Path]] = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(ending) and not is_hidden(entry.name):
+                with suppress(FileNotFoundError):
+                    dated.append((entry.stat().st_mtime, Path(entry.path)))
+    return [path for _, path in sorted(dated, key=lambda pair: -pair[0])[: 4 * MOST_SHOWN]]
+
+
+def _next_run(places: Places) -> dict[str, Any] | None:
+    plans = _object(places.own("king") / "schedules.json").get("schedules")
+    runs = [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
+    return min(runs, key=lambda plan: str(plan["next"]), default=None)
+
+
+def _fresh(vitals: dict[str, Any], now: float) -> bool:
+    return bool(vitals) and isinstance(vitals.get("timestamp"), str)
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if not is_hidden(entry.name)]
+    except FileNotFoundError:
+        return []
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except (OSError, BadFile):
+        return {}
+
+
