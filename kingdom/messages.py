@@ -189,11 +189,11 @@ class Numbers:
         return written[1], int(written[2])
 
 
-def highest_number(folders: list[Path], prefix: str) -> Callable[[str], int]:
-    """For `Numbers`: the highest number of a day among the files `<prefix><day>-<number>.json` in these folders."""
+def highest_number(folders: list[Path], shape: str) -> Callable[[str], int]:
+    """For `Numbers`: the highest number of a day among the files of a shape like `task-{day}-` in these folders."""
 
     def used(day: str) -> int:
-        pattern = re.compile(rf"{re.escape(prefix)}{day}-(\d+)\.json")
+        pattern = re.compile(rf"{re.escape(shape.format(day=day))}(\d+)\.json")
         names = (entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir())
         return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
 

@@ -1,4 +1,4 @@
-"""The one read-only view of the kingdom: roles, queues, tasks, soldiers, trouble. Status, briefing and dashboard show it.
+"""The one read-only view of the kingdom: roles, queues, tasks, soldiers, trouble. Status and briefing show it.
 
 It must be quick, so it opens few files and needs no schema: what it cannot read it leaves out.
 """
@@ -18,7 +18,12 @@ from kingdom.places import Places
 from kingdom.states import MOVES
 from kingdom.wake import is_hidden
 
-OPEN_STATES = {"events": ("pending", "dispatched"), "tasks": ("pending", "in_progress"), "messages": ("pending",), "orders": ("pending",)}
+OPEN_STATES = {
+    "events": ("pending", "dispatched"),
+    "tasks": ("pending", "in_progress"),
+    "messages": ("pending",),
+    "orders": ("pending",),
+}
 ENDED_STATES = ("completed", "sent", "done")
 MOST_SHOWN = 5
 
@@ -61,7 +66,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float =
         queues=queues,
         oldest=_oldest(places, now),
         under_way=tuple(_under_way(places)),
-        soldiers=tuple(_soldiers(places)),
+        soldiers=tuple(soldiers(places)),
         failures=tuple(_failures(places)),
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now) else "unknown",
@@ -121,7 +126,7 @@ def _under_way(places: Places) -> Iterable[dict[str, Any]]:
             yield {key: task.get(key) for key in keys}
 
 
-def _soldiers(places: Places) -> list[dict[str, Any]]:
+def soldiers(places: Places) -> list[dict[str, Any]]:
     try:
         rows = parse_json(read_bytes(places.sessions))
     except (OSError, BadFile, ValueError):
@@ -134,9 +139,19 @@ def _failures(places: Places) -> list[dict[str, Any]]:
     found: list[tuple[float, dict[str, Any]]] = []
     for kind in MOVES:
         for path in _newest(places.folder(kind, "dead"), ".reason"):
-            found.append((path.stat().st_mtime, {"what": f"{kind}/dead/{path.name.removesuffix('.reason')}", "why": _object(path).get("reason")}))
+            found.append(
+                (
+                    path.stat().st_mtime,
+                    {"what": f"{kind}/dead/{path.name.removesuffix('.reason')}", "why": _object(path).get("reason")},
+                )
+            )
     for path in _newest(places.folder("messages", "failed"), ".json"):
-        found.append((path.stat().st_mtime, {"what": f"messages/failed/{path.name}", "why": _object(path).get("refused_because")}))
+        found.append(
+            (
+                path.stat().st_mtime,
+                {"what": f"messages/failed/{path.name}", "why": _object(path).get("refused_because")},
+            )
+        )
     for path in _newest(places.folder("tasks", "completed"), ".json"):
         task = _object(path)
         if task.get("outcome") == "failed":
@@ -178,5 +193,3 @@ def _object(path: Path) -> dict[str, Any]:
         return read_json(path)
     except (OSError, BadFile):
         return {}
-
-

@@ -405,7 +405,7 @@ class Court:
         places = self._kit.places
         folders = [places.folder(kind, state) for state in ANYWHERE[kind]]
         path = places.own("king") / f"{prefix}seq"
-        return Numbers(self._kit.disk, path, self._today, highest_number(folders, prefix))
+        return Numbers(self._kit.disk, path, self._today, highest_number(folders, f"{prefix}{{day}}-"))
 
     def _today(self) -> date:
         now = self._kit.clock()

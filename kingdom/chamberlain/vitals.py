@@ -1,0 +1,61 @@
+"""How the machine is: measured, smoothed, judged. The only file that knows psutil."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SMOOTHED_OVER = 3
+"""Readings. One busy moment must not close the gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    cpu_percent: float
+    memory_percent: float
+    disk_percent: float
+    load_average: tuple[float, float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cpu_percent": round(self.cpu_percent, 1),
+            "memory_percent": round(self.memory_percent, 1),
+            "disk_percent": round(self.disk_percent, 1),
+            "load_average": [round(each, 2) for each in self.load_average],
+        }
+
+
+def measure(home: Path) -> Reading:
+    """CPU is what was used since the last call."""
+    return Reading(
+        cpu_percent=psutil.cpu_percent(interval=None),
+        memory_percent=psutil.virtual_memory().percent,
+        disk_percent=psutil.disk_usage(str(home)).percent,
+        load_average=psutil.getloadavg(),
+    )
+
+
+class Health:
+    """green, yellow, orange or red, by the worse of CPU and memory, each smoothed over the last readings."""
+
+    def __init__(self) -> None:
+        self._recent: deque[Reading] = deque(maxlen=SMOOTHED_OVER)
+
+    def judge(self, reading: Reading, thresholds: Mapping[str, float]) -> str:
+        self._recent.append(reading)
+        cpu = sum(each.cpu_percent for each in self._recent) / len(self._recent)
+        memory = sum(each.memory_percent for each in self._recent) / len(self._recent)
+        return _level(max(cpu, memory), thresholds)
+
+
+def _level(percent: float, thresholds: Mapping[str, float]) -> str:
+    if percent > thresholds["red"]:
+        return "red"
+    if percent > thresholds["orange"]:
+        return "orange"
+    return "green" if percent < thresholds["yellow"] else "yellow"
