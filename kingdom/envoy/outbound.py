@@ -19,7 +19,7 @@ from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import Book
 from kingdom.errors import BadFile
 from kingdom.messages import Message, moment, stamp
-from kingdom.post import Shelf, Waiting
+from kingdom.post import Shelf
 from kingdom.role import Kit, Turn
 
 BATCH = 32
@@ -70,23 +70,27 @@ class Outbound:
         chosen = list(self._letters)[:BATCH]
         opened = [self._kit.post.open("messages", "pending", each.filename) for each in chosen]
         due = [letter for letter in opened if letter is not None and self._is_due(letter)]
-        self._forget(chosen, opened)
+        # What is not due yet comes back with the next rescan, behind nobody's back.
+        self._letters.drop(each.filename for each in chosen)
         if due:
             self._speak(due)
         self._close_stale_intents()
-        return Turn(bool(due), wait=self._next_look - time.monotonic())
+        return Turn(bool(chosen), wait=self._next_look - time.monotonic())
 
     # --- speaking
 
     def _speak(self, letters: list[Message]) -> None:
         self._note_intents(letters)
-        spoken = [said for letter in letters if (said := self._say(letter)) is not None]
+        spoken: list[Spoken] = []
+        for letter in letters:
+            said = self._say(letter)
+            if said is not None:
+                SENDERS[letter.type].remember(self._threads, self._awaiting, said, stamp(self._kit.clock()))
+                spoken.append(said)
         self._write_receipts(spoken)
-        for said in spoken:
-            SENDERS[said.letter.type].remember(self._threads, self._awaiting, said, stamp(self._kit.clock()))
         self._threads.save()
         self._awaiting.save()
-        self._file([said.letter for said in spoken], "sent")
+        self._file([_with_address(said) for said in spoken], "sent")
         for said in spoken:
             self._kit.log.say(f"says {said.letter.id} ({said.letter.type}) on {said.channel} in {said.room}")
             self._kit.log.event("message.sent", message_id=said.letter.id, type=said.letter.type)
@@ -171,17 +175,14 @@ class Outbound:
 
     def _remove_intent(self, letter_id: str) -> None:
         self._interrupted.discard(letter_id)
-        self._kit.disk.remove(self._intents / f"{letter_id}.json")
+        for trace in (self._receipts, self._intents):
+            self._kit.light.remove(trace / f"{letter_id}.json")
 
     def _close_stale_intents(self) -> None:
         """Intents of letters that were filed just before an earlier life ended."""
         for letter_id in list(self._interrupted):
             if not self._kit.post.has("messages", letter_id, "pending"):
                 self._remove_intent(letter_id)
-
-    def _forget(self, chosen: list[Waiting], opened: list[Message | None]) -> None:
-        """Taken off the shelf; those that are not due come back with the next rescan."""
-        self._letters.drop(each.filename for each in chosen)
 
     # --- shared
 
@@ -195,6 +196,12 @@ class Outbound:
     def _take_over(self, kit: Kit) -> None:
         self._kit = kit
         self._config = kit.config
+
+
+def _with_address(said: Spoken) -> Message:
+    """The filed letter tells where it can be read."""
+    posted = {"channel": said.channel, "room": said.room, "post": said.post_id, "thread": said.thread}
+    return said.letter.but(extra={**said.letter.extra, "posted": posted})
 
 
 @dataclass(frozen=True, slots=True)

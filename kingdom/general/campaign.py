@@ -16,7 +16,7 @@ from subprocess import Popen
 from typing import Any
 
 from kingdom import config, manifests, schemas
-from kingdom.atomic import Disk, to_json
+from kingdom.atomic import to_json
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.general import ground, memory, prompt, roll
 from kingdom.general.barrack import MARKER, Barrack
@@ -62,8 +62,7 @@ class Campaign:
             del self._children[child]
         steps = [self._step(each) for each in list(self._mine_in_progress)]
         claimed = self._claim()
-        out = len(self._mine_in_progress)
-        return Turn(any(steps) or claimed, wait=self._sleep(), busy=out > 0)
+        return Turn(any(steps) or claimed, wait=self._sleep(), busy=len(self._mine_in_progress) > 0)
 
     # --- claiming
 
@@ -102,10 +101,8 @@ class Campaign:
     def _step(self, waiting: Waiting) -> bool:
         """Whatever is next for this task. Returns whether anything was done."""
         task = self._task(waiting.filename)
-        if task is None:
+        if task is None or self._kit.places.result(task.id).exists():
             self._mine_in_progress.drop([waiting.filename])
-            return False
-        if self._kit.places.result(task.id).exists():
             return False
         barrack = Barrack(self._kit.places, task.id)
         report = barrack.raw(task.attempt)
@@ -150,7 +147,7 @@ class Campaign:
             "pid": child.pid,
             "started_at": self._now(),
         }
-        roll.enlist(self._snapshots, self._kit.places, row)
+        roll.enlist(self._kit.light, self._kit.places, row)
         self._kit.log.say(f"sends {soldier} for {task.type}")
         self._kit.log.event("task.started", task_id=task.id, general=self.name, attempt=task.attempt)
         self._kit.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
@@ -171,7 +168,7 @@ class Campaign:
         self._kit.disk.rewrite(paper, text.encode())
         task_file = barrack.room / "task.json"
         barrack.room.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._snapshots.rewrite(task_file, to_json(task.to_json()))
+        self._kit.light.rewrite(task_file, to_json(task.to_json()))
         return {
             "soldier": soldier,
             "task_id": task.id,
@@ -260,7 +257,7 @@ class Campaign:
             later = stamp(self._kit.clock() + self._retry["backoff_seconds"])
             again = task.but(attempt=task.attempt + 1, not_before=later)
             self._kit.post.annotate("tasks", "in_progress", [again])
-            roll.dismiss(self._snapshots, self._kit.places, task.id)
+            roll.dismiss(self._kit.light, self._kit.places, task.id)
             barrack.clear()
             self._kit.log.warn(f"{task.id} failed ({why}); tries again after {later}")
             self._kit.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=why)
@@ -280,7 +277,7 @@ class Campaign:
             self._kit.disk.create(self._kit.places.result(task.id), to_json(result.to_json()))
         except Collision:
             self._kit.log.warn(f"{task.id} has a result already; it stands")
-        roll.dismiss(self._snapshots, self._kit.places, task.id)
+        roll.dismiss(self._kit.light, self._kit.places, task.id)
         self._kit.log.say(f"{task.id}: {result.status}")
         barrack.clear()
         if result.status not in KEEPS_GROUND:
@@ -317,7 +314,7 @@ class Campaign:
             if mine and not self._kit.post.has("tasks", room.name, "in_progress", "pending"):
                 barrack = Barrack(self._kit.places, room.name)
                 barrack.end()
-                roll.dismiss(self._snapshots, self._kit.places, room.name)
+                roll.dismiss(self._kit.light, self._kit.places, room.name)
                 barrack.clear()
 
     def _follow_manifest(self) -> None:
@@ -332,7 +329,6 @@ class Campaign:
         self._kit = kit
         self._config = kit.config
         self._retry = config.load(kit.places, "king")["retry"]
-        self._snapshots = Disk(kit.places.scratch(kit.name), durability="process", guard=kit.disk.guard)
 
     def _sleep(self) -> float:
         """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""
