@@ -102,8 +102,8 @@ class Task(Envelope):
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
-        if "retry_count" in value and "attempt" not in value:
-            value = {**value, "attempt": value["retry_count"]}
+        if "attempt" not in value:
+            value = {**value, "attempt": value.get("retry_count", 0)}
         return super(Task, cls).from_json(value)
 
     @property

@@ -90,6 +90,7 @@ class Post:
         check_move(kind, state, "dead")
         src = self.places.folder(kind, state) / filename
         grave = self._free_grave(kind, filename)
+        filename, reason = _printable(filename), _printable(reason)
         note = {"file": filename, "from": f"{kind}/{state}", "reason": reason, "buried_at": stamp(self._clock())}
         self.disk.rewrite(grave.with_name(f"{grave.name}.reason"), to_json(note))
         try:
@@ -101,7 +102,7 @@ class Post:
 
     def _free_grave(self, kind: Kind, filename: str) -> Path:
         dead = self.places.folder(kind, "dead")
-        plain = filename.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")
+        plain = _printable(filename)
         if len(plain.encode()) > 200:
             plain = f"{plain[:60]}…"
         grave, again = dead / plain, 1
@@ -115,6 +116,11 @@ class Post:
         envelope = noun.from_json(schemas.check(noun.kind, read_json(path)))
         must_match_name(envelope, path)
         return envelope
+
+
+def _printable(text: str) -> str:
+    """Names that are not UTF-8, or that break a line, as text that can be written and shown."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")
 
 
 class Waiting(NamedTuple):

@@ -65,6 +65,8 @@ class Kit:
     name: str
     places: Places
     disk: Disk
+    light: Disk
+    """For what may be lost in a power cut: snapshots that are written again, traces that are cleared again."""
     post: Post
     log: Log
     clock: Callable[[], float]
@@ -102,7 +104,8 @@ def run(
 ) -> int:
     """The life of a role, from lock to exit code. With `once` it ends when there is nothing left to do."""
     os.umask(0o077)
-    _die_with_supervisor()
+    if not survives_hup:
+        _die_with_supervisor()
     try:
         places = Places(find_home())
         places.check()
@@ -125,10 +128,11 @@ def _live(
     quiet = Log(places, name, Disk(places.scratch(name)), time.time)
     try:
         kit = _kit(name, config_name, places, lock)
-        loop = _Loop(kit, config_name, build(kit), once=once, survives_hup=survives_hup)
+        loop = _Loop(kit, lock, config_name, build(kit), once=once, survives_hup=survives_hup)
     except KingdomError as trouble:
         quiet.error(f"does not start: {trouble}")
         quiet.flush()
+        Heart(places.heartbeat(name), name, time.time).beat("stopped")
         raise
     try:
         return loop.run()
@@ -151,14 +155,16 @@ def _kit(name: str, config_name: str, places: Places, lock: Lock) -> Kit:
     secrets = configuration.secrets(places)
     disk = Disk(places.scratch(name), durability=system["durability"], guard=lock.check)
     disk.sweep_scratch()
-    log = Log(places, name, Disk(places.scratch(name), durability="process"), time.time, secrets.values())
+    light = Disk(places.scratch(name), durability="process", guard=lock.check)
+    log = Log(places, name, light, time.time, secrets.values())
     post = Post(places, disk, log, time.time)
-    return Kit(name, places, disk, post, log, time.time, system, config)
+    return Kit(name, places, disk, light, post, log, time.time, system, config)
 
 
 class _Loop:
-    def __init__(self, kit: Kit, config_name: str, job: Job, *, once: bool, survives_hup: bool) -> None:
+    def __init__(self, kit: Kit, lock: Lock, config_name: str, job: Job, *, once: bool, survives_hup: bool) -> None:
         self._kit = kit
+        self._lock = lock
         self._config_name = config_name
         self._job = job
         self._once = once
@@ -192,6 +198,7 @@ class _Loop:
 
     def _turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._arm_timer()
+        self._lock.check()
         try:
             turn = self._job.turn(arrivals)
             state = "working" if turn.worked else "idle"

@@ -144,9 +144,12 @@ class Court:
 
     def _dismiss_replay(self, event: Event, task: str) -> None:
         reason = f"told again: it became {task}"
-        self._kit.post.annotate("events", "pending", [event.but(status="discarded", discarded_reason=reason)])
-        if self._kit.post.move("events", [event.id], "pending", "completed"):
+        post = self._kit.post
+        if post.has("events", event.id, "dispatched", "completed"):
             self._kit.disk.remove(self._kit.places.letter("events", "pending", event.id))
+        else:
+            post.annotate("events", "pending", [event.but(status="discarded", discarded_reason=reason)])
+            post.move("events", [event.id], "pending", "completed")
         self._kit.log.say(f"{event.id} is {reason}")
         self._kit.log.event("event.discarded", event_id=event.id, reason=reason)
 
@@ -263,7 +266,7 @@ class Court:
         elif places.results not in arrivals and places.folder("tasks", "in_progress") not in arrivals:
             return False
         in_progress = self._kit.post.names("tasks", "in_progress")
-        ready = [name for name in in_progress if os.path.exists(places.results / name)]
+        ready = [name for name in in_progress if os.path.lexists(places.results / name)]
         pairs = [pair for name in ready[:BATCH] if (pair := self._verdict(name)) is not None]
         if pairs:
             self._close_cases(pairs)
