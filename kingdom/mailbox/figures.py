@@ -1,0 +1,52 @@
+"""What the mailbox has done since it started, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+KIND_OF_ERROR = {
+    "ERR_PARSE_ERROR": "parse",
+    "ERR_INVALID_REQUEST": "validation",
+    "ERR_UNKNOWN_COMMAND": "validation",
+    "ERR_VALIDATION_FAILED": "validation",
+    "ERR_TIMEOUT": "timeout",
+    "ERR_INTERNAL_ERROR": "internal",
+}
+
+
+class Figures:
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._success = 0
+        self._error = 0
+        self._commands: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._seconds = 0.0
+        self._last = 0.0
+
+    def count(self, command: str, code: str | None, seconds: float = 0.0) -> None:
+        """One request and how it ended; a `code` means an error."""
+        self._commands[command] += 1
+        if code is None:
+            self._success += 1
+        else:
+            self._error += 1
+            if kind := KIND_OF_ERROR.get(code):
+                self._errors[kind] += 1
+        self._seconds += seconds
+        self._last = seconds
+
+    def told(self, now: float) -> dict[str, Any]:
+        total = self._success + self._error
+        return {
+            "uptimeMs": int((now - self._since) * 1000),
+            "requests": {"total": total, "success": self._success, "error": self._error},
+            "commands": dict(self._commands),
+            "errors": {kind: self._errors[kind] for kind in ("parse", "validation", "timeout", "internal")},
+            "timing": {
+                "totalProcessingMs": round(self._seconds * 1000, 3),
+                "avgProcessingMs": round(self._seconds * 1000 / total, 3) if total else 0,
+                "lastRequestMs": round(self._last * 1000, 3),
+            },
+        }

@@ -1,0 +1,109 @@
+"""The mailbox as a role: configuration in, a server that the loop turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kingdom.atomic import Disk, Lock, make_folder
+from kingdom.config import thawed
+from kingdom.mailbox.answers import Answers
+from kingdom.mailbox.commands import Desk
+from kingdom.mailbox.figures import Figures
+from kingdom.mailbox.serve import Server
+from kingdom.mq import opening, settings
+from kingdom.mq.client import MANAGER_LOCK
+from kingdom.mq.settings import Settings
+from kingdom.role import Kit, Turn
+from kingdom.wake import Waker
+
+LOCK_WAIT_SECONDS = 0.9
+SCRATCH = ".drafts"
+
+
+class Manager:
+    """One mailbox and its engine. With a `file` that one is read instead of config/mq.yaml."""
+
+    def __init__(self, kit: Kit, file: Path | None = None) -> None:
+        self._kit = kit
+        self._file = file
+        self._settings = self._read(kit)
+        box, config = self._settings.box, self._settings.config
+        make_folder(box.root)
+        self._lock = Lock(box.root / MANAGER_LOCK, "queue manager")
+        self._lock.acquire(LOCK_WAIT_SECONDS)
+        self._own_log = Path(config["paths"]["logRoot"]) if config["paths"]["logRoot"] else None
+        self._quick = Disk(box.root / SCRATCH, durability="process", guard=self._lock.check)
+        if self._own_log:
+            make_folder(self._own_log)
+        for warning in self._settings.warnings:
+            self._say(warning, "warn")
+        self._engine = opening.engine(self._settings, self._now_ms, self._tell)
+        desk = Desk(self._engine, Figures(kit.clock()), config["nodeId"], kit.clock)
+        answers = Answers(
+            box.responses, box.root / SCRATCH, config["ipc"]["clients"], config["ipc"]["responseTtlSec"], kit.clock
+        )
+        disk = Disk(box.root / SCRATCH, durability=config["durability"], guard=self._lock.check)
+        self._server = Server(desk, self._settings, disk, self._quick, answers, self._say)
+        self._server.open()
+        self._poll_seconds = self._must_poll(kit)
+        self._say(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
+
+    def folders(self) -> Iterable[Path]:
+        return [] if self._poll_seconds else [self._settings.box.requests]
+
+    def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
+        self._kit.disk.guard()
+        self._lock.check()
+        look = arrivals is None or self._poll_seconds is not None
+        names = None if look or arrivals is None else arrivals.get(self._settings.box.requests, [])
+        worked = self._server.serve_arrivals(names)
+        wait = self._server.wait_seconds()
+        return Turn(worked, wait if self._poll_seconds is None else min(wait, self._poll_seconds))
+
+    def reload(self, kit: Kit) -> None:
+        """Policies change at once; where things lie only at the next start."""
+        new = self._read(kit)
+        if (new.box, _places_of(new)) != (self._settings.box, _places_of(self._settings)):
+            self._say("other folders or another store are taken over at the next start", "warn")
+        opening.apply_policies(self._engine, new)
+        self._engine.commit()
+        self._kit = kit
+
+    def close(self) -> None:
+        self._engine.close()
+        self._lock.release()
+
+    def _read(self, kit: Kit) -> Settings:
+        if self._file is not None:
+            return settings.load(kit.places, self._file)
+        return settings.settled(thawed(kit.config), kit.places.home, kit.places.config / "mq.yaml")
+
+    def _must_poll(self, kit: Kit) -> float | None:
+        """The period in which to look, where nothing wakes us when a request arrives."""
+        ipc = self._settings.config["ipc"]
+        if ipc["useFolderWatcher"] and kit.system["wake"] == "inotify":
+            probe = Waker([self._settings.box.requests])
+            polls = probe.polls
+            probe.close()
+            if not polls:
+                return None
+            self._say(f"folders cannot be watched here; looks every {ipc['pollIntervalMs']} ms", "warn")
+        return float(ipc["pollIntervalMs"]) / 1000
+
+    def _now_ms(self) -> int:
+        return int(self._kit.clock() * 1000)
+
+    def _say(self, sentence: str, level: str) -> None:
+        self._kit.log.say(sentence, level)
+        if self._own_log is not None:
+            self._quick.append(self._own_log / "yirangmq.log", f"{level:<5} {sentence}\n".encode("utf-8", "replace"))
+
+    def _tell(self, key: str, sentence: str, **facts: object) -> None:
+        told = ", ".join(f"{name}={value}" for name, value in facts.items())
+        self._say(f"{key}: {sentence}{f' ({told})' if told else ''}", "info")
+
+
+def _places_of(found: Settings) -> tuple[object, ...]:
+    config = found.config
+    return (config["backend"], config["durability"], config["paths"], config["sqlite"], config["filesystem"])

@@ -1,0 +1,425 @@
+"""Talk to the queue manager through its mailbox: a call is a file, and so is its answer.
+
+    with Client() as mq:
+        mq.publish("telemetry", {"temp": 36.5})
+        if delivery := mq.consume("telemetry", wait=5):
+            print(delivery.payload)
+            mq.ack(delivery)
+
+One client belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from kingdom.atomic import Disk, is_locked, read_bytes
+from kingdom.errors import KingdomError, NotRunning, TookTooLong
+from kingdom.places import Places, check_name, find_home
+from kingdom.wake import Mode, Waker
+
+LARGEST_ANSWER = 256 << 20
+POLL_SECONDS = 0.05
+LOOK_AGAIN_SECONDS = 1.0
+MANAGER_LOCK = "manager.lock"
+START_IT = "start it with `kingdom start mailbox` or `python -m kingdom.mailbox`"
+
+Answer = dict[str, Any]
+
+
+class Refused(KingdomError):
+    """{code}: {text}"""
+
+    @property
+    def code(self) -> str:
+        return str(self.facts["code"])
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    message_id: str
+    message_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message and the lease under which we hold it."""
+
+    message_id: str
+    message_key: str
+    queue: str
+    text: str
+    attributes_text: str
+    priority: int
+    attempt: int
+    created_at: int
+    lease_id: str
+    consumer_id: str
+    lease_until: int
+
+    @property
+    def payload(self) -> Any:
+        """What was published: the JSON value, or the plain text when it is not JSON."""
+        return _value(self.text)
+
+    @property
+    def attributes(self) -> Any:
+        return _value(self.attributes_text)
+
+    @classmethod
+    def from_answer(cls, message: Mapping[str, Any], lease: Mapping[str, Any]) -> Self:
+        return cls(
+            message["messageId"],
+            message["messageKey"],
+            message["queue"],
+            message["payload"],
+            message["attributes"],
+            message["priority"],
+            message["attempt"],
+            message["createdAt"],
+            lease["leaseId"],
+            lease["consumerId"],
+            lease["leaseUntil"],
+        )
+
+
+class Client:
+    """Waits for each answer at most `timeout` seconds. A request without an answer is taken back if it still can be."""
+
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        client_id: str | None = None,
+        *,
+        timeout: float = 30.0,
+        wake: Mode = "inotify",
+        clock: Callable[[], float] = time.time,
+        requests_dir: str = "requests",
+        processing_dir: str = "processing",
+        responses_dir: str = "responses",
+    ) -> None:
+        self.root = Path(root) if root is not None else Places(find_home()).mailbox
+        self._token = uuid.uuid4().hex
+        self.client_id = check_name("clientId", client_id or f"py-{os.getpid()}-{self._token[:8]}")
+        self.timeout = timeout
+        self._named_by_caller = client_id is not None
+        self._clock = clock
+        self._requests = self.root / requests_dir
+        self._processing = self.root / processing_dir
+        self._folder = self.root / responses_dir / self.client_id
+        self._drafts = self._folder / ".drafts"
+        if not self._requests.is_dir():
+            raise NotRunning(what="the queue manager", hint=f"there is no mailbox at {self.root}; {START_IT}")
+        self._drafts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._disk = Disk(self._drafts, durability="process", mode=_mode_for(self._requests))
+        self._wake = wake
+        self._waker = Waker([self._folder], wake)
+        self._sent = 0
+
+    # --- messages
+
+    def publish(
+        self,
+        queue: str,
+        message: Any,
+        *,
+        priority: int = 0,
+        delay_ms: int = 0,
+        ttl_sec: float | None = None,
+        target: str = "",
+        dedup_key: str | None = None,
+        type: str | None = None,
+        trace_id: str | None = None,
+        attributes: Mapping[str, Any] | str | None = None,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Published:
+        """Durable when it returns. Publishing again under the same `request_id` changes nothing."""
+        payload = _given(
+            queue=queue,
+            message=message,
+            priority=priority,
+            delayMs=delay_ms,
+            ttlSec=ttl_sec,
+            targetConsumerId=target,
+            deduplicationKey=dedup_key,
+            type=type,
+            traceId=trace_id,
+            attributes=attributes,
+        )
+        return _published(self.call("publish", payload, request_id=request_id, timeout=timeout))
+
+    def publish_batch(
+        self, queue: str, messages: Sequence[Any], *, request_id: str | None = None, timeout: float | None = None
+    ) -> list[Published | Refused]:
+        """One outcome each, in order. Bare payloads; for priorities and the rest use `call("publish_batch", …)`."""
+        payload = {"queue": queue, "messages": [{"message": each} for each in messages]}
+        answer = self.call("publish_batch", payload, request_id=request_id, timeout=timeout)
+        return [_refused(each["error"]) if "error" in each else _published(each) for each in answer["messages"]]
+
+    def consume(
+        self,
+        queue: str,
+        *,
+        consumer_id: str | None = None,
+        visibility: float | None = None,
+        wait: float = 0,
+        timeout: float | None = None,
+    ) -> Delivery | None:
+        """Lease the next message for `visibility` seconds, waiting up to `wait` seconds for one."""
+        payload = _given(queue=queue, consumerId=consumer_id, visibilityTimeoutSec=visibility, waitMs=int(wait * 1000))
+        answer = self.call("consume_next", payload, timeout=self._patience(timeout) + wait)
+        if answer["message"] is None:
+            return None
+        return Delivery.from_answer(answer["message"], answer["lease"])
+
+    def consume_batch(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        consumer_id: str | None = None,
+        visibility: float | None = None,
+        wait: float = 0,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """Up to `limit` messages; waits only for the first."""
+        payload = _given(
+            queue=queue,
+            limit=limit,
+            consumerId=consumer_id,
+            visibilityTimeoutSec=visibility,
+            waitMs=int(wait * 1000),
+        )
+        answer = self.call("consume_batch", payload, timeout=self._patience(timeout) + wait)
+        return [Delivery.from_answer(each["message"], each["lease"]) for each in answer["messages"]]
+
+    def ack(self, delivery: Delivery | str, *, timeout: float | None = None) -> None:
+        """Done: the message is gone. Acknowledging twice is no error."""
+        self.call("ack", _lease_of(delivery), timeout=timeout)
+
+    def ack_batch(self, deliveries: Iterable[Delivery], *, timeout: float | None = None) -> list[Answer]:
+        """One outcome each, in order: `{"messageKey", "ok", "error"?}`."""
+        acks = [_lease_of(each) for each in deliveries]
+        outcomes: list[Answer] = self.call("ack_batch", {"acks": acks}, timeout=timeout)["results"]
+        return outcomes
+
+    def nack(
+        self, delivery: Delivery | str, reason: str = "", *, requeue: bool = False, timeout: float | None = None
+    ) -> None:
+        """Failed: try again by the queue's retry rule, or straight to the dead letters."""
+        self.call("nack", {**_lease_of(delivery), "reason": reason, "requeue": requeue}, timeout=timeout)
+
+    def extend(self, delivery: Delivery | str, visibility: float | None = None, *, timeout: float | None = None) -> int:
+        """Hold on to it longer. Returns the new end of the lease in ms since the epoch."""
+        payload = _given(**_lease_of(delivery), visibilityTimeoutSec=visibility)
+        return int(self.call("extend_lease", payload, timeout=timeout)["leaseUntil"])
+
+    # --- queues
+
+    def status(self, queue: str) -> Answer:
+        return self.call("status", {"queue": queue})
+
+    def queues(self) -> list[Answer]:
+        found: list[Answer] = self.call("queues", {})["queues"]
+        return found
+
+    def peek(self, queue: str, limit: int = 10) -> list[Answer]:
+        """The next messages, without taking them."""
+        seen: list[Answer] = self.call("peek", {"queue": queue, "limit": limit})["messages"]
+        return seen
+
+    def pause(self, queue: str) -> None:
+        self.call("pause", {"queue": queue})
+
+    def resume(self, queue: str) -> None:
+        self.call("resume", {"queue": queue})
+
+    def purge(self, queue: str, *, dlq: bool = False, older_than_ms: int | None = None) -> int:
+        """Throw away what waits (or the dead letters). Returns how many."""
+        payload = _given(queue=queue, dlq=dlq, olderThanMs=older_than_ms, yes=True)
+        return int(self.call("purge", payload)["purged"])
+
+    # --- dead letters
+
+    def list_dlq(self, queue: str, limit: int = 100) -> list[Answer]:
+        letters: list[Answer] = self.call("list_dlq", {"queue": queue, "limit": limit})["messages"]
+        return letters
+
+    def reprocess(
+        self,
+        message_key: str | None = None,
+        *,
+        queue: str | None = None,
+        reason_code: str | None = None,
+        older_than_ms: int | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Put one dead letter back by its key, or those of a queue that fit. Returns how many."""
+        payload = _given(
+            messageKey=message_key, queue=queue, reasonCode=reason_code, olderThanMs=older_than_ms, limit=limit
+        )
+        return int(self.call("reprocess_dlq", payload).get("count", 1))
+
+    def quarantine(self, message_key: str, *, on: bool = True) -> None:
+        """Set a dead letter apart: bulk reprocess and purge leave it alone."""
+        self.call("quarantine", {"messageKey": message_key, "quarantined": on})
+
+    def dlq_stats(self, queue: str, since_ms: int | None = None) -> Answer:
+        return self.call("dlq_stats", _given(queue=queue, sinceMs=since_ms))
+
+    # --- the manager
+
+    def health(self) -> Answer:
+        return self.call("health", {})
+
+    def metrics(self) -> Answer:
+        return self.call("metrics", {})
+
+    def manager_runs(self) -> bool:
+        try:
+            return is_locked(self.root / MANAGER_LOCK)
+        except PermissionError:
+            return True
+
+    def call(
+        self,
+        command: str,
+        payload: Mapping[str, Any],
+        *,
+        request_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Any command by its name. Refused when the manager says no, TookTooLong or NotRunning when it says nothing."""
+        seconds = self._patience(timeout)
+        self._sent += 1
+        name = f"{check_name('requestId', request_id or f'{self._token}-{self._sent}')}.json"
+        now_ms = int(self._clock() * 1000)
+        self._disk.rewrite(
+            self._requests / name,
+            orjson.dumps(
+                {
+                    "requestId": name[:-5],
+                    "clientId": self.client_id,
+                    "command": command,
+                    "timestampMs": now_ms,
+                    "deadlineMs": now_ms + int(seconds * 1000),
+                    "payload": payload,
+                }
+            ),
+        )
+        try:
+            answer = orjson.loads(self._await(name, seconds))
+        except KeyboardInterrupt:
+            self._take_back(name)
+            raise
+        if not answer["ok"]:
+            raise _refused(answer["error"])
+        data: Answer = answer["data"]
+        return data
+
+    def close(self) -> None:
+        """Leaves nothing behind, unless the caller chose the client's name and may come back to it."""
+        self._waker.close()
+        if self._named_by_caller:
+            return
+        with suppress(OSError):
+            self._disk.sweep_scratch()
+            self._drafts.rmdir()
+            for late in self._folder.iterdir():
+                late.unlink()
+            self._folder.rmdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _patience(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else timeout
+
+    def _await(self, name: str, seconds: float) -> bytes:
+        path = f"{self._folder}/{name}"
+        end = time.monotonic() + seconds
+        longest = POLL_SECONDS if self._waker.polls else LOOK_AGAIN_SECONDS
+        while True:
+            left = end - time.monotonic()
+            if self._waker.wait(max(0.0, min(left, longest))) is None:
+                self._watch_again()
+            try:
+                data = read_bytes(path, LARGEST_ANSWER)
+            except FileNotFoundError:
+                if left <= 0:
+                    raise self._gave_up(name, seconds) from None
+            else:
+                os.unlink(path)
+                return data
+
+    def _watch_again(self) -> None:
+        """Our folder was removed while we were idle: what is watched there now is not what lies at its path."""
+        self._waker.close()
+        self._drafts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._waker = Waker([self._folder], self._wake)
+
+    def _take_back(self, name: str) -> None:
+        """A request that waits for a message lies in processing/; without its file the manager forgets it."""
+        for folder in (self._requests, self._processing):
+            with suppress(OSError):
+                os.unlink(folder / name)
+
+    def _gave_up(self, name: str, seconds: float) -> KingdomError:
+        self._take_back(name)
+        if not self.manager_runs():
+            return NotRunning(what="the queue manager", hint=START_IT)
+        return TookTooLong(
+            what="answer from the queue manager",
+            seconds=seconds,
+            hint="it may have done what was asked; look before you repeat it",
+        )
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _lease_of(delivery: Delivery | str) -> dict[str, Any]:
+    if isinstance(delivery, str):
+        return {"messageKey": delivery}
+    return {
+        "messageKey": delivery.message_key,
+        "leaseId": delivery.lease_id,
+        "consumerId": delivery.consumer_id,
+    }
+
+
+def _published(data: Mapping[str, Any]) -> Published:
+    return Published(data["messageId"], data["messageKey"])
+
+
+def _refused(error: Mapping[str, Any]) -> Refused:
+    return Refused(code=error["code"], text=error["message"])
+
+
+def _value(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _mode_for(requests: Path) -> int:
+    """Where requests/ belongs to another user, the manager reads our file through its group or others' bits."""
+    return 0o600 if os.stat(requests).st_uid == os.geteuid() else 0o644

@@ -1,0 +1,163 @@
+"""A mailbox for tests: the server turned by hand with a clock of ours, or the manager as its own process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kingdom import config as configuration
+from kingdom.atomic import Disk
+from kingdom.mailbox.answers import Answers
+from kingdom.mailbox.commands import Desk
+from kingdom.mailbox.figures import Figures
+from kingdom.mailbox.serve import Server
+from kingdom.mq import opening, settings
+from kingdom.mq.client import Client
+
+Answer = dict[str, Any]
+
+
+class ByHand:
+    """One server in this process. `ask` writes a request as any client would, turns, and reads the answer."""
+
+    def __init__(self, home: Path, **config: Any) -> None:
+        self.now = 1_700_000_000.0
+        self.said: list[str] = []
+        whole = configuration.fitted("config/mq", {"durability": "process", **config}, {}, home / "mq.yaml")
+        self.settings = settings.settled(whole, home, home / "mq.yaml")
+        self.box = self.settings.box
+        self._count = itertools.count(1)
+        self.open()
+
+    def open(self) -> None:
+        clock = lambda: self.now  # noqa: E731
+        self.engine = opening.engine(self.settings, lambda: int(self.now * 1000), lambda *_, **__: None)
+        ipc = self.settings.config["ipc"]
+        scratch = self.box.root / ".drafts"
+        answers = Answers(self.box.responses, scratch, ipc["clients"], ipc["responseTtlSec"], clock)
+        desk = Desk(self.engine, Figures(self.now), "here", clock)
+        disk = Disk(scratch, durability="process")
+        self.server = Server(desk, self.settings, disk, disk, answers, lambda text, _: self.said.append(text))
+        self.server.open()
+
+    def reopen(self) -> None:
+        """As after a kill: a new life on the same files."""
+        self.engine.close()
+        self.open()
+
+    def post(self, command: Any, payload: Any = None, client: Any = "me", **fields: Any) -> str:
+        """A request in requests/; returns its id."""
+        name = fields.pop("requestId", f"r{next(self._count)}")
+        request = {"requestId": name, "clientId": client, "command": command, "payload": payload or {}, **fields}
+        self.lay(f"{name}.json", json.dumps(request).encode())
+        return str(name)
+
+    def lay(self, filename: str, data: bytes) -> Path:
+        path = self.box.requests / filename
+        draft = path.with_name(f"{filename}.tmp")
+        draft.write_bytes(data)
+        os.rename(draft, path)
+        return path
+
+    def turn(self) -> None:
+        self.server.serve_arrivals(None)
+
+    def answer(self, request_id: str, client: str = "me") -> Answer | None:
+        try:
+            text = (self.box.responses / client / f"{request_id}.json").read_text()
+        except FileNotFoundError:
+            return None
+        answer: Answer = json.loads(text)
+        return answer
+
+    def ask(self, command: Any, payload: Any = None, client: str = "me", **fields: Any) -> Answer:
+        name = self.post(command, payload, client, **fields)
+        self.turn()
+        answer = self.answer(name, client)
+        assert answer is not None, f"no answer to {command}"
+        return answer
+
+    def data(self, command: str, payload: Any = None, client: str = "me", **fields: Any) -> Answer:
+        answer = self.ask(command, payload, client, **fields)
+        assert answer["ok"], answer
+        data: Answer = answer["data"]
+        return data
+
+    def code(self, command: Any, payload: Any = None, client: str = "me", **fields: Any) -> str:
+        answer = self.ask(command, payload, client, **fields)
+        assert not answer["ok"], answer
+        return str(answer["error"]["code"])
+
+    def names(self, folder: Path) -> list[str]:
+        return sorted(os.listdir(folder))
+
+
+def configure(home: Path, config: Mapping[str, Any]) -> None:
+    folder = home / "config"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "mq.yaml").write_text(json.dumps(config))
+
+
+class Running:
+    """`python -m kingdom.mailbox` on a home of its own."""
+
+    def __init__(self, home: Path, arguments: tuple[str, ...] = (), **config: Any) -> None:
+        self.home = home
+        self.root = home / "queue" / "mailbox"
+        self._arguments = arguments
+        (self.root / "requests").mkdir(mode=0o700, parents=True, exist_ok=True)
+        if config or not (home / "config" / "mq.yaml").exists():
+            configure(home, config)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+        self.wait_ready()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "KINGDOM_HOME": str(self.home)}
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kingdom.mailbox", *self._arguments],
+            env=self.environment,
+            stderr=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def wait_ready(self) -> None:
+        with self.client(timeout=20) as client:
+            client.health()
+
+    def client(self, name: str | None = None, timeout: float = 20.0) -> Client:
+        return Client(self.root, name, timeout=timeout)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.communicate()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=20)
+        return self.process.returncode
+
+    def cli(self, *words: str, given: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kingdom.cli.yirangmq", *words],
+            env=self.environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )

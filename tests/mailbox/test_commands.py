@@ -1,0 +1,327 @@
+"""Every command with its payload, its answer and its refusals, as clients of any language see them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kingdom.mailbox.commands import ALIASES, COMMANDS
+from tests.mailbox.boxes import ByHand
+
+HARD_NAMES = ["plain", "it's", 'say "hi"', "a/b", "..", "../../etc", "a b", "큐", "q;drop table kv;--", "%s", "$(id)"]
+
+
+def published(box: ByHand, queue: str = "q", message: Any = '{"n": 1}', **more: Any) -> str:
+    return str(box.data("publish", {"queue": queue, "message": message, **more})["messageKey"])
+
+
+def leased(box: ByHand, queue: str = "q", **more: Any) -> dict[str, Any]:
+    return box.data("consume_next", {"queue": queue, **more})
+
+
+def test_a_message_goes_round(box: ByHand) -> None:
+    sent = box.data("publish", {"queue": "telemetry", "message": '{"temp": 36.5}', "attributes": '{"unit": "C"}'})
+    got = box.data("consume_next", {"queue": "telemetry", "consumerId": "c1", "visibilityTimeoutSec": 7})
+    message, lease = got["message"], got["lease"]
+    assert message["messageId"] == sent["messageId"]
+    assert message["messageKey"] == sent["messageKey"] == f"msg:telemetry:{sent['messageId']}"
+    assert json.loads(message["payload"]) == {"temp": 36.5}
+    assert json.loads(message["attributes"]) == {"unit": "C"}
+    assert (message["queue"], message["priority"], message["attempt"]) == ("telemetry", 0, 1)
+    assert message["createdAt"] == int(box.now * 1000)
+    assert lease["consumerId"] == "c1"
+    assert lease["messageKey"] == sent["messageKey"]
+    assert lease["leaseUntil"] == int(box.now * 1000) + 7000
+    assert box.data("ack", {"messageKey": sent["messageKey"], "leaseId": lease["leaseId"]}) == {}
+    assert leased(box, "telemetry") == {"message": None}
+
+
+def test_an_answer_says_whose_request_it_is(box: ByHand) -> None:
+    assert box.ask("health", requestId="abc-1")["requestId"] == "abc-1"
+    assert box.names(box.box.requests) == []
+
+
+@pytest.mark.parametrize("message", ['{"a": [1, 2]}', "plain text", "", "[1]", '"quoted"', "줄\n바꿈", "12"])
+def test_a_text_comes_back_as_it_was(box: ByHand, message: str) -> None:
+    published(box, message=message)
+    back = leased(box)["message"]["payload"]
+    assert back == message or json.loads(back) == json.loads(message)
+
+
+@pytest.mark.parametrize("message", [{"a": {"b": [1, None, True]}}, [1, 2], 7, None, "text"])
+def test_an_object_may_be_given_as_it_is(box: ByHand, message: Any) -> None:
+    published(box, message=message)
+    payload = leased(box)["message"]["payload"]
+    assert payload == message if isinstance(message, str) else json.loads(payload) == message
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *ALIASES])
+def test_a_command_answers_to_any_case(box: ByHand, name: str) -> None:
+    for spelt in (name, name.upper(), name.title()):
+        answer = box.ask(spelt)
+        assert answer["ok"] or answer["error"]["code"] == "ERR_INVALID_REQUEST", answer
+
+
+ALIKE = {
+    "consume_next": ["consumenext", "consume", "CONSUME_NEXT", "ConsumeNext"],
+    "extend_lease": ["extendlease", "extend"],
+    "list_dlq": ["listdlq", "dlq"],
+    "reprocess_dlq": ["reprocessdlq", "reprocess"],
+}
+
+
+@pytest.mark.parametrize(("name", "alias"), [(name, alias) for name, many in ALIKE.items() for alias in many])
+def test_an_alias_means_its_command(box: ByHand, name: str, alias: str) -> None:
+    box.ask(alias)
+    assert box.data("metrics")["commands"][name] == 1
+
+
+def test_the_highest_priority_goes_first(box: ByHand) -> None:
+    for priority in (0, 5, -3, 5):
+        published(box, message={"p": priority}, priority=priority)
+    order = [json.loads(leased(box)["message"]["payload"])["p"] for _ in range(4)]
+    assert order == [5, 5, 0, -3]
+
+
+def test_a_delayed_message_waits(box: ByHand) -> None:
+    published(box, delayMs=5000)
+    assert leased(box) == {"message": None}
+    box.now += 5.001
+    assert leased(box)["message"] is not None
+
+
+def test_a_message_for_one_consumer_is_nobody_elses(box: ByHand) -> None:
+    published(box, targetConsumerId="worker-1")
+    assert leased(box, consumerId="worker-2") == {"message": None}
+    assert leased(box, consumerId="worker-1")["message"] is not None
+
+
+def test_the_consumer_is_the_client_when_nobody_is_named(box: ByHand) -> None:
+    key = published(box)
+    assert box.data("consume_next", {"queue": "q"}, client="alice")["lease"]["consumerId"] == "alice"
+    assert box.code("ack", {"messageKey": key}, client="bob") == "ERR_LEASE_MISMATCH"
+    assert box.data("ack", {"messageKey": key}, client="alice") == {}
+
+
+def test_acknowledging_twice_is_no_error(box: ByHand) -> None:
+    published(box)
+    held = leased(box)["lease"]
+    given = {"messageKey": held["messageKey"], "leaseId": held["leaseId"]}
+    assert box.data("ack", given) == {}
+    assert box.data("ack", given) == {}
+
+
+def test_a_wrong_lease_changes_nothing(box: ByHand) -> None:
+    key = published(box)
+    leased(box)
+    for command in ("ack", "nack", "extend_lease"):
+        assert box.code(command, {"messageKey": key, "leaseId": "no"}) == "ERR_LEASE_MISMATCH"
+    assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 1
+
+
+def test_an_expired_lease_is_refused_and_the_message_comes_back(box: ByHand) -> None:
+    key = published(box)
+    held = leased(box, visibilityTimeoutSec=2)["lease"]
+    box.now += 2.5
+    code = box.code("ack", {"messageKey": key, "leaseId": held["leaseId"]})
+    assert code in ("ERR_LEASE_EXPIRED", "ERR_LEASE_MISMATCH")
+    box.now += 2
+    assert leased(box)["message"]["attempt"] == 2
+
+
+def test_a_lease_is_extended(box: ByHand) -> None:
+    key = published(box)
+    held = leased(box, visibilityTimeoutSec=2)["lease"]
+    given = {"messageKey": key, "leaseId": held["leaseId"], "visibilityTimeoutSec": 60}
+    assert box.data("extend", given)["leaseUntil"] == int(box.now * 1000) + 60_000
+    box.now += 30
+    box.turn()
+    assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 1
+
+
+def test_nack_with_requeue_tries_again_later(box: ByHand) -> None:
+    key = published(box)
+    held = leased(box)["lease"]
+    assert box.data("nack", {"messageKey": key, "leaseId": held["leaseId"], "reason": "busy", "requeue": True}) == {}
+    assert leased(box) == {"message": None}
+    box.now += 1.1
+    assert leased(box)["message"]["attempt"] == 2
+
+
+def dead(box: ByHand, queue: str = "q", reason: str = "cannot") -> str:
+    key = published(box, queue)
+    held = leased(box, queue)["lease"]
+    box.data("nack", {"messageKey": key, "leaseId": held["leaseId"], "reason": reason})
+    return key
+
+
+def test_nack_without_requeue_is_a_dead_letter(box: ByHand) -> None:
+    key = dead(box)
+    listed = box.data("list_dlq", {"queue": "q"})
+    (letter,) = listed["messages"]
+    assert (listed["queue"], listed["count"]) == ("q", 1)
+    assert (letter["messageKey"], letter["queue"], letter["reason"]) == (key, "q", "HANDLER_ERROR")
+    assert (letter["attempt"], letter["dlqAt"]) == (1, int(box.now * 1000))
+    assert box.data("dlq_stats", {"queue": "q"})["reasons"] == {"HANDLER_ERROR": 1}
+
+
+def test_a_dead_letter_goes_back_to_work(box: ByHand) -> None:
+    key = dead(box)
+    assert box.data("reprocess_dlq", {"messageKey": key}) == {"messageKey": key, "reprocessed": True}
+    assert leased(box)["message"]["attempt"] == 1
+    assert box.code("reprocess_dlq", {"messageKey": key}) == "ERR_DLQ_NOT_FOUND"
+
+
+def test_dead_letters_of_a_queue_go_back_but_for_those_set_apart(box: ByHand) -> None:
+    first, second = dead(box), dead(box)
+    box.data("quarantine", {"messageKey": first})
+    answer = box.data("reprocess", {"queue": "q", "reasonCode": "HANDLER_ERROR"})
+    assert (answer["count"], answer["messageKeys"]) == (1, [second])
+
+
+def test_a_paused_queue_hands_out_nothing(box: ByHand) -> None:
+    published(box)
+    box.data("pause", {"queue": "q"})
+    assert leased(box) == {"message": None}
+    assert box.data("status", {"queue": "q"})["paused"] is True
+    box.data("resume", {"queue": "q"})
+    assert leased(box)["message"] is not None
+
+
+def test_purge_throws_away_what_waits(box: ByHand) -> None:
+    for _ in range(3):
+        published(box)
+    leased(box)
+    assert box.data("purge", {"queue": "q"}) == {"queue": "q", "purged": 2}
+    assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 1
+
+
+def test_peek_takes_nothing(box: ByHand) -> None:
+    key = published(box, message={"n": 1})
+    (seen,) = box.data("peek", {"queue": "q"})["messages"]
+    assert (seen["messageKey"], json.loads(seen["payload"]), seen["state"]) == (key, {"n": 1}, "ready")
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 1
+
+
+def test_status_counts_and_tells_the_policy(box: ByHand) -> None:
+    published(box)
+    published(box, delayMs=60_000)
+    dead(box)
+    answer = box.data("status", {"queue": "q"})
+    metrics = answer["metrics"]
+    assert answer["queue"] == "q"
+    assert {key: metrics[key] for key in ("ready", "inflight", "delayed", "dlq")} == {
+        "ready": 1,
+        "inflight": 0,
+        "delayed": 1,
+        "dlq": 1,
+    }
+    assert answer["policy"]["visibilityTimeoutSec"] == 30
+    assert answer["policy"]["retry"]["limit"] == 5
+
+
+def test_queues_lists_all_with_counts(box: ByHand) -> None:
+    published(box, "a")
+    published(box, "b")
+    found = {each["queue"]: each["ready"] for each in box.data("queues")["queues"]}
+    assert found["a"] == found["b"] == 1
+
+
+def test_health_and_metrics(box: ByHand) -> None:
+    assert box.data("health")["status"] == "ok"
+    box.ask("nonsense")
+    box.now += 2
+    told = box.data("metrics")
+    assert told["timestamp"] == int(box.now * 1000)
+    assert told["uptimeMs"] == 2000
+    assert told["requests"] == {"total": 2, "success": 1, "error": 1}
+    assert told["commands"] == {"health": 1, "nonsense": 1}
+    assert told["errors"] == {"parse": 0, "validation": 1, "timeout": 0, "internal": 0}
+    assert set(told["timing"]) == {"totalProcessingMs", "avgProcessingMs", "lastRequestMs"}
+
+
+def test_a_batch_is_published_consumed_and_acknowledged(box: ByHand) -> None:
+    messages = [{"message": {"n": n}} for n in range(5)]
+    sent = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]
+    got = box.data("consume_batch", {"queue": "q", "limit": 10})["messages"]
+    assert [each["message"]["messageId"] for each in got] == [each["messageId"] for each in sent]
+    acks = [{"messageKey": each["lease"]["messageKey"], "leaseId": each["lease"]["leaseId"]} for each in got]
+    acks.append({"messageKey": "msg:q:none", "leaseId": "x"})
+    results = box.data("ack_batch", {"acks": acks})["results"]
+    assert [each["ok"] for each in results] == [True] * 5 + [False]
+    assert results[-1]["error"]["code"] in ("ERR_MESSAGE_NOT_FOUND", "ERR_LEASE_MISMATCH")
+
+
+def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
+    messages = [{"message": 1}, {"priority": 3}, {"message": 2, "priority": "high"}, {"message": 3}]
+    outcomes = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]
+    assert ["error" in each for each in outcomes] == [False, True, True, False]
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
+
+
+@pytest.mark.parametrize("name", HARD_NAMES)
+def test_names_may_hold_any_printable_text(box: ByHand, name: str) -> None:
+    key = published(box, name, deduplicationKey=name, targetConsumerId=name, type=name, traceId=name)
+    held = box.data("consume_next", {"queue": name, "consumerId": name})
+    assert held["message"]["messageKey"] == key
+    assert held["lease"]["consumerId"] == name
+    box.data("nack", {"messageKey": key, "leaseId": held["lease"]["leaseId"], "reason": name})
+    assert box.data("list_dlq", {"queue": name})["messages"][0]["message"] == name
+
+
+UNKNOWN = {"queue": "nowhere"}
+REFUSALS: list[tuple[str, Any, str]] = [
+    ("no_such", {}, "ERR_UNKNOWN_COMMAND"),
+    ("consume_next", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("status", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("peek", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("list_dlq", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("pause", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("purge", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("publish", {}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "q"}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": 7, "message": "x"}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "", "message": "x"}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "q", "message": "x", "priority": "high"}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "q", "message": "x", "priority": True}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "q", "message": "x", "delayMs": -1}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "q", "message": "x", "ttlSec": "soon"}, "ERR_INVALID_REQUEST"),
+    ("publish", {"queue": "q", "message": "x", "attributes": "[1]"}, "ERR_INVALID_REQUEST"),
+    ("consume_next", {"queue": "q", "visibilityTimeoutSec": 0}, "ERR_INVALID_REQUEST"),
+    ("consume_next", {"queue": "q", "waitMs": "long"}, "ERR_INVALID_REQUEST"),
+    ("consume_batch", {"queue": "q", "limit": 0}, "ERR_INVALID_REQUEST"),
+    ("ack", {}, "ERR_INVALID_REQUEST"),
+    ("ack", {"messageKey": "msg:q:none", "leaseId": "x"}, "ERR_MESSAGE_NOT_FOUND"),
+    ("ack", {"messageKey": "../../x", "leaseId": "x"}, "ERR_MESSAGE_NOT_FOUND"),
+    ("nack", {"messageKey": "msg:q:none", "requeue": "yes"}, "ERR_INVALID_REQUEST"),
+    ("extend", {"messageKey": "msg:q:none", "leaseId": "x"}, "ERR_MESSAGE_NOT_FOUND"),
+    ("reprocess", {"messageKey": "msg:q:none"}, "ERR_DLQ_NOT_FOUND"),
+    ("reprocess", {}, "ERR_INVALID_REQUEST"),
+    ("publish_batch", {"queue": "q", "messages": []}, "ERR_INVALID_REQUEST"),
+    ("publish_batch", {"queue": "q", "messages": ["x"]}, "ERR_INVALID_REQUEST"),
+    ("ack_batch", {"acks": "all"}, "ERR_INVALID_REQUEST"),
+]
+
+
+@pytest.mark.parametrize(("command", "payload", "code"), REFUSALS)
+def test_a_refusal_has_its_code(box: ByHand, command: str, payload: Any, code: str) -> None:
+    published(box, "q")
+    assert box.code(command, payload) == code
+    assert box.names(box.box.requests) == box.names(box.box.dead) == []
+
+
+def test_a_strict_mailbox_takes_no_new_queue(home: Any) -> None:
+    box = ByHand(home, backend="memory", queues={"strict": True, "known": {}})
+    assert box.code("publish", {"queue": "new", "message": "x"}) == "ERR_QUEUE_NOT_FOUND"
+    assert box.data("publish", {"queue": "known", "message": "x"})["messageId"]
+    box.engine.close()
+
+
+def test_a_message_that_breaks_its_schema_is_refused(home: Any) -> None:
+    rules = [{"field": "deviceId", "type": "required"}, {"field": "temp", "type": "type", "expectedType": "number"}]
+    queues = [{"name": "telemetry", "messageSchema": {"name": "T", "rules": rules}}]
+    box = ByHand(home, backend="memory", queues=queues)
+    assert box.code("publish", {"queue": "telemetry", "message": {"temp": 1}}) == "ERR_VALIDATION_FAILED"
+    assert box.code("publish", {"queue": "telemetry", "message": {"deviceId": "a", "temp": "x"}}) == "ERR_VALIDATION_FAILED"
+    assert box.data("publish", {"queue": "telemetry", "message": {"deviceId": "a", "temp": 1}})["messageId"]
+    box.engine.close()
