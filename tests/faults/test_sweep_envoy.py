@@ -1,0 +1,123 @@
+"""The envoy, killed or cut off from its disk at every file call: every letter is on the console once, in its
+thread, and filed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.places import Places
+from tests.faults import homes, oracle, powerloss, trees
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
+
+QUICK_POINTS = {KILL: 50, FULL: 24, BROKEN: 24}
+QUICK_STATES = 30
+
+ARGV = ("-m", "kingdom.envoy", "--once")
+TASK, ASKING = "task-20260207-001", "task-20260207-002"
+START, FINAL, UPDATE, QUESTION, ALERT, REPORT = (f"msg-20260207-00{number}" for number in range(1, 7))
+
+
+def prepare(home: Path) -> None:
+    """One letter of each kind that the king writes, one of them in a thread that stands already."""
+    homes.make(home, config={"envoy": {"retry": {"backoff_seconds": 0}}})
+    thread = {ASKING: {"channel": "console", "room": "dev-eddy", "thread": "1770458400.000001"}}
+    homes.write(Places(home).own("envoy") / "thread-mappings.json", thread)
+    common = {"channel": "dev-eddy", "context": {}}
+    question = {"checkpoint_path": "x", "reply_context": {"general": homes.GENERAL, "task_id": ASKING}}
+    homes.put(
+        home,
+        "messages",
+        "pending",
+        homes.message(START, type="thread_start", task_id=TASK, content="[start] work", **common),
+        homes.message(FINAL, task_id=TASK, dedup_key=f"{TASK}:notification:success", **common),
+        homes.message(UPDATE, type="thread_update", task_id=ASKING, **common),
+        homes.message(
+            QUESTION, type="human_input_request", task_id=ASKING, urgency="high", **{**common, "context": question}
+        ),
+        homes.message(ALERT, task_id=None, urgency="urgent", **common),
+        homes.message(REPORT, type="report", task_id=None, channel="news"),
+    )
+
+
+def check(home: Path) -> list[str]:
+    return [*oracle.tidy(home), *_filed(home), *_said_once(home), *_threads(home), *_no_traces(home)]
+
+
+def posts(home: Path) -> list[dict[str, Any]]:
+    lines = []
+    for path in sorted((Places(home).own("envoy") / "console").glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                continue  # torn by a kill, and said again
+    return lines
+
+
+def _filed(home: Path) -> list[str]:
+    states = oracle.states_of(home, "messages")
+    letters = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
+    return [f"{name} lies in {states.get(name)}" for name in letters if states.get(name) != ["sent"]]
+
+
+def _said_once(home: Path) -> list[str]:
+    said = Counter(post["letter"] for post in posts(home))
+    letters = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
+    return [each for name in letters for each in oracle.exactly(f"posts of {name}", 1, said[name])]
+
+
+def _threads(home: Path) -> list[str]:
+    by_letter = {post["letter"]: post for post in posts(home)}
+    if not {START, FINAL, UPDATE, QUESTION} <= by_letter.keys():
+        return []
+    wrong = []
+    if by_letter[FINAL]["thread"] != by_letter[START]["ts"]:
+        wrong.append("the final letter is not in its task's thread")
+    for name in (UPDATE, QUESTION):
+        if by_letter[name]["thread"] != "1770458400.000001":
+            wrong.append(f"{name} is not in its task's thread")
+    book = Places(home).own("envoy") / "awaiting-responses.json"
+    awaiting = json.loads(book.read_text()) if book.exists() else {}
+    return wrong + ([] if awaiting.keys() == {ASKING} else [f"awaited are {sorted(awaiting)}"])
+
+
+def _no_traces(home: Path) -> list[str]:
+    own = Places(home).own("envoy")
+    left = [path for folder in ("intents", "receipts") for path in (own / folder).glob("*")]
+    return [f"left behind: {path.relative_to(home)}" for path in left]
+
+
+ENVOY = Step("envoy", ARGV, prepare, check, restarts=2)
+
+
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_letter(fault: str, figure: oracle.Figure) -> None:
+    report = sweep(ENVOY, fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+    assert not report.missed, report.details
+
+
+def test_no_power_cut_under_the_envoy_loses_or_repeats_a_letter(home: Path, figure: oracle.Figure) -> None:
+    prepare(home)
+    tree = trees.program()
+    recorded = powerloss.record([sys.executable, *ARGV], home, cwd=tree, env=trees.environment(tree, home))
+    assert recorded.code == 0, recorded.errors
+    report = powerloss.replay("envoy", recorded, judge, budget=QUICK_STATES)
+    figure(report.line)
+    assert not report.bad, report.details
+
+
+def judge(home: Path, cut: powerloss.Cut) -> list[str]:
+    wrong = oracle.half_visible(home)
+    for _ in range(2):
+        again = trees.run(trees.program(), home, ARGV)
+        if again.returncode != 0:
+            return [*wrong, f"the restart ended with {again.returncode}: {again.stderr}"]
+    return wrong + check(home)
