@@ -17,7 +17,7 @@ from kingdom.atomic import Disk, Lock, make_folder, read_bytes
 from kingdom.errors import BadFile, Exit, LauncherTrouble
 from kingdom.places import Places, find_data
 from kingdom.roster import ROLES, Seat
-from kingdom.steward import processes
+from kingdom.steward import groups
 from kingdom.steward.base import LAUNCH_LOCK_SECONDS, STOP_SECONDS, Word, connect, environment
 
 START_SECONDS = 15.0
@@ -30,18 +30,18 @@ CANNOT_RUN = 127
 _BAD_NAME, _ALREADY_STARTED, _NOT_RUNNING = 10, 60, 70
 
 
-def render(base: str, role_command: str, wanted: Collection[str], includes: str, inherits: bool) -> str:
+def render(base: str, role_command: str, wanted: Collection[str], inherits: bool) -> str:
     """The configuration of a home at `base`: the fixed roles here, the generals by include."""
-    run = f"{base}/state/run"
+    places = Places(Path(base))
     head = f"""\
 ; The fixed roles, rendered from the process table (kingdom/roster.py); a test compares the two.
 [unix_http_server]
-file={run}/supervisor.sock
+file={places.supervisor_socket}
 chmod=0700
 
 [supervisord]
-pidfile={run}/supervisord.pid
-logfile={run}/supervisord.log
+pidfile={places.supervisor_pid}
+logfile={places.supervisor_log}
 logfile_maxbytes=1MB
 logfile_backups=1
 loglevel=warn
@@ -52,11 +52,11 @@ identifier=kingdom
 supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 
 [supervisorctl]
-serverurl=unix://{run}/supervisor.sock
+serverurl=unix://{places.supervisor_socket}
 prompt=kingdom
 
 [include]
-files={includes}
+files={places.supervisor_folder}/*.conf
 """
     home = None if inherits else base
     programs = (render_program(name, role_command, name in wanted, home) for name in ROLES)
@@ -85,16 +85,16 @@ stdout_logfile=NONE
 
 def render_checkout() -> str:
     """The supervisord.conf at the top of the checkout."""
-    includes = "state/run/supervisor.d/*.conf"
     by_default = {name for name, seat in ROLES.items() if seat.by_default}
-    return render("%(here)s", '/bin/sh "%(here)s/bin/role"', by_default, includes, inherits=False)
+    return render("%(here)s", '/bin/sh "%(here)s/bin/role"', by_default, inherits=False)
 
 
 class Supervisord:
     name = "supervisord"
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, patience: float = STOP_SECONDS) -> None:
         self._places = places
+        self._patience = patience
         self._disk = Disk(places.launch_scratch)
 
     def raise_all(self, seats: Sequence[Seat]) -> None:
@@ -120,8 +120,8 @@ class Supervisord:
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
             self._call("stopProcess", name, False, fine=(_NOT_RUNNING,))
             if word.pid is not None:
-                processes.end([word.pid], STOP_SECONDS)
-            time.sleep(processes.LOOK_SECONDS)
+                groups.end([word.pid], self._patience)
+            time.sleep(groups.LOOK_SECONDS)
             word = self.alive().get(name)
 
     def alive(self) -> dict[str, Word]:
@@ -137,15 +137,15 @@ class Supervisord:
         if not self._answers():
             if server is not None:
                 os.kill(server, signal.SIGTERM)
-                processes.wait_ended(server, STOP_SECONDS)
+                groups.wait_ended(server, STOP_SECONDS)
             return
         running = [word.pid for word in self.alive().values() if word.pid is not None]
         # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
         self._call("stopAllProcesses", False)
-        processes.end(running, STOP_SECONDS)
+        groups.end(running, self._patience)
         self._call("shutdown")
         if server is not None:
-            processes.wait_ended(server, STOP_SECONDS)
+            groups.wait_ended(server, STOP_SECONDS)
 
     def control_command(self, *words: str) -> list[str]:
         """supervisorctl for this home, to be run in it."""
@@ -162,13 +162,17 @@ class Supervisord:
         for seat in seats:
             self._write_program(seat)
         self._write_conf(names)
-        if not self._answers():
+        stood = self._answers()
+        if not stood:
             self._raise_server()
         self._take_over_programs()
-        for name in self.alive().keys() - names:
+        words = self.alive()
+        for name in words.keys() - names:
             self.stop(name)
         for seat in seats:
-            self.start(seat)
+            # A new supervisord has started its programs itself; one that has ended since is not tried twice.
+            if stood or words[seat.name] == Word():
+                self.start(seat)
 
     def _write_program(self, seat: Seat) -> None:
         if seat.name in ROLES:
@@ -180,8 +184,7 @@ class Supervisord:
     def _write_conf(self, names: Collection[str]) -> None:
         if self._is_checkout():
             return
-        includes = f"{self._places.supervisor_folder.name}/*.conf"
-        text = render(SHORT_HOME, self._role_command(), names, includes, inherits=True)
+        text = render(SHORT_HOME, self._role_command(), names, inherits=True)
         self._disk.rewrite(self._places.supervisor_conf, text.encode())
 
     def _conf(self) -> Path:
@@ -212,7 +215,7 @@ class Supervisord:
         while not self._answers():
             if time.monotonic() > give_up:
                 raise self._trouble("start", "itself", f"no answer within {START_SECONDS:g} s")
-            time.sleep(processes.LOOK_SECONDS)
+            time.sleep(groups.LOOK_SECONDS)
 
     def _spawn(self) -> None:
         try:
@@ -284,8 +287,10 @@ class _Wire(xmlrpc.client.Transport):
         super().__init__()
         self._path = path
 
-    def make_connection(self, host: object) -> http.client.HTTPConnection:
-        return _Line(self._path)
+    def make_connection(self, host: Any) -> http.client.HTTPConnection:
+        line = _Line(self._path)
+        self._connection = host, line
+        return line
 
 
 class _Line(http.client.HTTPConnection):

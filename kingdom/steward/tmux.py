@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from kingdom.atomic import Lock, make_folder
 from kingdom.errors import LauncherTrouble
 from kingdom.places import Places
+from kingdom.processes import all_pids
 from kingdom.roster import Seat
-from kingdom.steward import processes
+from kingdom.steward import groups
 from kingdom.steward.base import ANSWER_SECONDS, LAUNCH_LOCK_SECONDS, STOP_SECONDS, Word, command, connect, environment
 
 STAYS_DOWN = "0|75|78"
@@ -28,7 +29,8 @@ _SETTINGS = (
     *("set-hook", "-g", "pane-died", _AGAIN),
 )
 _LET_GO = ("set-option", "-g", "remain-on-exit", "off")
-_PANE = "#{session_name}:#{pane_id}:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}"
+_GONE = ("can't find", "no current target")
+_PANE = "#{pid}:#{session_name}:#{pane_id}:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}"
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,12 @@ class _Pane:
 class Tmux:
     name = "tmux"
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, patience: float = STOP_SECONDS) -> None:
         binary = shutil.which("tmux")
         if binary is None:
             raise LauncherTrouble(launcher="tmux", action="start", what="the roles", why="it is not installed")
         self._binary = binary
+        self._patience = patience
         self._places = places
         # Relative, because an absolute path over 107 bytes is refused; every call runs in the home.
         self._socket = str(places.roles_socket.relative_to(places.home))
@@ -69,17 +72,17 @@ class Tmux:
             return
         life = self._life(seat)
         if there is None:
-            self._tmux("start", seat.name, "new-session", "-d", "-s", seat.name, *life, fine="duplicate session")
+            self._tmux("start", seat.name, "new-session", "-d", "-s", seat.name, *life, fine=("duplicate session",))
         else:
             # Without -k a role that the hook has just brought back is left alone.
-            self._tmux("start", seat.name, "respawn-pane", "-t", f"={seat.name}:", *life, fine="still active")
+            self._tmux("start", seat.name, "respawn-pane", "-t", f"={seat.name}:", *life, fine=("still active",))
 
     def stop(self, name: str) -> None:
         while (pane := self._panes().get(name)) is not None:
-            self._tmux("stop", name, "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "off", fine="can't find")
+            self._tmux("stop", name, "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "off", fine=_GONE)
             if pane.word.pid is not None:
-                processes.end([pane.pid], STOP_SECONDS)
-            self._tmux("stop", name, "kill-session", "-t", f"={name}", fine="can't find")
+                groups.end([pane.pid], self._patience)
+            self._tmux("stop", name, "kill-session", "-t", f"={name}", fine=_GONE)
 
     def alive(self) -> dict[str, Word]:
         return {name: pane.word for name, pane in self._panes().items()}
@@ -93,10 +96,10 @@ class Tmux:
         server = self._server()
         self._tmux("stop", "its roles", "set-hook", "-gu", "pane-died", ";", *_LET_GO)
         while running := [pane.pid for pane in self._panes().values() if pane.word.pid is not None]:
-            processes.end(running, STOP_SECONDS)
+            groups.end(running, self._patience)
         self._tmux("stop", "its server", "kill-server")
         if server is not None:
-            processes.wait_ended(server, ANSWER_SECONDS)
+            groups.wait_ended(server, ANSWER_SECONDS)
 
     def attach_command(self, name: str) -> list[str]:
         """To be run in the home, by a person's terminal."""
@@ -112,11 +115,16 @@ class Tmux:
         if not self._answers():
             return {}
         found: dict[str, tuple[int, _Pane]] = {}
-        for line in self._tmux(
-            "list", "its roles", "list-panes", "-a", "-F", _PANE, fine="no current target"
-        ).splitlines():
-            name, number, pid, dead, code, died_by = line.split(":")
-            word = Word(pid=int(pid)) if dead != "1" else Word(code=int(code) if code else -int(died_by or 9))
+        for line in self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE).splitlines():
+            server, name, number, pid, dead, code, died_by = line.split(":")
+            if dead != "1":
+                word = Word(pid=int(pid))
+            elif code or died_by:
+                word = Word(code=int(code) if code else -int(died_by))
+            else:
+                # tmux before 3.5 loses a child's end now and then, and its hook never runs: remind it.
+                os.kill(int(server), signal.SIGCHLD)
+                word = Word(code=-signal.SIGKILL)
             age = int(number.removeprefix("%"))
             if name not in found or age < found[name][0]:
                 found[name] = age, _Pane(int(pid), word)
@@ -141,11 +149,11 @@ class Tmux:
         while not self._answers():
             if time.monotonic() > give_up:
                 raise self._trouble("reach", "its server", f"pid {server} has no socket; end it with kill {server}")
-            time.sleep(processes.LOOK_SECONDS)
+            time.sleep(groups.LOOK_SECONDS)
         return True
 
     def _server(self) -> int | None:
-        for pid in processes.all_pids():
+        for pid in all_pids():
             try:
                 with open(f"/proc/{pid}/comm") as comm:
                     if comm.read() != "tmux: server\n":
@@ -159,7 +167,7 @@ class Tmux:
                 return pid
         return None
 
-    def _tmux(self, action: str, what: str, *words: str, fine: str = "") -> str:
+    def _tmux(self, action: str, what: str, *words: str, fine: tuple[str, ...] = ()) -> str:
         try:
             done = subprocess.run(
                 [self._binary, "-f", "/dev/null", "-S", self._socket, *words],
@@ -174,7 +182,7 @@ class Tmux:
             raise self._trouble(action, what, f"no answer within {ANSWER_SECONDS:g} s") from None
         except OSError as trouble:
             raise self._trouble(action, what, str(trouble)) from None
-        if done.returncode != 0 and not (fine and fine in done.stderr):
+        if done.returncode != 0 and not any(words in done.stderr for words in fine):
             raise self._trouble(action, what, done.stderr.strip() or f"it ended with {done.returncode}")
         return done.stdout
 

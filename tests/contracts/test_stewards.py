@@ -1,0 +1,276 @@
+"""What every launcher must do, driven with the real tmux and the real supervisord."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from kingdom.errors import LauncherTrouble
+from kingdom.places import Places
+from kingdom.steward import STEWARDS, pick
+from kingdom.steward.base import Steward, Word
+from tests.standins import Court, found_court, runs, seat
+from tests.waiting import stays, wait_until
+
+SOON = 10.0
+A_WHILE = 0.5
+PATIENCE = 0.5
+
+
+class Raised(Protocol):
+    def __call__(self, *roles: str, beating: Sequence[str] = ()) -> Steward: ...
+
+
+@pytest.fixture
+def court(home: Path, monkeypatch: pytest.MonkeyPatch) -> Court:
+    return found_court(home, monkeypatch)
+
+
+@pytest.fixture(params=STEWARDS)
+def launcher(request: pytest.FixtureRequest) -> str:
+    if request.param == "tmux" and shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def steward(launcher: str, court: Court) -> Iterator[Steward]:
+    yield from employed(launcher, court.places)
+
+
+def employed(launcher: str, places: Places) -> Iterator[Steward]:
+    module, attribute = STEWARDS[launcher].split(":")
+    steward: Steward = getattr(import_module(module), attribute)(places, patience=PATIENCE)
+    yield steward
+    steward.down()
+
+
+@pytest.fixture
+def raised(steward: Steward, court: Court) -> Raised:
+    def raise_and_wait(*roles: str, beating: Sequence[str] = ()) -> Steward:
+        steward.raise_all([seat(role) for role in roles])
+        court.wait_for_beats(*(beating or roles), meanwhile=steward.alive)
+        return steward
+
+    return raise_and_wait
+
+
+def word_is(steward: Steward, role: str, word: Word) -> None:
+    wait_until(lambda: steward.alive().get(role) == word, SOON, f"{role}: {word}, not {steward.alive()}")
+
+
+def launcher_pid(court: Court, role: str) -> int:
+    stat = Path(f"/proc/{court.lives(role)[-1]}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def test_every_seat_is_filled(raised: Raised, court: Court) -> None:
+    steward = raised("king", "envoy", "gen-a")
+    assert steward.standing()
+    for role in ("king", "envoy", "gen-a"):
+        assert steward.alive()[role] == Word(pid=court.lives(role)[0])
+
+
+def test_before_the_first_raise_nobody_stands(steward: Steward) -> None:
+    assert not steward.standing()
+    assert steward.alive() == {}
+    steward.down()
+
+
+def test_raising_again_starts_nobody_twice(raised: Raised, court: Court) -> None:
+    steward = raised("king", "gen-a")
+    steward.raise_all([seat("king"), seat("gen-a")])
+    stays(lambda: [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1], A_WHILE, "one life each")
+
+
+def test_raising_with_others_ends_those_who_are_no_longer_there(raised: Raised, court: Court) -> None:
+    steward = raised("king", "gen-a")
+    steward.raise_all([seat("king"), seat("envoy")])
+    assert not runs(court.lives("gen-a")[0])
+    court.wait_for_beats("envoy")
+    assert len(court.lives("king")) == 1
+
+
+def test_a_crashed_role_comes_back(raised: Raised, court: Court) -> None:
+    court.behave("king", "exit=1", "beat")
+    steward = raised("king")
+    assert steward.alive()["king"] == Word(pid=court.lives("king")[1])
+
+
+def test_a_killed_role_comes_back(raised: Raised, court: Court) -> None:
+    steward = raised("king", "gen-a")
+    for role in ("king", "gen-a"):
+        os.kill(court.lives(role)[0], signal.SIGKILL)
+    court.wait_for_beats("king", "gen-a", life=2, meanwhile=steward.alive)
+    assert steward.alive()["king"] == Word(pid=court.lives("king")[1])
+
+
+@pytest.mark.parametrize("code", [0, 75, 78])
+def test_an_end_by_contract_is_left_alone(code: int, raised: Raised, court: Court) -> None:
+    court.behave("king", f"exit={code}")
+    steward = raised("king", "envoy", beating=["envoy"])
+    word_is(steward, "king", Word(code=code))
+    stays(lambda: len(court.lives("king")) == 1, A_WHILE, "down")
+
+
+def test_an_ended_role_can_be_started(raised: Raised, court: Court) -> None:
+    court.behave("king", "exit=78", "beat")
+    steward = raised("king", "envoy", beating=["envoy"])
+    word_is(steward, "king", Word(code=78))
+    steward.start(seat("king"))
+    court.wait_for_beats("king")
+    steward.start(seat("king"))
+    stays(lambda: len(court.lives("king")) == 2, A_WHILE, "not started twice")
+
+
+def test_a_general_installed_later_is_started(raised: Raised, court: Court) -> None:
+    steward = raised("king")
+    steward.start(seat("gen-a"))
+    court.wait_for_beats("gen-a")
+    steward.stop("gen-a")
+    assert not runs(court.lives("gen-a")[0])
+
+
+def test_a_stopped_role_is_gone_and_stays_gone(raised: Raised, court: Court) -> None:
+    steward = raised("gen-a", "gen-ab")
+    steward.stop("gen-a")
+    assert not runs(court.lives("gen-a")[0])
+    stays(lambda: len(court.lives("gen-a")) == 1, A_WHILE, "down")
+    assert steward.alive()["gen-ab"] == Word(pid=court.lives("gen-ab")[0]), "a name that begins alike is another"
+    steward.stop("gen-a")
+    steward.start(seat("gen-a"))
+    court.wait_for_beats("gen-a", life=2)
+
+
+def test_a_role_that_does_not_listen_is_killed_with_its_children(raised: Raised, court: Court) -> None:
+    court.behave("king", "child deaf beating")
+    steward = raised("king")
+    court.wait_for_beats("king")
+    child = wait_until(lambda: _number(court.places.home / "child-king"), SOON, "its child runs")
+    steward.stop("king")
+    assert not runs(court.lives("king")[0])
+    assert not runs(child)
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text() or 0)
+    except FileNotFoundError:
+        return 0
+
+
+def test_a_role_between_two_lives_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, steward: Steward, court: Court
+) -> None:
+    monkeypatch.setenv("KINGDOM_DELAY_FIRST", "6000")
+    court.behave("king", "exit=1")
+    steward.raise_all([seat("king"), seat("envoy")])
+    wait_until(
+        lambda: court.lives("king") and steward.alive()["king"].pid not in (None, court.lives("king")[0]),
+        SOON,
+        "it waits",
+    )
+    steward.stop("king")
+    stays(lambda: not [pid for pid in [steward.alive().get("king", Word()).pid] if pid], A_WHILE, "down")
+    assert len(court.lives("king")) == 1
+
+
+def test_down_leaves_no_process(raised: Raised, court: Court) -> None:
+    court.behave("king", "deaf beating")
+    steward = raised("king", "envoy", "chamberlain", "gen-a")
+    court.wait_for_beats("king")
+    server = launcher_pid(court, "king")
+    steward.down()
+    assert court.left() == []
+    assert not runs(server)
+    assert not steward.standing()
+    steward.down()
+
+
+def test_a_killed_launcher_is_raised_again(raised: Raised, court: Court) -> None:
+    steward = raised("king", "gen-a")
+    os.kill(launcher_pid(court, "king"), signal.SIGKILL)
+    wait_until(lambda: not steward.standing(), SOON, "the launcher is dead")
+    assert steward.alive() == {}
+    for pid in court.left():  # what supervisord leaves behind ends by itself only when it is a real role
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not court.left(), SOON, "its roles end with it")
+    steward.raise_all([seat("king"), seat("gen-a")])
+    court.wait_for_beats("king", "gen-a", life=2)
+
+
+def test_a_deleted_socket_is_made_again(raised: Raised, court: Court) -> None:
+    steward = raised("king", "gen-a")
+    server = launcher_pid(court, "king")
+    for path in (court.places.roles_socket, court.places.supervisor_socket):
+        path.unlink(missing_ok=True)
+    assert steward.standing()
+    steward.raise_all([seat("king"), seat("gen-a")])
+    assert launcher_pid(court, "king") == server
+    assert len(court.left()) == 2
+
+
+def test_a_role_inherits_the_home_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, raised: Raised, court: Court, launcher: str
+) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-canary")
+    court.behave("king", "env beat")
+    raised("king")
+    inherited = (court.places.home / "env-king").read_text()
+    assert f"KINGDOM_HOME={court.places.home}\n" in inherited
+    assert f"KINGDOM_LAUNCHER={launcher}\n" in inherited
+    assert "canary" not in inherited
+    assert b"canary" not in Path(f"/proc/{launcher_pid(court, 'king')}/environ").read_bytes()
+
+
+def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = home / ("it's a long way; 100% of it" + "x" * 100)
+    deep.mkdir()
+    court = found_court(deep, monkeypatch)
+    for steward in employed(launcher, court.places):
+        steward.raise_all([seat("king"), seat("gen-a")])
+        court.wait_for_beats("king", "gen-a")
+        steward.stop("king")
+        assert steward.alive()["gen-a"].pid
+
+
+def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court, launcher: str) -> None:
+    program = (
+        "import sys; from pathlib import Path; from kingdom.places import Places; from kingdom.steward import pick;"
+        "from tests.standins import seat;"
+        f"pick(Places(Path(sys.argv[1])), {launcher!r}).raise_all([seat('king'), seat('gen-a')])"
+    )
+    crowd = [subprocess.Popen([sys.executable, "-c", program, court.places.home]) for _ in range(4)]
+    assert [each.wait(SOON) for each in crowd] == [0] * len(crowd)
+    court.wait_for_beats("king", "gen-a")
+    assert [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1]
+
+
+# --- choosing
+
+
+def test_the_one_that_stands_is_picked(raised: Raised, court: Court, launcher: str) -> None:
+    raised("king")
+    assert pick(court.places).name == launcher
+
+
+def test_without_tmux_the_roles_run_under_supervisord(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(court.places.home))
+    assert pick(court.places).name == "supervisord"
+    with pytest.raises(LauncherTrouble, match="not installed"):
+        pick(court.places, "tmux")
+
+
+def test_an_unknown_launcher_is_refused(court: Court) -> None:
+    with pytest.raises(LauncherTrouble, match="known are tmux, supervisord"):
+        pick(court.places, "upstart")

@@ -1,0 +1,131 @@
+"""Roles written in sh: the smallest programs that a launcher and a watcher take for roles.
+
+bin/role is given STAND_IN as its python. What a role does is written in its home by `behave`, and may be
+different for each life: the last line holds for all later ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kingdom.atomic import make_folder
+from kingdom.places import Places
+from kingdom.roster import Seat
+from tests.waiting import wait_until
+
+STAND_IN = """\
+#!/bin/sh
+# called as python is: -P -m kingdom.ROLE [NAME]
+role=${4:-${3#kingdom.}}
+lives=$KINGDOM_HOME/lives-$role
+printf '%s\\n' "$$" >>"$lives"
+turn=0 does=beat
+while read -r line; do does=$line; turn=$((turn + 1)); [ "$turn" -lt "$(wc -l <"$lives")" ] || break; done \\
+    <"$KINGDOM_HOME/does-$role"
+heart=$KINGDOM_HOME/state/$role/heartbeat
+mkdir -p "${heart%/*}"
+seq=0
+beat() {
+    seq=$((seq + 1))
+    printf '{"pid": %d, "role": "%s", "seq": %d, "state": "%s", "worked": %s}\\n' \\
+        "$$" "$role" "$seq" "$1" "${2:-false}" >"$heart"
+}
+stop() { beat stopped; exit 0; }
+[ "$role" != chamberlain ] || trap '' HUP
+for word in $does; do
+    case $word in
+        exit=*) exit "${word#exit=}" ;;
+        kill) kill -9 "$$" ;;
+        worked) beat idle true ;;
+        env) env >"$KINGDOM_HOME/env-$role" ;;
+        child) sh -c 'trap "" TERM; echo $$ >"$KINGDOM_HOME/child-$0"; while :; do sleep 1; done' "$role" & ;;
+        deaf) trap '' TERM ;;
+        hang) beat idle; while :; do sleep 1; done ;;
+        beat)
+            trap stop TERM INT
+            [ "$role" = chamberlain ] || trap stop HUP
+            while :; do beat idle; sleep 0.1 & wait $!; done ;;
+    esac
+done
+while :; do beat idle; sleep 0.1; done
+"""
+
+
+@dataclass(frozen=True)
+class Court:
+    """A home whose roles are stand-ins."""
+
+    places: Places
+
+    def behave(self, role: str, *lives: str) -> None:
+        (self.places.home / f"does-{role}").write_text("".join(f"{life}\n" for life in lives))
+
+    def lives(self, role: str) -> list[int]:
+        """The pids of every life a role has had, in order."""
+        try:
+            return [int(line) for line in (self.places.home / f"lives-{role}").read_text().split()]
+        except FileNotFoundError:
+            return []
+
+    def beats(self, role: str, life: int = 1) -> bool:
+        """The role's latest life, counted from 1, has beaten."""
+        lives = self.lives(role)
+        try:
+            return len(lives) >= life and self.beat(role)["pid"] == lives[-1]
+        except (FileNotFoundError, ValueError):
+            return False
+
+    def wait_for_beats(
+        self, *roles: str, life: int = 1, seconds: float = 10.0, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        wait_until(
+            lambda: (meanwhile(), all(self.beats(role, life) for role in roles))[1],
+            seconds,
+            f"{', '.join(roles)} beat in life {life}",
+            [self.places.home],
+        )
+
+    def beat(self, role: str) -> dict[str, object]:
+        record: dict[str, object] = json.loads(self.places.heartbeat(role).read_text())
+        return record
+
+    def left(self) -> list[int]:
+        """Lives that have not ended."""
+        roles = [path.name.removeprefix("lives-") for path in self.places.home.glob("lives-*")]
+        return [pid for role in roles for pid in self.lives(role) if runs(pid)]
+
+
+def runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def seat(role: str) -> Seat:
+    return Seat(role, f"kingdom.{role}") if not role.startswith("gen-") else Seat(role, "kingdom.general", role)
+
+
+def found_court(home: Path, monkeypatch: pytest.MonkeyPatch) -> Court:
+    """No variable of the developer's own shell reaches the roles."""
+    for name in [name for name in os.environ if name.startswith("KINGDOM_")]:
+        monkeypatch.delenv(name)
+    stand_in = home / "python"
+    stand_in.write_text(STAND_IN)
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("KINGDOM_PYTHON", str(stand_in))
+    monkeypatch.setenv("KINGDOM_DELAY_FIRST", "10")
+    places = Places(home)
+    make_folder(places.wanted_folder)
+    make_folder(places.logs)
+    court = Court(places)
+    for role in ("king", "envoy", "chamberlain", "mailbox", "gen-a", "gen-ab"):
+        court.behave(role, "beat")
+    return court

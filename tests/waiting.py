@@ -1,0 +1,41 @@
+"""Waiting for what must happen, with a deadline. The only place where tests wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from kingdom.wake import Waker
+
+LOOK_SECONDS = 0.02
+
+Seen = TypeVar("Seen")
+
+
+def wait_until(predicate: Callable[[], Seen], seconds: float, what: str, folders: Iterable[Path] = ()) -> Seen:
+    """The predicate's first true value. It is asked again when a file arrives in one of the folders, and
+    every 20 ms; AssertionError names what did not come."""
+    waker = Waker(folders)
+    give_up = time.monotonic() + seconds
+    try:
+        while not (seen := predicate()):
+            if time.monotonic() > give_up:
+                raise AssertionError(f"not within {seconds:g} s: {what}")
+            waker.wait(LOOK_SECONDS)
+        return seen
+    finally:
+        waker.close()
+
+
+def stays(predicate: Callable[[], object], seconds: float, what: str) -> None:
+    """The predicate is true now and at every look for so long: the way to see that something does not happen."""
+    waker = Waker(())
+    until = time.monotonic() + seconds
+    try:
+        while time.monotonic() < until:
+            assert predicate(), f"no longer: {what}"
+            waker.wait(LOOK_SECONDS)
+    finally:
+        waker.close()
