@@ -1,0 +1,136 @@
+"""Bad configuration: a role refuses to start with 78 and one line; a running one keeps the old and says so once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kingdom.errors import Exit
+from kingdom.places import Places
+from tests.faults import homes, oracle, trees
+
+KING = ("-m", "kingdom.king")
+ROLES = {"king": KING, "envoy": ("-m", "kingdom.envoy"), "gen-pr": ("-m", "kingdom.general", "gen-pr")}
+OWN_FILE = {"king": "king", "envoy": "envoy", "gen-pr": "general"}
+
+LAUGHS = b"a: &a [x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"%c: &%c [%s]\n" % (letter, letter, b", ".join([b"*%c" % (letter - 1)] * 9)) for letter in range(98, 107)
+)
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "unknown key": (b"# a comment\nno_such_key: 5\n", "no_such_key"),
+    "wrong type": (b"# a comment\nintervals: soon\n", "intervals"),
+    "a list": (b"- a\n- b\n", "keys and values"),
+    "half a line": (b"intervals:\n  event_check", ""),
+    "broken YAML": (b"a: [1, 2\nb: {", "YAML"),
+    "a tab": (b"a:\n\tb: 1\n", "YAML"),
+    "a key twice": (b"intervals: {}\nintervals: {}\n", "second time"),
+    "not UTF-8": (b"\xff\xfe\x00", "UTF-8"),
+    "deep": (b"[" * 50_000, ""),
+    "an object of Python": (b"a: !!python/object/apply:os.system ['true']\n", ""),
+    "a billion laughs": (LAUGHS, ""),
+}
+"""What the file holds, and a word that must stand in the error."""
+
+
+def check_start(tree: Path) -> list[str]:
+    wrong = []
+    for role in ROLES:
+        for file in ("system", OWN_FILE[role]):
+            for what, (content, word) in BAD.items():
+                if file != OWN_FILE["king"] and what not in ("unknown key", "broken YAML"):
+                    continue
+                wrong += [f"{role}, {file}.yaml, {what}: {each}" for each in refused(tree, role, file, content, word)]
+    return wrong
+
+
+def refused(tree: Path, role: str, file: str, content: bytes, word: str) -> list[str]:
+    home = trees.new_folder()
+    places = homes.make(home)
+    (places.config / f"{file}.yaml").write_bytes(content)
+    homes.put(home, "events", "pending", homes.event("evt-github-1-x"))
+    try:
+        ended = trees.run(tree, home, [*ROLES[role], "--once"], timeout=10)
+    except subprocess.TimeoutExpired:
+        return ["still reads it after 10 s"]
+    told = ended.stderr.strip()
+    wrong = [] if ended.returncode == Exit.REFUSED else [f"ended with {ended.returncode}: {told[-300:]}"]
+    wrong += [] if "\n" not in told and f"{file}.yaml" in told and word in told else [f"said {told[-400:]!r}"]
+    if oracle.states_of(home, "events") != {"evt-github-1-x": ["pending"]}:
+        wrong.append("it worked all the same")
+    trees.remove(home)
+    return wrong
+
+
+def check_fifo(tree: Path) -> list[str]:
+    """A configuration that would hang whoever reads it."""
+    home = trees.new_folder()
+    places = homes.make(home)
+    (places.config / "king.yaml").unlink()
+    os.mkfifo(places.config / "king.yaml")
+    ended = trees.run(tree, home, [*KING, "--once"])
+    wrong = [] if ended.returncode == Exit.REFUSED else [f"ended with {ended.returncode}: {ended.stderr[-300:]}"]
+    trees.remove(home)
+    return wrong
+
+
+def check_reload(tree: Path) -> list[str]:
+    """Half a file, an unknown key and a broken manifest while it runs; then a good file."""
+    home = trees.new_folder()
+    places = homes.make(home, config={"king": {"intervals": {"event_check_seconds": 0.2}}})
+    wrong: list[str] = []
+    with trees.running(tree, home, KING) as king:
+        if not trees.until(lambda: "starts" in log(places)):
+            return ["the king did not start"]
+        for number, what in enumerate(("unknown key", "half a line", "broken YAML")):
+            replace(places.config / "king.yaml", BAD[what][0])
+            king.send_signal(signal.SIGUSR1)
+            told = trees.until(lambda number=number: log(places).count("keeps its old configuration") == number + 1)
+            wrong += [] if told else [f"{what}: said nothing"]
+            wrong += serves(home, f"evt-github-{number}-x")
+        replace(places.manifest(homes.GENERAL), b"name: [")
+        wrong += [] if trees.until(lambda: "skips a manifest" in log(places)) else ["a broken manifest: said nothing"]
+        homes.install(home, homes.GENERAL)
+        replace(places.config / "king.yaml", b"concurrency: {max_soldiers: 5}\n")
+        wrong += [] if trees.until(lambda: "took over" in log(places)) else ["good configuration was not taken over"]
+        wrong += [] if king.poll() is None else [f"the king ended with {king.poll()}"]
+        counts = {line: log(places).count(line) for line in ("keeps its old configuration", "skips a manifest")}
+        wrong += [] if counts == {"keeps its old configuration": 3, "skips a manifest": 1} else [f"errors: {counts}"]
+    trees.remove(home)
+    return wrong
+
+
+def serves(home: Path, name: str) -> list[str]:
+    homes.put(home, "events", "pending", homes.event(name))
+    done = trees.until(lambda: oracle.states_of(home, "events").get(name) == ["dispatched"])
+    return [] if done else [f"{name} was not served under the old configuration"]
+
+
+def log(places: Places) -> str:
+    path = places.role_log("king")
+    return path.read_text() if path.exists() else ""
+
+
+def replace(path: Path, content: bytes) -> None:
+    draft = path.with_suffix(".new")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+CHECKS: dict[str, Callable[[Path], list[str]]] = {
+    "start": check_start,
+    "a pipe for a file": check_fifo,
+    "reload": check_reload,
+}
+
+
+@pytest.mark.parametrize("what", CHECKS)
+def test_bad_configuration_is_refused_or_the_old_one_kept(what: str, figure: oracle.Figure) -> None:
+    wrong = CHECKS[what](trees.program())
+    figure(f"bad configuration, {what}: {len(wrong)} wrong")
+    assert not wrong, "\n".join(wrong)
