@@ -85,7 +85,9 @@ class Answers:
                 oldest = left if oldest is None else min(oldest, left)
             elif client not in self._clients:
                 self._leave(client, now)
-        self._next_sweep = None if oldest is None else max(oldest + self._keep, now + self._keep / 10)
+        # Not over and over while answers keep coming, and not never after the clock was set back.
+        soonest, latest = now + self._keep / 10, now + self._keep
+        self._next_sweep = None if oldest is None else min(max(oldest + self._keep, soonest), latest)
         return removed
 
     def _sweep_client(self, folder: Path, now: float) -> tuple[int, float | None]:
@@ -129,8 +131,8 @@ class Answers:
 
 def owner_of(client: str, about: Mapping[str, Any]) -> int | None:
     """The uid that a configured client runs under."""
-    owner = about.get("owner")
-    if owner is None or isinstance(owner, int):
+    owner: str | int | None = about.get("owner")
+    if not isinstance(owner, str):
         return owner
     try:
         return pwd.getpwnam(owner).pw_uid
@@ -139,12 +141,7 @@ def owner_of(client: str, about: Mapping[str, Any]) -> int | None:
 
 
 def _hand_over(folder: Path, client: str, about: Mapping[str, Any]) -> None:
-    group = about.get("group")
-    if isinstance(group, str):
-        try:
-            group = grp.getgrnam(group).gr_gid
-        except KeyError:
-            raise _no_such(client, "group", group) from None
+    group = _group_of(client, about)
     owner = owner_of(client, about)
     if owner is None and group is None:
         return
@@ -152,6 +149,16 @@ def _hand_over(folder: Path, client: str, about: Mapping[str, Any]) -> None:
         os.chown(folder, -1 if owner is None else owner, -1 if group is None else group)
     except PermissionError:
         raise BadFile(path=folder, why="only root may give it to another user; run the mailbox as root") from None
+
+
+def _group_of(client: str, about: Mapping[str, Any]) -> int | None:
+    group: str | int | None = about.get("group")
+    if not isinstance(group, str):
+        return group
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise _no_such(client, "group", group) from None
 
 
 def _no_such(client: str, key: str, name: str) -> BadConfig:

@@ -60,11 +60,13 @@ def publish_batch(engine: Engine, call: Call) -> Data:
 
 
 def consume_next(engine: Engine, call: Call) -> Data:
+    wait_ms(call.payload)
     leased = engine.lease(_text(call.payload, "queue"), _consumer(call), 1, _visibility_ms(call.payload))
     return _delivered(leased[0]) if leased else {"message": None}
 
 
 def consume_batch(engine: Engine, call: Call) -> Data:
+    wait_ms(call.payload)
     limit = _whole(call.payload, "limit", 100, 1, LARGEST_BATCH)
     leased = engine.lease(_text(call.payload, "queue"), _consumer(call), limit, _visibility_ms(call.payload))
     return {"messages": [_delivered(each) for each in leased]}

@@ -149,7 +149,7 @@ def test_nack_with_requeue_tries_again_later(box: ByHand) -> None:
 
 
 def dead(box: ByHand, queue: str = "q", reason: str = "cannot") -> str:
-    key = published(box, queue)
+    key = published(box, queue, priority=9)
     held = leased(box, queue)["lease"]
     box.data("nack", {"messageKey": key, "leaseId": held["leaseId"], "reason": reason})
     return key
@@ -322,6 +322,9 @@ def test_a_message_that_breaks_its_schema_is_refused(home: Any) -> None:
     queues = [{"name": "telemetry", "messageSchema": {"name": "T", "rules": rules}}]
     box = ByHand(home, backend="memory", queues=queues)
     assert box.code("publish", {"queue": "telemetry", "message": {"temp": 1}}) == "ERR_VALIDATION_FAILED"
-    assert box.code("publish", {"queue": "telemetry", "message": {"deviceId": "a", "temp": "x"}}) == "ERR_VALIDATION_FAILED"
+    assert (
+        box.code("publish", {"queue": "telemetry", "message": {"deviceId": "a", "temp": "x"}})
+        == "ERR_VALIDATION_FAILED"
+    )
     assert box.data("publish", {"queue": "telemetry", "message": {"deviceId": "a", "temp": 1}})["messageId"]
     box.engine.close()
