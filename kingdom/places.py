@@ -151,6 +151,10 @@ class Places:
     def soldier(self, task: str) -> Path:
         return self.soldiers / check_name("task", task)
 
+    def camp(self, general: str, task: str) -> Path:
+        """What a general notes of a soldier of its own, out of the soldier's reach."""
+        return self.own(general) / "camp" / check_name("task", task)
+
     def workspace(self, general: str, task: str) -> Path:
         return self.workspaces / check_name("general", general) / check_name("task", task)
 

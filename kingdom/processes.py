@@ -59,8 +59,18 @@ def carriers(marker: bytes, not_before: int = 0) -> list[tuple[int, int]]:
     return found
 
 
-def children(parent: int) -> list[int]:
-    return [pid for pid in all_pids() if (fields := stat_fields(pid)) and int(fields[1]) == parent]
+def tree(root: int) -> list[int]:
+    """Every living descendant of a process."""
+    by_parent: dict[int, list[int]] = {}
+    for pid in all_pids():
+        if fields := stat_fields(pid):
+            by_parent.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    row = by_parent.get(root, [])
+    while row:
+        found += row
+        row = [child for pid in row for child in by_parent.get(pid, [])]
+    return found
 
 
 def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:

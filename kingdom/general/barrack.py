@@ -1,4 +1,4 @@
-"""One soldier as its general sees it: its folder, its lock, its start and its end."""
+"""One soldier as its general sees it: its folders, its lock, its start and its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from kingdom.atomic import Disk, Lock, is_locked, make_folder, read_json, to_json
 from kingdom.errors import BadFile, Locked
 from kingdom.places import Places
-from kingdom.processes import age, end_carriers, send
+from kingdom.processes import age, carriers, end_carriers, send, started_at
 
 MARKER = "KINGDOM_TASK_ID"
 
@@ -29,24 +29,25 @@ class Started:
 
 
 class Barrack:
-    """The folder `state/soldiers/<task>/`. The soldier holds its lock from before its birth to its end."""
+    """Two folders: the camp, where the general notes what it knows, and the room, which is the soldier's own.
 
-    def __init__(self, places: Places, task: str) -> None:
+    The soldier holds the camp's lock from before its birth to its end.
+    """
+
+    def __init__(self, places: Places, general: str, task: str) -> None:
         self.task = task
+        self.camp = places.camp(general, task)
         self.room = places.soldier(task)
         self.result_path = self.room / "result.json"
         self._raw = places.raw_result(task)
         self._home = places.home
-
-    @property
-    def lock_path(self) -> Path:
-        return self.room / "lock"
+        self._marker = f"{MARKER}={task}".encode()
 
     def lives(self) -> bool:
-        return is_locked(self.lock_path)
+        return is_locked(self.camp / "lock")
 
     def started(self) -> Started | None:
-        noted = _read(self.room / "started")
+        noted = _read(self.camp / "started")
         try:
             return Started(int(noted["pid"]), int(noted["start"]), int(noted["attempt"])) if noted else None
         except (KeyError, TypeError, ValueError):
@@ -59,61 +60,78 @@ class Barrack:
 
     def march(self, disk: Disk, order: Mapping[str, Any], environment: Mapping[str, str]) -> Popen[bytes] | None:
         """Start a soldier under the lock, which it inherits; None when another one holds it."""
+        make_folder(self.camp)
         make_folder(self.room)
         with suppress(FileNotFoundError):
             os.unlink(self.result_path)
-        lock = Lock(self.lock_path, self.task)
+        lock = Lock(self.camp / "lock", self.task)
         try:
             lock.acquire(0.5)
         except Locked:
             return None
         try:
-            disk.rewrite(self.room / "order.json", to_json(order))
-            return Popen(
-                [sys.executable, "-m", "kingdom.soldier", self.task],
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=os.open(self.room / "trouble.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600),
-                env=dict(environment),
-                cwd=self._home,
-                pass_fds=(lock.fileno(),),
-                start_new_session=True,
-            )
+            path = self.camp / "order.json"
+            disk.rewrite(path, to_json(order))
+            with open(self.camp / "trouble.txt", "wb") as trouble:
+                child = Popen(
+                    [sys.executable, "-m", "kingdom.soldier", self.task],
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    stderr=trouble,
+                    env={**environment, "KINGDOM_ORDER": str(path)},
+                    cwd=self._home,
+                    pass_fds=(lock.fileno(),),
+                    start_new_session=True,
+                )
+            self._note_start(disk, child.pid, int(order["attempt"]))
+            return child
         finally:
             lock.release()
+
+    def adopt(self, disk: Disk, attempt: int) -> None:
+        """A soldier that an earlier life of its general sent, without living to note it."""
+        oldest = min(carriers(self._marker), key=lambda pair: pair[1], default=None)
+        if self.started() is None and oldest is not None:
+            self._note_start(disk, oldest[0], attempt)
 
     def seconds_served(self) -> float:
         started = self.started()
         return age(started.start) if started else 0.0
 
-    def last_sign(self, logs: list[Path]) -> float:
-        """When the soldier last said anything, by the files' times."""
-        times = [path.stat().st_mtime for path in logs if path.exists()]
-        return max(times, default=0.0)
-
     def told_to_end(self) -> Mapping[str, Any] | None:
-        return _read(self.room / "stopping")
+        return _read(self.camp / "stopping")
 
     def tell_to_end(self, disk: Disk, why: str, now: float) -> None:
         """Noted first, so that a restarted general knows why the soldier ended."""
-        disk.rewrite(self.room / "stopping", to_json({"why": why, "since": now}))
-        if (started := self.started()) is not None:
-            send([(started.pid, started.start)], signal.SIGTERM)
+        disk.rewrite(self.camp / "stopping", to_json({"why": why, "since": now}))
+        send(carriers(self._marker), signal.SIGTERM)
 
     def end(self) -> int:
         """The whole tree, wherever it hid: whoever carries the task's marker and is not older than its soldier."""
         started = self.started()
-        return end_carriers(f"{MARKER}={self.task}".encode(), started.start if started else 0)
+        return end_carriers(self._marker, started.start if started else 0)
 
     def trouble(self) -> str:
         with suppress(OSError):
-            return (self.room / "trouble.txt").read_text("utf-8", "replace").strip()[-500:]
+            return (self.camp / "trouble.txt").read_text("utf-8", "replace").strip()[-500:]
         return ""
 
     def clear(self) -> None:
         with suppress(FileNotFoundError):
             os.unlink(self._raw)
         shutil.rmtree(self.room, ignore_errors=True)
+        shutil.rmtree(self.camp, ignore_errors=True)
+
+    def _note_start(self, disk: Disk, pid: int, attempt: int) -> None:
+        start = started_at(pid)
+        if start is not None:
+            disk.rewrite(self.camp / "started", to_json({"pid": pid, "start": start, "attempt": attempt}))
+
+
+def last_sign(logs: list[Path]) -> float:
+    """When a soldier last said anything, by the files' times."""
+    times = [path.stat().st_mtime for path in logs if path.exists()]
+    return max(times, default=0.0)
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:

@@ -16,10 +16,10 @@ from subprocess import Popen
 from typing import Any
 
 from kingdom import config, manifests, schemas
-from kingdom.atomic import to_json
+from kingdom.atomic import make_folder, to_json
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.general import ground, memory, prompt, roll
-from kingdom.general.barrack import MARKER, Barrack
+from kingdom.general.barrack import MARKER, Barrack, last_sign
 from kingdom.messages import Result, Task, moment, stamp
 from kingdom.places import check_name
 from kingdom.policy import may_retry
@@ -104,11 +104,12 @@ class Campaign:
         if task is None or self._kit.places.result(task.id).exists():
             self._mine_in_progress.drop([waiting.filename])
             return False
-        barrack = Barrack(self._kit.places, task.id)
+        barrack = Barrack(self._kit.places, self.name, task.id)
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
         if barrack.lives():
+            barrack.adopt(self._kit.light, task.attempt)
             return self._watch(task, barrack)
         started = barrack.started()
         if started is not None and started.attempt == task.attempt:
@@ -136,7 +137,7 @@ class Campaign:
             return True
         soldier = f"soldier-{task.id}-{task.attempt}"
         order = self._order(task, barrack, soldier, engine, executable)
-        child = barrack.march(self._kit.disk, order, self._environment(task, barrack))
+        child = barrack.march(self._kit.light, order, self._environment(task, barrack))
         if child is None:
             return False
         self._children[task.id] = child
@@ -166,8 +167,8 @@ class Campaign:
             largest_bytes=self._config["prompt"]["largest_bytes"],
         )
         self._kit.disk.rewrite(paper, text.encode())
-        task_file = barrack.room / "task.json"
-        barrack.room.mkdir(mode=0o700, parents=True, exist_ok=True)
+        task_file = barrack.camp / "task.json"
+        make_folder(barrack.camp)
         self._kit.light.rewrite(task_file, to_json(task.to_json()))
         return {
             "soldier": soldier,
@@ -182,7 +183,11 @@ class Campaign:
             "out": str(places.session_log(soldier, "out")),
             "err": str(places.session_log(soldier, "err")),
             "limits": dict(self._manifest.limits),
-            "env": {"KINGDOM_TASK_FILE": str(task_file)},
+            "sandbox": self._manifest.sandbox,
+            "external": task.scheduled_for is None,
+            "may_write": [str(workspace), str(barrack.room)],
+            "may_not_read": [str(places.env_file), str(places.own("gateway"))],
+            "env": {"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(barrack.room)},
         }
 
     def _environment(self, task: Task, barrack: Barrack) -> dict[str, str]:
@@ -220,7 +225,7 @@ class Campaign:
         base = float(self._manifest.timeout_seconds)
         soldier = f"soldier-{task.id}-{task.attempt}"
         logs = [self._kit.places.session_log(soldier, stream) for stream in ("out", "err")]
-        silent = self._kit.clock() - barrack.last_sign(logs)
+        silent = self._kit.clock() - last_sign(logs)
         if silent > rules["active_within_seconds"]:
             return base
         return float(min(base * rules["most"], max(base, barrack.seconds_served() + rules["extension_seconds"])))
@@ -308,13 +313,13 @@ class Campaign:
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""
-        for room in self._kit.places.soldiers.iterdir():
-            order = room / "order.json"
-            mine = order.exists() and f'"general": "{self.name}"' in order.read_text("utf-8", "replace")
-            if mine and not self._kit.post.has("tasks", room.name, "in_progress", "pending"):
-                barrack = Barrack(self._kit.places, room.name)
+        camps = self._kit.places.camp(self.name, "any").parent
+        make_folder(camps)
+        for task in (folder.name for folder in camps.iterdir()):
+            if not self._kit.post.has("tasks", task, "in_progress", "pending"):
+                barrack = Barrack(self._kit.places, self.name, task)
                 barrack.end()
-                roll.dismiss(self._kit.light, self._kit.places, room.name)
+                roll.dismiss(self._kit.light, self._kit.places, task)
                 barrack.clear()
 
     def _follow_manifest(self) -> None:

@@ -6,25 +6,27 @@ Standard library only, and as little of it as will do: a soldier must start in m
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
-from subprocess import Popen, TimeoutExpired
+from subprocess import Popen
 from types import FrameType
 from typing import Any
 
-from kingdom.atomic import Disk, read_bytes, read_json, to_json
+from kingdom.atomic import Disk, read_json, to_json
 from kingdom.errors import BadFile
 from kingdom.places import Places, find_home
-from kingdom.processes import children, started_at
+from kingdom.processes import tree
 from kingdom.soldier import cage
 from kingdom.soldier.engines import ENGINES
 from kingdom.soldier.engines.base import Engine
+from kingdom.soldier.watch import Watch
 
 SEEN_BYTES = 2000
+LOOK_MILLISECONDS = 200
 TERM_SECONDS = 10.0
 
 
@@ -32,31 +34,52 @@ class Told(Exception):
     """The general asked this soldier to end."""
 
 
+class Excess(Exception):
+    """The engine took more than it may."""
+
+
 def serve(task_id: str) -> int:
     os.umask(0o077)
     places = Places(find_home())
-    room = places.soldier(task_id)
-    disk = Disk(room / "tmp", durability="process")
-    order = read_json(room / "order.json")
+    order = read_json(os.environ["KINGDOM_ORDER"])
     cage.adopt_orphans()
     begun = time.monotonic()
-    disk.rewrite(room / "started", to_json(_who(order)))
-    report = _run(order, _engine(str(order["engine"])))
+    report = _refusal(order) or _run(order, _engine(str(order["engine"])))
     _end_tree()
     report |= {"task_id": task_id, "attempt": order["attempt"], "seconds": round(time.monotonic() - begun, 3)}
-    Disk(room / "tmp").rewrite(places.raw_result(task_id), to_json(report))
+    Disk(places.soldier(task_id)).rewrite(places.raw_result(task_id), to_json(report))
     return 0
+
+
+def _refusal(order: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Without a whole cage, words from outside are not obeyed before a person has said so."""
+    lacking = cage.missing() if order["sandbox"] else None
+    if lacking is None or not order["external"]:
+        return None
+    question = f"{lacking}. May {order['general']} work on text from outside without a cage? (`sandbox: off` says yes)"
+    return {
+        "ended": "never ran",
+        "code": None,
+        "seen": lacking,
+        "result": {"status": "needs_human", "question": question},
+    }
 
 
 def _run(order: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     signal.signal(signal.SIGTERM, _told)
     try:
-        code = _wait(_spawn(order, engine.argv(order)))
+        code = _wait(_spawn(order, engine.argv(order)), Watch(os.environ["KINGDOM_HOME"], order["limits"]))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except Told:
         return {"ended": "told to", "code": None, "result": None, "seen": _seen(order)}
+    except Excess as excess:
+        return {"ended": "resource", "code": None, "result": None, "seen": str(excess)}
     except OSError as trouble:
-        return {"ended": "never ran", "code": None, "result": None, "seen": f"{trouble.strerror}: {trouble.filename}"}
+        seen = f"{trouble.strerror}: {trouble.filename}" if trouble.filename else str(trouble)
+        return {"ended": "never ran", "code": None, "result": None, "seen": seen}
+    if code == -signal.SIGXCPU:
+        seen = f"more than {order['limits']['cpu_seconds']} s of processor time"
+        return {"ended": "resource", "code": code, "result": None, "seen": seen}
     report: dict[str, Any] = {"ended": "by itself", "code": code, "seen": _seen(order)}
     try:
         return report | {"result": engine.result(order, code)}
@@ -77,31 +100,37 @@ def _spawn(order: Mapping[str, Any], argv: list[str]) -> Popen[bytes]:
                 cwd=order["workspace"],
                 env={**os.environ, **order["env"]},
                 start_new_session=True,
-                preexec_fn=lambda: cage.enter(order["limits"]),
+                preexec_fn=lambda: cage.enter(order),
             )
         finally:
             os.close(out)
             os.close(err)
 
 
-def _wait(engine: Popen[bytes]) -> int:
+def _wait(engine: Popen[bytes], watch: Watch) -> int:
+    ended = select.poll()
+    ended.register(os.pidfd_open(engine.pid), select.POLLIN)
     try:
-        return engine.wait()
+        while not ended.poll(LOOK_MILLISECONDS):
+            if (excess := watch.excess()) is not None:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                raise Excess(excess)
     except Told:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with suppress(ProcessLookupError):
             os.killpg(engine.pid, signal.SIGTERM)
-        with suppress(TimeoutExpired):
-            engine.wait(TERM_SECONDS)
+        ended.poll(TERM_SECONDS * 1000)
         raise
+    return engine.wait()
 
 
 def _end_tree() -> None:
-    """Nothing of a soldier outlives its task: what was orphaned has become our child."""
-    while left := children(os.getpid()):
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    """Nothing of a soldier outlives its task: what was orphaned has become ours. Stopped first, it cannot flee."""
+    while left := tree(os.getpid()):
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
         with suppress(ChildProcessError):
             os.waitpid(-1, 0)
 
@@ -109,16 +138,11 @@ def _end_tree() -> None:
 def _seen(order: Mapping[str, Any]) -> str:
     """The end of what the engine said, for the reason of a failure."""
     for stream in ("err", "out"):
-        with suppress(OSError, BadFile):
-            said = read_bytes(Path(order[stream]), 1 << 30)[-SEEN_BYTES:]
-            if said.strip():
-                return said.decode("utf-8", "replace").strip()
+        with suppress(OSError), open(order[stream], "rb") as log:
+            log.seek(-min(SEEN_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
+            if said := log.read().strip():
+                return said.decode("utf-8", "replace")
     return ""
-
-
-def _who(order: Mapping[str, Any]) -> dict[str, Any]:
-    pid = os.getpid()
-    return {"pid": pid, "start": started_at(pid), "attempt": order["attempt"], "soldier": order["soldier"]}
 
 
 def _engine(name: str) -> Engine:
