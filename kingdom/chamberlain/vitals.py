@@ -48,7 +48,8 @@ class Health:
 
     def judge(self, reading: Reading, thresholds: Mapping[str, float]) -> str:
         self._recent.append(reading)
-        cpu = sum(each.cpu_percent for each in self._recent) / len(self._recent)
+        # Readings that are still missing count as calm: the start of a kingdom is always busy.
+        cpu = sum(each.cpu_percent for each in self._recent) / SMOOTHED_OVER
         memory = sum(each.memory_percent for each in self._recent) / len(self._recent)
         return _level(max(cpu, memory), thresholds)
 
