@@ -11,19 +11,18 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from kingdom import schemas
 from kingdom.atomic import read_bytes
 from kingdom.errors import BadConfig, BadFile, BadMessage
 from kingdom.places import Places
 
+if TYPE_CHECKING:
+    import yaml
+
 Config = Mapping[str, Any]
 Lines = dict[tuple[str | int, ...], int]
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load(places: Places, name: str) -> Config:
@@ -59,9 +58,15 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
         raise BadConfig(path=path, line="", key="the file", why=str(trouble.facts["why"])) from None
     except UnicodeDecodeError as trouble:
         raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {trouble.start}") from None
+    if _only_comments(text):
+        return {}, {}
+    # Loaded late: it takes longer than everything else that a quick command does.
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(text, Loader=_Loader)
-        value = yaml.load(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=loader)
+        value = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as trouble:
         line = f":{trouble.problem_mark.line + 1}" if trouble.problem_mark else ""
         raise BadConfig(path=path, line=line, key="YAML", why=str(trouble.problem)) from None
@@ -73,7 +78,13 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
     return ({} if value is None else value), lines
 
 
-def _note_lines(node: Any, at: tuple[str | int, ...], lines: Lines, path: Path) -> None:
+def _only_comments(text: str) -> bool:
+    return all(not bare or bare.startswith("#") for bare in map(str.strip, text.splitlines()))
+
+
+def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: Path) -> None:
+    import yaml
+
     lines.setdefault(at, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()

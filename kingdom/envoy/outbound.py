@@ -17,7 +17,7 @@ from kingdom.atomic import make_folder, read_json, to_json
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import Book
-from kingdom.errors import BadFile
+from kingdom.errors import BadFile, KingdomError
 from kingdom.messages import Message, moment, stamp
 from kingdom.post import Shelf
 from kingdom.role import Kit, Turn
@@ -80,6 +80,14 @@ class Outbound:
     # --- speaking
 
     def _speak(self, letters: list[Message]) -> None:
+        """An error half-way leaves it open what was said: then the channel is asked before anything is said again."""
+        try:
+            self._speak_once(letters)
+        except (KingdomError, OSError):
+            self._interrupted |= {letter.id for letter in letters}
+            raise
+
+    def _speak_once(self, letters: list[Message]) -> None:
         self._note_intents(letters)
         spoken: list[Spoken] = []
         for letter in letters:
@@ -131,7 +139,7 @@ class Outbound:
         later = stamp(self._kit.clock() + rules["backoff_seconds"] * tries)
         extra = {**letter.extra, "tries": tries, "refused_because": why, "not_before": later}
         self._kit.log.warn(f"{letter.id} was refused ({tries} of {rules['attempts']}): {why}")
-        self._remove_intent(letter.id)
+        self._interrupted.add(letter.id)
         if tries < rules["attempts"]:
             self._kit.post.annotate("messages", "pending", [letter.but(extra=extra)])
             return

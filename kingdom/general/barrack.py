@@ -116,6 +116,9 @@ class Barrack:
             return (self.camp / "trouble.txt").read_text("utf-8", "replace").strip()[-500:]
         return ""
 
+    def left_traces(self) -> bool:
+        return self.camp.exists() or self.room.exists() or self._raw.exists()
+
     def clear(self) -> None:
         with suppress(FileNotFoundError):
             os.unlink(self._raw)

@@ -101,10 +101,14 @@ class Campaign:
     def _step(self, waiting: Waiting) -> bool:
         """Whatever is next for this task. Returns whether anything was done."""
         task = self._task(waiting.filename)
-        if task is None or self._kit.places.result(task.id).exists():
+        if task is None:
             self._mine_in_progress.drop([waiting.filename])
             return False
         barrack = Barrack(self._kit.places, self.name, task.id)
+        if os.path.lexists(self._kit.places.result(task.id)):
+            self._mine_in_progress.drop([waiting.filename])
+            self._clear_traces(task.id, barrack)
+            return False
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
@@ -282,9 +286,8 @@ class Campaign:
             self._kit.disk.create(self._kit.places.result(task.id), to_json(result.to_json()))
         except Collision:
             self._kit.log.warn(f"{task.id} has a result already; it stands")
-        roll.dismiss(self._kit.light, self._kit.places, task.id)
         self._kit.log.say(f"{task.id}: {result.status}")
-        barrack.clear()
+        self._clear_traces(task.id, barrack)
         if result.status not in KEEPS_GROUND:
             ground.clear(self._kit.places, self.name, task.id)
 
@@ -319,8 +322,12 @@ class Campaign:
             if not self._kit.post.has("tasks", task, "in_progress", "pending"):
                 barrack = Barrack(self._kit.places, self.name, task)
                 barrack.end()
-                roll.dismiss(self._kit.light, self._kit.places, task)
-                barrack.clear()
+                self._clear_traces(task, barrack)
+
+    def _clear_traces(self, task_id: str, barrack: Barrack) -> None:
+        if barrack.left_traces():
+            roll.dismiss(self._kit.light, self._kit.places, task_id)
+            barrack.clear()
 
     def _follow_manifest(self) -> None:
         try:

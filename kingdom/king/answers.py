@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ class Lost:
     why: str
 
 
-def resume(event: Event, places: Places, task_id: str, now: str) -> Task | Lost:
+def resume(event: Event, places: Places, generals: Collection[str], task_id: str, now: str) -> Task | Lost:
     """The task that this answer becomes."""
     context = event.payload.get("reply_context")
     context = context if isinstance(context, Mapping) else {}
@@ -32,8 +32,8 @@ def resume(event: Event, places: Places, task_id: str, now: str) -> Task | Lost:
         general = checkpoint.get("target_general")
     else:
         checkpoint, general = {}, context.get("general")
-    if not isinstance(general, str) or not general.startswith("gen-"):
-        return Lost("nothing of ours is waiting for this answer")
+    if general not in generals:
+        return Lost(f"nobody here goes on with it: there is no general {general!r}")
     session = checkpoint.get("session_id") or context.get("session_id")
     payload: dict[str, Any] = {
         "original_task_id": original,

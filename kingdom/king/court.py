@@ -187,7 +187,7 @@ class Court:
     def _task_for(self, event: Event, task_id: str) -> Task | Lost | None:
         now = stamp(self._kit.clock())
         if event.is_answer:
-            return answers.resume(event, self._kit.places, task_id, now)
+            return answers.resume(event, self._kit.places, self._routes.repos, task_id, now)
         route = self._routes.route(event)
         if route is None:
             return None
