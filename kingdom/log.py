@@ -65,7 +65,7 @@ class Log:
     def error(self, sentence: str) -> None:
         self.say(sentence, "error")
 
-    def event(self, type: str, **data: Any) -> None:
+    def event(self, type: str, /, **data: Any) -> None:
         """An internal event: counted by the chamberlain, so its type stands in the table above."""
         assert type in EVENT_TYPES, type
         line = to_line({"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data})

@@ -32,7 +32,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         general = checkpoint.get("target_general")
     else:
         checkpoint, general = {}, context.get("general")
-    if general not in generals:
+    if not isinstance(general, str) or general not in generals:
         return Lost(f"nobody here goes on with it: there is no general {general!r}")
     session = checkpoint.get("session_id") or context.get("session_id")
     payload: dict[str, Any] = {

@@ -412,7 +412,7 @@ class Court:
 
     def _today(self) -> date:
         now = self._kit.clock()
-        return datetime.fromtimestamp(now, self._zone).date() if self._zone else date.fromtimestamp(now)
+        return datetime.fromtimestamp(now, self._zone).date()
 
 
 def _with_letters(thing: T, drafts: list[Draft], ids: Iterable[str]) -> T:

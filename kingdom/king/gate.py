@@ -36,7 +36,8 @@ class Gate:
     def holds_because(self, priority: str) -> str | None:
         """In words, why something of this priority must wait; None when it need not."""
         if not self.admits(priority):
-            return f"the machine is {self.health} ({self.why}), which admits {'only high' if self.health == 'yellow' else 'nothing'}"
+            admitted = ", ".join(sorted(ADMITS[self.health])) or "nothing"
+            return f"the machine is {self.health} ({self.why}), which admits {admitted}"
         if self.room == 0:
             return f"{self.under_way} tasks are under way and concurrency.max_soldiers is {self.at_most}"
         return None
