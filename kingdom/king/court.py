@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from kingdom import config, manifests, schemas
+from kingdom import config, gate, manifests, routing, schemas
 from kingdom.atomic import read_json
 from kingdom.errors import BadFile, BadInput
-from kingdom.king import answers, gate, letters, routing
+from kingdom.gate import Gate
+from kingdom.king import answers, letters
 from kingdom.king.answers import Lost
 from kingdom.king.diary import Diary
 from kingdom.king.done import DoneIndex
-from kingdom.king.gate import Gate
 from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
 from kingdom.king.letters import Draft
 from kingdom.messages import Event, Json, Message, Numbers, Result, Task, highest_number, stamp

@@ -10,9 +10,9 @@ from typing import Any
 from kingdom.atomic import read_json, to_json
 from kingdom.config import thawed
 from kingdom.errors import BadFile
+from kingdom.gate import Gate
 from kingdom.king import schedules
 from kingdom.king.done import DoneIndex
-from kingdom.king.gate import Gate
 from kingdom.king.schedules import Entry
 from kingdom.manifests import Manifest
 from kingdom.messages import Task, moment, stamp
