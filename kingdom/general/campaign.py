@@ -112,6 +112,8 @@ class Campaign:
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
+        if "cancelled_by" in task.extra:
+            return self._give_up(task, barrack)
         if barrack.lives():
             barrack.adopt(self._kit.light, task.attempt)
             return self._watch(task, barrack)
@@ -205,6 +207,15 @@ class Campaign:
             MARKER: task.id,
             "KINGDOM_RESULT_PATH": str(barrack.result_path),
         }
+
+    def _give_up(self, task: Task, barrack: Barrack) -> bool:
+        """A person has cancelled it: no grace, no retry."""
+        barrack.end()
+        self._kit.log.event("soldier.killed", task_id=task.id)
+        self._report(
+            task, barrack, Result(task_id=task.id, status="failed", error=f"cancelled by {task.extra['cancelled_by']}")
+        )
+        return True
 
     # --- while a soldier is out
 

@@ -25,6 +25,7 @@ from kingdom.king.diary import Diary
 from kingdom.king.done import DoneIndex
 from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
 from kingdom.king.letters import Draft
+from kingdom.king.orders import Orders
 from kingdom.messages import Event, Json, Message, Numbers, Result, Task, highest_number, stamp
 from kingdom.post import Shelf, Waiting
 from kingdom.role import Kit, Turn
@@ -56,6 +57,7 @@ class Court:
         self._letter_numbers = self._numbers("messages", "msg-")
         self._done = DoneIndex(kit.disk, places.own("king") / "done.idx", kit.clock)
         self._diary = Diary(kit, self._done)
+        self._orders = Orders(kit, lambda: self._take_task_ids(1)[0])
         self._seen_manifests: object = None
         self._generals: list[manifests.Manifest] = []
         self._routes = routing.table([])
@@ -63,12 +65,14 @@ class Court:
 
     def folders(self) -> Iterable[Path]:
         places = self._kit.places
-        yield from (places.folder("events", "pending"), places.results, places.manifests)
+        yield from (places.folder("events", "pending"), places.folder("orders", "pending"))
+        yield from (places.results, places.manifests)
         yield from (places.folder("tasks", state) for state in ("in_progress", "completed"))
 
     def reload(self, kit: Kit) -> None:
         self._take_over(kit)
         self._diary.take_over(kit)
+        self._orders.take_over(kit)
 
     def close(self) -> None:
         """Nothing is held in memory that the directories do not hold."""
@@ -76,6 +80,7 @@ class Court:
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._read_manifests()
         worked = self._judge(arrivals)
+        worked = self._hear_orders(arrivals) or worked
         worked = self._keep_schedules() or worked
         worked = self._serve_events(arrivals) or worked
         return Turn(worked, wait=min(self._next_events, self._next_results, self._next_schedules) - time.monotonic())
@@ -338,6 +343,14 @@ class Court:
             ended.append(event.but(status=task.status))
         self._kit.post.annotate("events", "dispatched", ended)
         self._kit.post.move("events", [event.id for event in ended], "dispatched", "completed")
+
+    # --- orders
+
+    def _hear_orders(self, arrivals: dict[Path, list[str]] | None) -> bool:
+        pending = self._kit.places.folder("orders", "pending")
+        everything = arrivals is None or time.monotonic() >= self._next_events
+        self._orders.look(None if everything or arrivals is None else arrivals.get(pending, ()))
+        return self._orders.obey()
 
     # --- the clock
 

@@ -19,6 +19,7 @@ from kingdom.messages import Task, moment, stamp
 from kingdom.role import Kit
 
 PRIORITY = "low"
+Pages = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +56,38 @@ class Diary:
         return [f"{key.partition(':')[0]}: {why}" for key, why in bad.items()]
 
     def next_due(self, zone: tzinfo | None, gate: Gate) -> Run | None:
-        """A run to make now. One that the gate holds waits, and keeps its place."""
+        """A run to make now: what was begun first, then what waits, if the gate admits it."""
         now = self._kit.clock()
-        begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
-        if begun:
-            return begun
+        self._note_due(zone, now)
         self._plan(zone, now)
-        if gate.holds_because(PRIORITY):
-            return None
+        begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
+        if begun or gate.holds_because(PRIORITY):
+            return begun
         for entry in self._entries:
-            for due in schedules.due(entry, self._handled(entry, now), now, zone):
+            for due in map(moment, self._pages[entry.key].get("waiting", ())):
                 if self._done.task_of(entry.run_key(due)) is None:
                     return Run(entry, due)
+                self._strike(entry, due)
         return None
+
+    def _note_due(self, zone: tzinfo | None, now: float) -> None:
+        """Minutes that came due join what waits, so that the gate delays them and loses none."""
+        pages = dict(self._pages)
+        for entry in self._entries:
+            page = pages.get(entry.key) or {"handled": stamp(now)}
+            new = [stamp(due) for due in schedules.due(entry, moment(page["handled"]), now, zone)]
+            waiting = [*page.get("waiting", ()), *new]
+            kept = waiting if entry.schedule.catch_up == "all" else waiting[-1:]
+            passed = schedules.last_due(entry, moment(page["handled"]), now, zone)
+            pages[entry.key] = {**page, "waiting": kept, "handled": stamp(passed) if passed else page["handled"]}
+        if pages != self._pages:
+            self._write(pages)
+
+    def _strike(self, entry: Entry, due: float) -> None:
+        page = self._pages[entry.key]
+        waiting = [each for each in page.get("waiting", ()) if moment(each) != due]
+        kept = {key: each for key, each in page.items() if key not in ("due", "task_id", "letter_id")}
+        self._write({**self._pages, entry.key: {**kept, "waiting": waiting}})
 
     def intend(self, run: Run, task_id: str, letter_id: str) -> Run:
         """Note the ids before anything is made under them."""
@@ -95,7 +115,7 @@ class Diary:
     def done(self, run: Run) -> None:
         assert run.task_id is not None
         self._done.note([(run.entry.run_key(run.due), run.task_id)])
-        self._write({**self._pages, run.entry.key: {"handled": stamp(run.due)}})
+        self._strike(run.entry, run.due)
 
     def sleep(self, most: float) -> float:
         """Seconds until the next run is due, at most the given."""
@@ -108,14 +128,6 @@ class Diary:
         if "task_id" not in page:
             return None
         return Run(entry, moment(page["due"]), page["task_id"], page["letter_id"], repeated=True)
-
-    def _handled(self, entry: Entry, now: float) -> float:
-        """A schedule that is seen for the first time starts now, not in the past."""
-        page = self._pages.get(entry.key)
-        if page is None:
-            self._write({**self._pages, entry.key: {"handled": stamp(now)}})
-            return now
-        return moment(page["handled"])
 
     def _plan(self, zone: tzinfo | None, now: float) -> None:
         """The snapshot that others read: when each schedule runs next. Written when it changes."""
@@ -137,7 +149,7 @@ class Diary:
     def _snapshot(self) -> list[dict[str, Any]]:
         return self._planned if isinstance(self._planned, list) else []
 
-    def _read(self) -> dict[str, dict[str, str]]:
+    def _read(self) -> Pages:
         try:
             return {key: page for key, page in read_json(self._path).items() if isinstance(page, dict)}
         except FileNotFoundError:
@@ -146,6 +158,6 @@ class Diary:
             self._kit.log.error(f"{trouble}; the schedules start anew from now")
             return {}
 
-    def _write(self, pages: dict[str, dict[str, str]]) -> None:
+    def _write(self, pages: Pages) -> None:
         self._kit.disk.rewrite(self._path, to_json(pages))
         self._pages = pages

@@ -13,6 +13,8 @@ from croniter import CroniterError, croniter
 from kingdom.manifests import Manifest, Schedule
 from kingdom.messages import stamp
 
+LATE_SECONDS = 150.0
+"""A minute noticed later than this was slept through."""
 MOST_CAUGHT_UP = 1000
 """Runs looked at after a long absence; `all` of a minutely schedule would otherwise be a stampede."""
 
@@ -50,13 +52,19 @@ def misfit(entry: Entry) -> str | None:
 
 
 def due(entry: Entry, after: float, now: float, zone: tzinfo | None) -> list[float]:
-    """The runs to make for the due minutes in (after, now], oldest first, as `catch_up` wants them."""
+    """The runs to make for the due minutes in (after, now], oldest first. With `skip` an absence leaves none."""
     missed = list(islice(_times(entry, after, now, zone), MOST_CAUGHT_UP))
     if entry.schedule.catch_up == "all":
         return missed
     if entry.schedule.catch_up == "skip":
-        return [each for each in missed[-1:] if now - each < 60]
+        return [each for each in missed[-1:] if now - each < LATE_SECONDS]
     return missed[-1:]
+
+
+def last_due(entry: Entry, after: float, now: float, zone: tzinfo | None) -> float | None:
+    """The newest due minute in (after, now]: everything up to it has been looked at."""
+    newest = float(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).get_prev(float))
+    return newest if after < newest <= now else None
 
 
 def next_run(entry: Entry, after: float, zone: tzinfo | None) -> float:
