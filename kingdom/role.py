@@ -29,17 +29,21 @@ BEAT_BYTES = 256
 GRACE_SECONDS = 30.0
 """How long after the hang threshold the kernel ends a role that nobody watches."""
 LOCK_WAIT_SECONDS = 0.9
+CONFIG_LOOK_SECONDS = 0.25
 DEGRADED_PAUSE_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn of the loop did: whether anything, when the next is due, and whether children still run."""
+    """What one turn of the loop did: whether anything, when the next is due, and whether children still run.
+
+    A turn that worked is followed by another at once, unless it is settled: it left nothing behind."""
 
     worked: bool
     wait: float
     busy: bool = False
+    settled: bool = False
 
 
 class Job(Protocol):
@@ -174,6 +178,7 @@ class _Loop:
         self._stopping = False
         self._reload_asked = False
         self._seen_files = self._config_files()
+        self._look_at_config = 0.0
 
     def run(self) -> int:
         self._take_signals()
@@ -185,9 +190,10 @@ class _Loop:
         while not self._stopping:
             self._reload_if_changed()
             turn = self._turn(arrivals)
-            if self._once and not turn.worked and not turn.busy:
+            again = turn.worked and not turn.settled
+            if self._once and not again and not turn.busy:
                 break
-            arrivals = self._waker.wait(0.0 if turn.worked else min(turn.wait, self._longest_sleep()))
+            arrivals = self._waker.wait(0.0 if again else min(turn.wait, self._longest_sleep()))
         self._job.close()
         self._kit.log.say("stops")
         self._kit.log.event("system.shutdown", role=self._kit.name)
@@ -240,6 +246,10 @@ class _Loop:
         return [_fingerprint(path) for path in files]
 
     def _reload_if_changed(self) -> None:
+        now = time.monotonic()
+        if now < self._look_at_config and not self._reload_asked:
+            return
+        self._look_at_config = now + CONFIG_LOOK_SECONDS
         now_there = self._config_files()
         if now_there == self._seen_files and not self._reload_asked:
             return

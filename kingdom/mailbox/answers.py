@@ -5,17 +5,20 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shutil
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, make_folder
+from kingdom.atomic import Disk, Group, make_folder
 from kingdom.errors import BadConfig, BadFile
 
 CLIENT_IS_GONE_AFTER = 86400.0
 """A folder in which a client keeps its drafts outlives the answers: its owner may be idle."""
+SPARES = 256
+LARGEST_SPARE = 1 << 16
 
 
 class Answers:
@@ -31,14 +34,16 @@ class Answers:
         self._clients = clients
         self._keep = keep_seconds
         self._clock = clock
-        self._disk = Disk(scratch, durability="process")
+        self._files = Group(str(scratch), durability="process", most_spares=0 if clients else SPARES)
+        self._scratch = scratch
         self._foreign = Disk(scratch, durability="process", mode=0o644)
         self._known: set[str] = set()
         self._next_sweep: float | None = clock()
 
     def open(self) -> None:
         make_folder(self._folder)
-        self._disk.sweep_scratch()
+        make_folder(self._scratch)
+        self._files.sweep()
         if any("owner" in about or "group" in about for about in self._clients.values()):
             # Clients of other users must get through to their folder, without seeing who else there is.
             os.chmod(self._folder, stat.S_IMODE(os.stat(self._folder).st_mode) | 0o711)
@@ -59,16 +64,25 @@ class Answers:
 
     def give(self, client: str, request_id: str, answer: bytes) -> None:
         """Survives a killed process; after a power cut there is no client left to read it."""
-        disk = self._foreign if client in self._clients else self._disk
-        path = self._folder / client / f"{request_id}.json"
         try:
-            disk.rewrite(path, answer)
+            self._put(client, f"{request_id}.json", answer)
         except FileNotFoundError:
             self._known.discard(client)
             self._make(client)
-            disk.rewrite(path, answer)
+            self._put(client, f"{request_id}.json", answer)
         if self._next_sweep is None:
             self._next_sweep = self._clock() + self._keep
+
+    def end(self, folder: str, filename: str) -> None:
+        """An answered request: its file is written over by a later answer, unless it has other names or is large."""
+        about = os.lstat(f"{folder}/{filename}")
+        self._files.remove(folder, filename, keep=about.st_nlink == 1 and about.st_size <= LARGEST_SPARE)
+
+    def _put(self, client: str, filename: str, answer: bytes) -> None:
+        if client in self._clients:
+            self._foreign.rewrite(self._folder / client / filename, answer)
+        else:
+            self._files.create(f"{self._folder}/{client}", filename, answer)
 
     def due(self) -> float | None:
         """When something may be stale, if anything lies here."""
@@ -114,8 +128,8 @@ class Answers:
         with suppress(OSError):
             silent = now - os.lstat(folder).st_mtime
             if silent >= CLIENT_IS_GONE_AFTER:
-                for inner in os.scandir(folder):
-                    os.rmdir(inner.path)
+                for drafts in os.scandir(folder):
+                    shutil.rmtree(drafts.path)
             if silent >= self._keep:
                 os.rmdir(folder)
                 self._known.discard(client)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from kingdom.role import Kit, Turn
 from kingdom.wake import Waker
 
 LOCK_WAIT_SECONDS = 0.9
+CHECK_LOCK_SECONDS = 0.5
 SCRATCH = ".drafts"
 
 
@@ -32,6 +35,7 @@ class Manager:
         make_folder(box.root)
         self._lock = Lock(box.root / MANAGER_LOCK, "queue manager")
         self._lock.acquire(LOCK_WAIT_SECONDS)
+        self._check_lock_at = 0.0
         self._own_log = Path(config["paths"]["logRoot"]) if config["paths"]["logRoot"] else None
         self._quick = Disk(box.root / SCRATCH, durability="process", guard=self._lock.check)
         if self._own_log:
@@ -47,19 +51,21 @@ class Manager:
         self._server = Server(desk, self._settings, disk, self._quick, answers, self._say)
         self._server.open()
         self._poll_seconds = self._must_poll(kit)
+        gc.freeze()  # what is here now stays: no collection has to look at it again
         self._say(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
 
     def folders(self) -> Iterable[Path]:
         return [] if self._poll_seconds else [self._settings.box.requests]
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        self._kit.disk.guard()
-        self._lock.check()
+        self._check_lock()
         look = arrivals is None or self._poll_seconds is not None
         names = None if look or arrivals is None else arrivals.get(self._settings.box.requests, [])
         worked = self._server.serve_arrivals(names)
         wait = self._server.wait_seconds()
-        return Turn(worked, wait if self._poll_seconds is None else min(wait, self._poll_seconds))
+        if self._poll_seconds is not None:
+            wait = min(wait, self._poll_seconds)
+        return Turn(worked, wait, settled=wait > 0)
 
     def reload(self, kit: Kit) -> None:
         """Policies change at once; where things lie only at the next start."""
@@ -90,6 +96,13 @@ class Manager:
                 return None
             self._say(f"folders cannot be watched here; looks every {ipc['pollIntervalMs']} ms", "warn")
         return float(ipc["pollIntervalMs"]) / 1000
+
+    def _check_lock(self) -> None:
+        """The role's own lock is checked every turn; this one guards against a manager of another home."""
+        now = time.monotonic()
+        if now >= self._check_lock_at:
+            self._check_lock_at = now + CHECK_LOCK_SECONDS
+            self._lock.check()
 
     def _now_ms(self) -> int:
         return int(self._kit.clock() * 1000)

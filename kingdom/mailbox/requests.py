@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kingdom.atomic import parse_json, read_bytes
@@ -42,7 +41,7 @@ class Unreadable(BadInput):
         return self.request_id is not None and self.client is not None
 
 
-def read(folder: Path, filename: str) -> Request:
+def read(folder: str, filename: str) -> Request:
     """FileNotFoundError when it was taken back; Unreadable for anything that is no request."""
     try:
         data = read_bytes(f"{folder}/{filename}", LARGEST_REQUEST)

@@ -51,13 +51,17 @@ class Deed:
     """A request in hand, where its file lies, and how it ended."""
 
     request: Request
-    path: str
+    folder: str
     name: str
     command: Command | None
     answer: bytes = b""
     code: str | None = None
     seconds: float = 0.0
     done: int = 0
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.request.filename}"
 
 
 @dataclass(slots=True)
@@ -88,6 +92,7 @@ class Server:
         self._arrived: deque[str] = deque()
         self._looked = float("-inf")
         self._look_again = True
+        self._sweep_at = float("-inf")
         self._waiting: dict[str, list[Waiter]] = {}
         self._unsaid: dict[str, Deed] = {}
         self._going_on: deque[Deed] = deque()
@@ -120,7 +125,8 @@ class Server:
             self._go_on(group)
             for name in self._next_names():
                 self._take(name, group)
-            self._engine.sweep()
+            if now * 1000 >= self._sweep_at:
+                self._engine.sweep()
             self._serve_waiting(group)
             self._engine.commit()
         except StoreTrouble as trouble:
@@ -135,7 +141,9 @@ class Server:
             return 0.0
         now = self._desk.clock()
         ends = [waiter.until_ms / 1000 for waiters in self._waiting.values() for waiter in waiters]
-        if (due := self._engine.next_due()) is not None:
+        due = self._engine.next_due()
+        self._sweep_at = float("inf") if due is None else due
+        if due is not None:
             ends.append(due / 1000)
         if (stale := self._answers.due()) is not None:
             ends.append(stale)
@@ -171,7 +179,7 @@ class Server:
         if is_hidden(name):
             return
         try:
-            request = requests.read(self._box.requests, name)
+            request = requests.read(self._requests, name)
             self._check_sender(request)
         except FileNotFoundError:
             return
@@ -183,7 +191,7 @@ class Server:
             return
         found = commands.find(request.command)
         name, command = found if found else (request.command.lower()[:40], None)
-        deed = Deed(request, f"{self._requests}/{request.filename}", name, command)
+        deed = Deed(request, self._requests, name, command)
         group.append(deed)
         if request.deadline_ms and self._desk.clock() * 1000 > request.deadline_ms:
             self._refuse(deed, "ERR_TIMEOUT", "its deadline had passed before it was read; nothing was done")
@@ -206,13 +214,13 @@ class Server:
             raise Unreadable("ERR_INVALID_REQUEST", why, None, None)
 
     def _set_apart(self, deed: Deed, disk: Disk) -> None:
-        apart = self._box.processing / deed.request.filename
-        if str(apart) == deed.path:
+        if deed.folder == self._processing:
             return
+        apart = self._box.processing / deed.request.filename
         with suppress(FileNotFoundError):
             os.unlink(apart)
         disk.move(Path(deed.path), apart)
-        deed.path = str(apart)
+        deed.folder = self._processing
 
     def _leave(self, name: str, why: str) -> None:
         """Not now, and not over and over: the next look at the whole folder tries again."""
@@ -342,7 +350,7 @@ class Server:
         for deed in [*self._unsaid.values(), *group]:
             try:
                 self._answers.give(deed.request.client, deed.request.id, deed.answer)
-                os.unlink(deed.path)
+                self._answers.end(deed.folder, deed.request.filename)
             except FileNotFoundError:
                 pass
             except OSError as trouble:
@@ -391,7 +399,7 @@ class Server:
         """What a killed life had set apart: waits are asked again, the rest is answered as undecided."""
         for name in sorted(os.listdir(self._processing)):
             try:
-                request = requests.read(self._box.processing, name)
+                request = requests.read(self._processing, name)
             except FileNotFoundError:
                 continue
             except Unreadable as trouble:

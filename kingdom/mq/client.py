@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import orjson
 
-from kingdom.atomic import Disk, is_locked, read_bytes
+from kingdom.atomic import Group, is_locked, make_folder, read_bytes
 from kingdom.errors import KingdomError, NotRunning, TookTooLong
 from kingdom.places import Places, check_name, find_home
 from kingdom.wake import Mode, Waker
@@ -31,6 +31,8 @@ from kingdom.wake import Mode, Waker
 LARGEST_ANSWER = 256 << 20
 POLL_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
+SPARES = 4
+LARGEST_SPARE = 1 << 16
 MANAGER_LOCK = "manager.lock"
 START_IT = "start it with `kingdom start mailbox` or `python -m kingdom.mailbox`"
 
@@ -117,11 +119,18 @@ class Client:
         self._requests = self.root / requests_dir
         self._processing = self.root / processing_dir
         self._folder = self.root / responses_dir / self.client_id
-        self._drafts = self._folder / ".drafts"
+        self._drafts = self._folder / f".{self._token[:16]}"
         if not self._requests.is_dir():
             raise NotRunning(what="the queue manager", hint=f"there is no mailbox at {self.root}; {START_IT}")
-        self._drafts.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._disk = Disk(self._drafts, durability="process", mode=_mode_for(self._requests))
+        make_folder(self._drafts)
+        self._ours = os.stat(self._requests).st_uid == os.geteuid()
+        # Where the manager is somebody else, it reads our requests by their mode, and its answers stay its own.
+        self._files = Group(
+            str(self._drafts),
+            durability="process",
+            mode=0o600 if self._ours else 0o644,
+            most_spares=SPARES if self._ours else 0,
+        )
         self._wake = wake
         self._waker = Waker([self._folder], wake)
         self._sent = 0
@@ -303,21 +312,17 @@ class Client:
         """Any command by its name. Refused when the manager says no, TookTooLong or NotRunning when it says nothing."""
         seconds = self._patience(timeout)
         self._sent += 1
-        name = f"{check_name('requestId', request_id or f'{self._token}-{self._sent}')}.json"
-        now_ms = int(self._clock() * 1000)
-        self._disk.rewrite(
-            self._requests / name,
-            orjson.dumps(
-                {
-                    "requestId": name[:-5],
-                    "clientId": self.client_id,
-                    "command": command,
-                    "timestampMs": now_ms,
-                    "deadlineMs": now_ms + int(seconds * 1000),
-                    "payload": payload,
-                }
-            ),
-        )
+        number = check_name("requestId", request_id) if request_id else f"{self._token}-{self._sent}"
+        name, now_ms = f"{number}.json", int(self._clock() * 1000)
+        request = {
+            "requestId": number,
+            "clientId": self.client_id,
+            "command": command,
+            "timestampMs": now_ms,
+            "deadlineMs": now_ms + int(seconds * 1000),
+            "payload": payload,
+        }
+        self._files.create(str(self._requests), name, orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
         try:
             answer = orjson.loads(self._await(name, seconds))
         except KeyboardInterrupt:
@@ -331,11 +336,13 @@ class Client:
     def close(self) -> None:
         """Leaves nothing behind, unless the caller chose the client's name and may come back to it."""
         self._waker.close()
+        self._files.close()
+        with suppress(OSError):
+            self._files.sweep()
+            self._drafts.rmdir()
         if self._named_by_caller:
             return
         with suppress(OSError):
-            self._disk.sweep_scratch()
-            self._drafts.rmdir()
             for late in self._folder.iterdir():
                 late.unlink()
             self._folder.rmdir()
@@ -352,7 +359,8 @@ class Client:
         return self.timeout if timeout is None else timeout
 
     def _await(self, name: str, seconds: float) -> bytes:
-        path = f"{self._folder}/{name}"
+        folder = str(self._folder)
+        path = f"{folder}/{name}"
         end = time.monotonic() + seconds
         longest = POLL_SECONDS if self._waker.polls else LOOK_AGAIN_SECONDS
         while True:
@@ -365,13 +373,13 @@ class Client:
                 if left <= 0:
                     raise self._gave_up(name, seconds) from None
             else:
-                os.unlink(path)
+                self._files.remove(folder, name, keep=len(data) <= LARGEST_SPARE)
                 return data
 
     def _watch_again(self) -> None:
         """Our folder was removed while we were idle: what is watched there now is not what lies at its path."""
         self._waker.close()
-        self._drafts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._drafts)
         self._waker = Waker([self._folder], self._wake)
 
     def _take_back(self, name: str) -> None:
@@ -418,8 +426,3 @@ def _value(text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
-
-
-def _mode_for(requests: Path) -> int:
-    """Where requests/ belongs to another user, the manager reads our file through its group or others' bits."""
-    return 0o600 if os.stat(requests).st_uid == os.geteuid() else 0o644
