@@ -1,0 +1,326 @@
+"""The court: how soon an event becomes a task, how many a second, and whether a long past slows it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import floors, homes
+from bench.figures import Row, curve, interleaved, median, percentile, ratio, row, seconds
+from bench.homes import GENERAL, HOUSE, Home, TooSlow
+from kingdom.places import Places
+
+MODES = ("process", "power")
+PAUSE = 0.01
+"""Between two single events, so that each one finds an idle king."""
+_numbers = itertools.count(1)
+
+
+def run(quick: bool) -> dict[str, Any]:
+    rows: list[Row] = []
+    for mode in MODES:
+        rows += latency(mode, rounds=5, each=20 if quick else 60)
+    for mode in MODES:
+        rows += burst(mode, rounds=3 if quick else 5, count=400 if quick else 10_000)
+    growth_rows, plot = growth(rounds=3 if quick else 5, past=(0, 10_000) if quick else (0, 1_000, 10_000, 100_000))
+    rows += growth_rows
+    for mode in MODES:
+        rows += round_trip(mode, rounds=5, each=2 if quick else 8)
+    return {"title": "The court", "rows": rows, "curves": [plot]}
+
+
+# --- one event, an idle king
+
+
+def latency(mode: str, *, rounds: int, each: int) -> list[Row]:
+    with homes.folder() as root, manned(root / "home", mode, "king") as home, echoing(root, mode) as (inbox, outbox):
+        tasks = str(home.places.folder("tasks", "pending"))
+        pending = home.places.folder("events", "pending")
+        answer(root, pending, tasks)
+        seen = interleaved(
+            rounds,
+            {
+                "ours": lambda: [answer(root, pending, tasks) for _ in range(each)],
+                "echo": lambda: [answer(root, inbox, str(outbox)) for _ in range(each)],
+            },
+        )
+    ours, echo = (list(itertools.chain(*seen[name])) for name in ("ours", "echo"))
+    rows = []
+    for what, part, most in (("p50", 0.5, 3.0), ("p99", 0.99, 20.0)):
+        mine, least = percentile(ours, part) * 1e3, percentile(echo, part) * 1e3
+        rows.append(
+            row(
+                f"event renamed in → task visible, idle, {what}",
+                durability=mode,
+                goal=f"≤ {most:g} ms",
+                met=mine <= most,
+                ours=mine,
+                unit="ms",
+                floor=least,
+                floor_is="raw inotify echo: one file read, one written",
+                ratio=mine / least,
+                reason="" if mine <= most else "files written one after another, each with its fsync",
+            )
+        )
+    return rows
+
+
+def answer(root: Path, inbox: Path, outbox: str) -> float:
+    """Seconds from renaming one event in until something is renamed into the outbox."""
+    time.sleep(PAUSE)
+    (source,) = drafts(root, 1)
+    with watching(outbox) as fd:
+        begun = time.perf_counter()
+        os.rename(source, inbox / source.name)
+        if not select.select([fd], [], [], 10)[0]:
+            raise TooSlow(f"no answer to {source.name}")
+        return time.perf_counter() - begun
+
+
+def drafts(root: Path, count: int) -> list[Path]:
+    """Whole events, ready to be renamed in."""
+    outside = root / "drafts"
+    outside.mkdir(exist_ok=True)
+    made = [outside / f"evt-github-{next(_numbers):07d}.json" for _ in range(count)]
+    for path in made:
+        path.write_bytes(homes.event(path.stem))
+    return made
+
+
+# --- a burst
+
+
+def burst(mode: str, *, rounds: int, count: int) -> list[Row]:
+    with homes.folder() as root:
+        again = itertools.count()
+        seen = interleaved(
+            rounds,
+            {
+                "ours": lambda: court_burst(root / f"home-{next(again)}", root, mode, count),
+                "raw": lambda: floors.court_burst(root / f"raw-{next(again)}", count, power=mode == "power"),
+            },
+        )
+    share = ratio(seen["ours"], seen["raw"])
+    return [
+        row(
+            f"burst of {count:,} events, gate open",
+            durability=mode,
+            goal="≥ 0.5 of raw calls",
+            met=share >= 0.5,
+            ours=median(seen["ours"]),
+            unit="events/s",
+            floor=median(seen["raw"]),
+            floor_is="the same writes, fsyncs and moves by raw calls",
+            ratio=share,
+            reason="" if share >= 0.5 else "validation, ids, logs and order in Python",
+        )
+    ]
+
+
+def court_burst(root: Path, scratch: Path, mode: str, count: int) -> float:
+    with manned(root, mode, "king") as home:
+        return surge(home, scratch, count)
+
+
+def surge(home: Home, scratch: Path, count: int) -> float:
+    """Events a second, from the first one renamed in to the last one's move after its task and letter are there."""
+    sources = drafts(scratch, count)
+    os.sync()
+    pending = home.places.folder("events", "pending")
+    with watching(str(home.places.folder("events", "dispatched"))) as fd:
+        begun = time.perf_counter()
+        for source in sources:
+            os.rename(source, pending / source.name)
+        left = count
+        while left > 0:
+            if not select.select([fd], [], [], 60)[0]:
+                raise TooSlow(f"{left} of {count} events still wait")
+            left -= len(floors.arrivals(fd))
+        return count / (time.perf_counter() - begun)
+
+
+# --- a long past
+
+
+def growth(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], dict[str, Any]]:
+    """The same work in homes that have completed more and more: files in completed/ and sent/, lines in done.idx."""
+    with homes.folder() as root:
+        for ended in past:
+            home = Home(root / f"{ended}", durability="process")
+            remember(home.places, ended)
+        alone = interleaved(rounds, {str(n): lambda n=n: one_by_one(root / str(n), root) for n in past})
+        many = interleaved(rounds, {str(n): lambda n=n: court_burst(root / str(n), root, "process", 300) for n in past})
+    least, most = str(past[0]), str(past[-1])
+    slower = ratio(alone[most], alone[least])
+    slower_in_bursts = 1 / ratio(many[most], many[least])
+    rows = [
+        row(
+            f"{what} with {past[-1]:,} completed files around",
+            durability="process",
+            goal="≤ 1.25 of an empty home",
+            met=share <= 1.25,
+            ours=mine,
+            unit=unit,
+            floor=base,
+            floor_is="the same in an empty home",
+            ratio=share,
+            reason="" if share <= 1.25 else "something still looks at the past",
+        )
+        for what, share, mine, base, unit in (
+            ("one event", slower, median(alone[most]) * 1e3, median(alone[least]) * 1e3, "ms"),
+            ("a burst of 300", slower_in_bursts, median(many[most]), median(many[least]), "events/s"),
+        )
+    ]
+    lines = {
+        "one event (ms)": [(float(n), median(alone[str(n)]) * 1e3) for n in past],
+        "an event of a burst (ms)": [(float(n), 1e3 / median(many[str(n)])) for n in past],
+    }
+    return rows, curve("An event's cost against completed files around", "completed files in each queue", "ms", lines)
+
+
+def one_by_one(root: Path, scratch: Path) -> float:
+    with manned(root, "process", "king") as home:
+        tasks, pending = str(home.places.folder("tasks", "pending")), home.places.folder("events", "pending")
+        return median([answer(scratch, pending, tasks) for _ in range(20)])
+
+
+def remember(places: Places, count: int) -> None:
+    """Names are what counts here, so they share their content by hard links."""
+    for kind, state, shape in (
+        ("events", "completed", "evt-github-old-{}"),
+        ("tasks", "completed", "task-20260101-{}"),
+        ("messages", "sent", "msg-20260101-{}"),
+    ):
+        there = places.folder(kind, state)
+        for number in range(count):
+            path = there / f"{shape.format(number)}.json"
+            if number % 50_000 == 0:
+                first = path
+                first.write_bytes(homes.event("evt-github-old"))
+            else:
+                os.link(first, path)
+    own = places.own("king")
+    own.mkdir(parents=True, exist_ok=True)
+    day = time.strftime("%Y%m%d")
+    lines = (f"{day} evt-github-old-{number} task-20260101-{number}\n" for number in range(count))
+    (own / "done.idx").write_text("".join(lines))
+
+
+# --- there and back
+
+
+def round_trip(mode: str, *, rounds: int, each: int) -> list[Row]:
+    """Event → king → general → soldier → king → envoy: until the final letter is filed under sent/."""
+    with homes.folder() as root, manned(root / "home", mode, "king", GENERAL, "envoy") as home:
+        whole_turn(home, root)
+        trips = [whole_turn(home, root) for _ in range(rounds * each)]
+        start_up = [seconds(python_alone) for _ in range(rounds)]
+    total = median([whole for whole, _ in trips]) * 1e3
+    own = median([soldier for _, soldier in trips]) * 1e3
+    ours = median([whole - soldier for whole, soldier in trips]) * 1e3
+    return [
+        row(
+            "event → command soldier → letter filed, p50",
+            durability=mode,
+            goal="≤ 120 ms",
+            met=total <= 120,
+            ours=total,
+            unit="ms",
+            floor=median(start_up) * 1e3,
+            floor_is="python -c pass: what a soldier's start costs at least",
+            ratio=total / (median(start_up) * 1e3),
+            reason="" if total <= 120 else f"the soldier's own run alone takes {own:.0f} ms",
+        ),
+        row(
+            "of it ours, without the soldier's own run, p50",
+            durability=mode,
+            goal="≤ 40 ms",
+            met=ours <= 40,
+            ours=ours,
+            unit="ms",
+            floor=own,
+            floor_is="the soldier's own run, from its orders to its raw result",
+            ratio=ours / own,
+            reason="" if ours <= 40 else "fsyncs of four roles in a row",
+        ),
+    ]
+
+
+def whole_turn(home: Home, scratch: Path) -> tuple[float, float]:
+    """Seconds in all, and those between the soldier's orders and its raw result."""
+    time.sleep(PAUSE)
+    places = home.places
+    (source,) = drafts(scratch, 1)
+    sent, results = places.folder("messages", "sent"), places.results
+    with (
+        watching(str(places.folder("tasks", "in_progress"))) as claims,
+        watching(str(results)) as raws,
+        watching(str(sent)) as letters,
+    ):
+        begun = time.perf_counter()
+        os.rename(source, places.folder("events", "pending") / source.name)
+        task = arrived(claims, 1)[0].removesuffix(".json")
+        homes.wait_for((places.camp(GENERAL, task) / "order.json").exists, 20, f"orders for {task}")
+        marched = time.perf_counter()
+        while f"{task}-raw.json" not in arrived(raws, 1):
+            pass
+        reported = time.perf_counter()
+        arrived(letters, 2)
+        return time.perf_counter() - begun, reported - marched
+
+
+def arrived(fd: int, count: int) -> list[str]:
+    names: list[str] = []
+    while len(names) < count:
+        if not select.select([fd], [], [], 20)[0]:
+            raise TooSlow(f"{count} files expected, seen {names}")
+        names += floors.arrivals(fd)
+    return names
+
+
+def python_alone() -> None:
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+
+
+# --- who is at work meanwhile
+
+
+@contextmanager
+def manned(root: Path, mode: str, *roles: str) -> Iterator[Home]:
+    home = Home(root, durability=mode)
+    home.start(*roles)
+    try:
+        yield home
+    finally:
+        home.stop()
+
+
+@contextmanager
+def echoing(root: Path, mode: str) -> Iterator[tuple[Path, Path]]:
+    inbox, outbox = root / "inbox", root / "outbox"
+    inbox.mkdir()
+    outbox.mkdir()
+    process = subprocess.Popen([sys.executable, "-m", "bench.floors", str(inbox), str(outbox), mode], cwd=HOUSE)
+    try:
+        time.sleep(0.3)
+        yield inbox, outbox
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def watching(folder: str) -> Iterator[int]:
+    fd = floors.watch(folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
