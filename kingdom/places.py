@@ -66,6 +66,7 @@ class Places:
         self.home = home
         self.config = home / "config"
         self.manifests = self.config / "generals"
+        self.packages = home / "generals"
         self.env_file = home / ".env"
         self.queue = home / "queue"
         self.state = home / "state"
@@ -167,7 +168,7 @@ class Places:
         return self.manifests / f"{check_name('general', general)}.yaml"
 
     def package(self, general: str) -> Path:
-        return self.home / "generals" / check_name("general", general)
+        return self.packages / check_name("general", general)
 
     def general_memory(self, general: str) -> Path:
         return self.memory / "generals" / check_name("general", general)

@@ -1,0 +1,22 @@
+"""`kingdom`: the command line. One module per command group, loaded when its command is called."""
+
+COMMANDS = {
+    "init": "kingdom.cli.init:init",
+    "up": "kingdom.cli.running:up",
+    "down": "kingdom.cli.running:down",
+    "start": "kingdom.cli.running:start",
+    "stop": "kingdom.cli.running:stop",
+    "restart": "kingdom.cli.running:restart",
+    "status": "kingdom.cli.status:status",
+    "doctor": "kingdom.cli.doctor:doctor",
+    "say": "kingdom.cli.say:say",
+    "events": "kingdom.cli.queues:events",
+    "tasks": "kingdom.cli.queues:tasks",
+    "queue": "kingdom.cli.queues:queue",
+    "why": "kingdom.cli.why:why",
+    "logs": "kingdom.cli.logs:logs",
+    "attach": "kingdom.cli.logs:attach",
+    "generals": "kingdom.cli.generals:generals",
+    "report": "kingdom.cli.report:report",
+}
+"""In the order in which `kingdom --help` shows them."""

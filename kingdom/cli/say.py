@@ -1,0 +1,207 @@
+"""`kingdom say`: a person's words go in as an event, and the letters they lead to come out."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kingdom.atomic import LARGEST, is_locked, read_json, to_json
+from kingdom.cli import home
+from kingdom.cli.words import plain
+from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong
+from kingdom.messages import Event, stamp
+from kingdom.places import Places
+from kingdom.wake import Waker
+
+CHANNEL = "console"
+PATIENCE_SECONDS = 5.0
+"""After so long without a word we tell what the event waits for."""
+RESTART_SECONDS = 60.0
+"""A role that crashed and is not back after so long is not about to be."""
+LOOK_SECONDS = 0.25
+"""How often to look where nothing but time wakes us."""
+
+Letter = dict[str, Any]
+
+
+class NobodyTakesIt(BadInput):
+    """{event}: {why}"""
+
+    exit = Exit.FAILED
+
+
+@click.command()
+@click.argument("words", metavar="TEXT...", nargs=-1, required=True)
+@click.option("--answer", "task", metavar="TASK", help="TEXT answers the question that this task has asked.")
+@click.option("--no-wait", is_flag=True, help="Print the event's id and do not wait for letters.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds to wait.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON letter a line.")
+def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float, as_json: bool) -> int:
+    """Say TEXT to the kingdom and wait for its answer.
+
+    Exit code 0 when the last letter is an answer or a question, 1 when it says [failed].
+    """
+    places = home.find()
+    places.check()
+    if not no_wait:
+        _refuse_if_asleep(places)
+    ear = Ear(places)
+    event = _put(places, " ".join(words), task)
+    if no_wait:
+        print(event)
+        return Exit.DONE
+    last: Letter = {}
+    for letter in ear.letters(event, timeout):
+        last = letter
+        print(json.dumps(letter, ensure_ascii=False) if as_json else plain(letter.get("content", "")), flush=True)
+    if last.get("type") == "human_input_request" and not as_json:
+        print(f'Answer with: {home.command()} say --answer {_asker(last)} "..."')
+    return Exit.FAILED if str(last.get("content", "")).startswith("[failed]") else Exit.DONE
+
+
+class Ear:
+    """Hears what becomes of an event. It listens from its making on, so make it before the event."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._sent = places.folder("messages", "sent")
+        self._failed = places.folder("messages", "failed")
+        self._ended = (places.folder("events", "completed"), places.folder("events", "dead"))
+        self._waker = Waker((self._sent, self._failed, *self._ended))
+        self._since = time.time()
+        self._heard: set[str] = set()
+
+    def letters(self, event: str, seconds: float) -> Iterator[Letter]:
+        """Every letter for this event, until the last one. NobodyTakesIt when there will be none."""
+        begun = time.monotonic()
+        told = False
+        while True:
+            left = begun + seconds - time.monotonic()
+            if left <= 0:
+                self._give_up(event, seconds)
+            for folder, name in self._arrivals(min(left, LOOK_SECONDS if self._waker.polls else 1.0)):
+                letter = self._read(folder, name, event)
+                if letter is None:
+                    continue
+                yield letter
+                if letter.get("type") in ("notification", "human_input_request"):
+                    return
+            if not told and not self._heard and time.monotonic() - begun > PATIENCE_SECONDS:
+                told = True
+                self._tell_what_holds_it(event)
+
+    def _arrivals(self, seconds: float) -> list[tuple[Path, str]]:
+        arrived = self._waker.wait(seconds)
+        if arrived is not None and not self._waker.polls:
+            return [(folder, name) for folder, names in arrived.items() for name in names]
+        folders = (self._sent, self._failed, *self._ended)
+        found = [path for folder in folders for path in folder.iterdir() if path.stat().st_ctime >= self._since - 1]
+        return [(path.parent, path.name) for path in sorted(found, key=lambda path: path.stat().st_ctime)]
+
+    def _read(self, folder: Path, name: str, event: str) -> Letter | None:
+        if folder in self._ended:
+            self._check_fate(folder, name, event)
+            return None
+        if name in self._heard or not name.endswith(".json"):
+            return None
+        try:
+            letter = read_json(folder / name)
+        except (FileNotFoundError, BadFile):
+            return None
+        if (letter.get("source_ref") or {}).get("event_id") != event:
+            return None
+        self._heard.add(name)
+        if folder == self._failed:
+            why = letter.get("refused_because", "no reason was kept")
+            raise NobodyTakesIt(event=event, why=f"its letter {letter.get('id')} could not be delivered: {why}")
+        return letter
+
+    def _check_fate(self, folder: Path, name: str, event: str) -> None:
+        if name == f"{event}.json":
+            note = _note(folder / name)
+            if note.get("status") == "discarded":
+                why = f"{note.get('discarded_reason')}; `{home.command()} generals` lists who is there"
+                raise NobodyTakesIt(event=event, why=why)
+        if name == f"{event}.json.reason":
+            raise NobodyTakesIt(event=event, why=str(_note(folder / name).get("reason")))
+
+    def _give_up(self, event: str, seconds: float) -> None:
+        hint = f"it goes on without you: `{home.command()} why {event}`"
+        raise TookTooLong(what="final answer", seconds=seconds, hint=hint)
+
+    def _tell_what_holds_it(self, event: str) -> None:
+        from kingdom.cli.why import explain
+
+        click.echo(explain(self._places, event).sentence, err=True)
+
+
+def _note(path: Path) -> Letter:
+    try:
+        return read_json(path)
+    except (FileNotFoundError, BadFile):
+        return {}
+
+
+def _put(places: Places, text: str, task: str | None) -> str:
+    """The event, under the first microsecond that is free."""
+    disk = home.disk(places)
+    while True:
+        now = time.time_ns()
+        event = _event(places, text, task, f"{now // 1000}", now / 1e9)
+        data = _encoded(event)
+        try:
+            disk.create(places.letter("events", "pending", event.id), data)
+        except Collision:
+            continue
+        return event.id
+
+
+def _event(places: Places, text: str, task: str | None, number: str, now: float) -> Event:
+    said = {"user": getpass.getuser(), "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
+    answer = {} if task is None else {"task_id": task, "human_response": text, "reply_context": {"task_id": task}}
+    if task is not None and not places.checkpoint(task).exists():
+        raise BadInput(message=f"{task} has no open question; `{home.command()} tasks` lists who asked what")
+    return Event(
+        id=f"evt-{CHANNEL}-{number}",
+        type=f"{CHANNEL}.message" if task is None else f"{CHANNEL}.human_response",
+        source=CHANNEL,
+        repo=None,
+        payload={**said, **answer},
+        priority="normal" if task is None else "high",
+        created_at=stamp(now),
+        status="pending",
+    )
+
+
+def _encoded(event: Event) -> bytes:
+    try:
+        data = to_json(event.to_json())
+    except UnicodeEncodeError:
+        raise BadInput(message="the text is not UTF-8") from None
+    if len(data) > LARGEST:
+        raise BadInput(message=f"the text is {len(data)} bytes long, and {LARGEST} is the most; put it into a file")
+    return data
+
+
+def _asker(letter: Letter) -> str:
+    """The task that asked. The letter itself carries the task whose thread it belongs to."""
+    context = letter.get("context", {}).get("reply_context", {})
+    return str(context.get("task_id") or letter.get("task_id"))
+
+
+def _refuse_if_asleep(places: Places) -> None:
+    """A role that is just being started again is waited for; one that has stopped is not."""
+    for role in ("king", "envoy"):
+        if is_locked(places.lock(role)):
+            continue
+        path = places.heartbeat(role)
+        beat = _note(path)
+        if not beat or beat.get("state") == "stopped" or time.time() - path.stat().st_mtime > RESTART_SECONDS:
+            hint = f"start it with `{home.command()} up`, or leave your words in the queue with --no-wait"
+            raise NotRunning(what=f"the {role}", hint=hint)

@@ -1,0 +1,132 @@
+"""`kingdom status`: the picture of the kingdom, for a terminal or a script."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from kingdom import config, picture
+from kingdom.cli import home
+from kingdom.cli.words import line, span, table
+from kingdom.errors import Exit
+from kingdom.messages import moment
+from kingdom.picture import Picture, RoleView
+from kingdom.places import Places
+from kingdom.wake import Waker
+
+AWAKE = ("starting", "idle", "working")
+STAYS_DOWN = ("down", "stopped")
+COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
+COLUMNS = {
+    "waiting": ("pending",),
+    "under way": ("dispatched", "in_progress"),
+    "ended": ("completed", "sent", "done"),
+    "failed": ("failed",),
+    "dead": ("dead",),
+}
+WATCH_SECONDS = 1.0
+CLEAR = "\033[H\033[2J"
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Show it again every second.")
+@click.option("--json", "as_json", is_flag=True, help="The whole picture as JSON.")
+def status(watch: bool, as_json: bool) -> int:
+    """What runs, waits and fails. Exit code 0 when every role that should run beats, else 1."""
+    places = home.find()
+    places.check()
+    if not watch:
+        return _show(places, as_json, "")
+    waker = Waker((), "poll")
+    while True:
+        _show(places, as_json, "" if as_json else CLEAR)
+        waker.wait(WATCH_SECONDS)
+
+
+def look(places: Places) -> Picture:
+    hang = float(config.load(places, "system")["heartbeat"]["threshold_seconds"])
+    return picture.take(places, [seat.name for seat in home.seats(places)], time.time(), hang)
+
+
+def well(view: Picture) -> bool:
+    """All who should run do: who was stopped by hand should not."""
+    return all(role.state in (*AWAKE, *STAYS_DOWN) for role in view.roles)
+
+
+def _show(places: Places, as_json: bool, before: str) -> int:
+    view = look(places)
+    text = json.dumps({**view.to_json(), "well": well(view)}, ensure_ascii=False) if as_json else render(view)
+    click.echo(before + text)
+    return Exit.DONE if well(view) else Exit.FAILED
+
+
+def render(view: Picture) -> str:
+    parts = [_head(view), _roles(view), _queues(view), *_more(view)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(view: Picture) -> str:
+    vitals = view.vitals
+    known = [
+        f"{name} {vitals[key]:.0f} %"
+        for key, name in (("cpu_percent", "cpu"), ("memory_percent", "memory"), ("disk_percent", "disk"))
+        if isinstance(vitals.get(key), int | float)
+    ]
+    health = click.style(view.health, fg=COLOURS.get(view.health), bold=True)
+    return f"{view.home}: {', '.join([health, *known])}"
+
+
+def _roles(view: Picture) -> str:
+    rows = [_role(role) for role in view.roles]
+    return table(rows, ("role", "state", "pid", "last beat"))
+
+
+def _role(role: RoleView) -> tuple[str, str, str, str]:
+    beat = "never" if role.beat_age is None else f"{span(role.beat_age)} ago"
+    return role.name, role.state, str(role.pid or "-"), beat
+
+
+def _queues(view: Picture) -> str:
+    rows = [(kind, *(_cell(states, column) for column in COLUMNS.values())) for kind, states in view.queues.items()]
+    return table(rows, ("queue", *COLUMNS))
+
+
+def _cell(states: dict[str, int], column: tuple[str, ...]) -> str:
+    held = [states[state] for state in column if state in states]
+    return str(sum(held)) if held else "-"
+
+
+def _more(view: Picture) -> list[str]:
+    return [
+        _block("waits longest", [_oldest(view.oldest)] if view.oldest else []),
+        _block("under way", [_task(each) for each in view.under_way]),
+        _block("soldiers", [_soldier(each, view.taken_at) for each in view.soldiers]),
+        _block("went wrong", [f"{each['what']}: {line(each['why'] or 'no reason was kept')}" for each in view.failures]),
+        _block("next run", [_run(view.next_run, view.taken_at)] if view.next_run else []),
+    ]
+
+
+def _block(title: str, lines: list[str]) -> str:
+    return "\n".join([title, *(f"  {each}" for each in lines)]) if lines else ""
+
+
+def _oldest(oldest: dict[str, Any]) -> str:
+    return f"{line(oldest['id'])} in {oldest['kind']}, for {span(oldest['seconds'])}"
+
+
+def _task(task: dict[str, Any]) -> str:
+    repo = f" in {line(task['repo'])}" if task.get("repo") else ""
+    tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
+    return f"{line(task['id'])}: {line(task['target_general'])} at {line(task['type'])}{repo}{tries}"
+
+
+def _soldier(row: dict[str, Any], now: float) -> str:
+    since = f", out for {span(max(0.0, now - moment(row['started_at'])))}" if row.get("started_at") else ""
+    return f"{line(row.get('soldier'))}, pid {row.get('pid')}{since}"
+
+
+def _run(run: dict[str, Any], now: float) -> str:
+    return f"{line(run['schedule'])} at {run['next']}, in {span(max(0.0, moment(str(run['next'])) - now))}"
