@@ -19,7 +19,8 @@ and asks `judge(folder, cut)`, which starts the program again on that folder and
 `cut.said` is what the program had written to its standard output until then: an acknowledgement that stands
 there must still hold. Outcomes that look the same are judged once.
 
-A rename is one step, as in every journal: when either folder is synced, both names are. What is written by
+A rename is one step, as in every journal: when either folder is synced, both names are; and a new folder
+that is synced is there, with the new folders above it. What is written by
 way of mmap is not seen (of SQLite that is the -shm file, which it makes anew), nor is where plain writes
 go after a read from the same descriptor; pwrite and appends are exact. Links to files are followed by
 inode, hard links as well.
@@ -265,6 +266,7 @@ class _Folder(_Node):
         super().__init__(mode)
         self.names: dict[str, _Node] = {}
         self.safe: dict[str, _Node] = {}
+        self.above: tuple[_Folder, str] | None = None
 
 
 class _Opened:
@@ -416,7 +418,9 @@ class _Model:
         if found is None:
             return False
         folder, name = found
-        folder.names[name] = _Folder(int(call.args[-1], 8) & 0o777)
+        made = _Folder(int(call.args[-1], 8) & 0o777)
+        made.above = found
+        folder.names[name] = made
         return True
 
     def _unlink(self, call: Call) -> bool:
@@ -436,6 +440,8 @@ class _Model:
             raise Unknown(f"a rename across the border of {self._root}: {source} to {target}")
         node = out[0].names.pop(out[1])
         into[0].names[into[1]] = node
+        if isinstance(node, _Folder):
+            node.above = into
         self._renames.append((out[0], out[1], into[0], into[1]))
         return True
 
@@ -485,8 +491,17 @@ class _Model:
             node.sync()
         elif isinstance(node, _Folder):
             node.safe = dict(node.names)
+            self._keep_above(node)
             for rename in [each for each in self._renames if node in (each[0], each[2])]:
                 self._finish(rename)
+
+    def _keep_above(self, folder: _Folder) -> None:
+        while folder.above is not None:
+            parent, name = folder.above
+            if parent.names.get(name) is not folder:
+                return
+            parent.safe[name] = folder
+            folder = parent
 
     def _finish(self, rename: tuple[_Folder, str, _Folder, str]) -> None:
         out, old, into, new = rename

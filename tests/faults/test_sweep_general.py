@@ -1,0 +1,130 @@
+"""A general, killed or cut off from its disk at every file call: every task claimed is served by one soldier at
+a time and ends with one result, whoever of its lives writes that."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.atomic import is_locked, parse_json
+from kingdom.places import Places
+from tests.faults import homes, oracle, powerloss, trees
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, processes_of, sweep
+
+QUICK_POINTS = {KILL: 40, FULL: 16, BROKEN: 16}
+QUICK_STATES = 24
+
+ARGV = ("-m", "kingdom.general", homes.GENERAL, "--once")
+WELL, ASKS, BADLY, RUNNING = (f"task-20260207-00{number}" for number in range(1, 5))
+EXPECTED = {WELL: "success", ASKS: "needs_human", BADLY: "failed"}
+
+SOLDIER = """#!/bin/sh
+# Says each time that it was sent, and fails when two of the same task are out at once.
+cat > /dev/null
+echo "$KINGDOM_TASK_ID" >> "$KINGDOM_HOME/served"
+mkdir "$KINGDOM_HOME/out-$KINGDOM_TASK_ID" || echo "$KINGDOM_TASK_ID twice at once" >> "$KINGDOM_HOME/twice"
+case $KINGDOM_TASK_ID in
+*-001) result='"status": "success", "summary": "ok", "memory_updates": ["tabs, not spaces"]' ;;
+*-002) result='"status": "needs_human", "question": "May I?"' ;;
+*) result='"status": "failed", "error": "no compiler"' ;;
+esac
+rmdir "$KINGDOM_HOME/out-$KINGDOM_TASK_ID"
+echo "{\\"task_id\\": \\"$KINGDOM_TASK_ID\\", $result}" > "$KINGDOM_RESULT_PATH"
+"""
+
+
+def prepare(home: Path) -> None:
+    """Three tasks: one that goes well, one that asks and one that fails twice."""
+    retry = {"max_attempts": 2, "backoff_seconds": 0}
+    homes.make(home, config={"king": {"retry": retry}})
+    homes.install(home, homes.GENERAL, sandbox="off")
+    arm(home, SOLDIER)
+    homes.put(home, "tasks", "pending", *(homes.task(name, f"evt-{name}") for name in EXPECTED))
+    homes.put(home, "tasks", "pending", homes.task("task-20260207-009", "evt-x", target_general="gen-other"))
+
+
+def arm(home: Path, script: str) -> None:
+    package = Places(home).package(homes.GENERAL)
+    package.mkdir(parents=True, mode=0o700, exist_ok=True)
+    (package / "prompt.md").write_text("Do {{TASK_ID}}")
+    (package / "run").write_text(script)
+    (package / "run").chmod(0o700)
+
+
+def check(home: Path) -> list[str]:
+    return [*oracle.tidy(home), *_results(home), *_soldiers(home), *_memory(home)]
+
+
+def _results(home: Path) -> list[str]:
+    places = Places(home)
+    states = oracle.states_of(home, "tasks")
+    wrong = [] if states.get("task-20260207-009") == ["pending"] else ["another general's task was taken"]
+    for task, status in EXPECTED.items():
+        if states.get(task) != ["in_progress"]:
+            wrong.append(f"{task} lies in {states.get(task)}")
+        found = read(places.result(task))
+        if found.get("status") != status:
+            wrong.append(f"the result of {task}: {found.get('status')} {found.get('error') or found.get('reason')}")
+        asked = places.checkpoint(task).exists()
+        if asked != (status == "needs_human"):
+            wrong.append(f"{task}: {'a' if asked else 'no'} checkpoint")
+    return wrong
+
+
+def _soldiers(home: Path) -> list[str]:
+    """Nobody of theirs is left, nobody was sent while another was out, and no attempt was one too many."""
+    places = Places(home)
+    wrong = [f"still out: {room.name}" for room in places.soldiers.iterdir() if is_locked(room / "lock")]
+    wrong += [f"a process is left: {pid}" for pid in processes_of(home)]
+    try:
+        rows = parse_json(places.sessions.read_bytes()) if places.sessions.exists() else []
+        wrong += [f"on the roll: {row['task_id']}" for row in rows]
+    except ValueError as trouble:
+        wrong.append(f"sessions.json: {trouble}")
+    wrong += (home / "twice").read_text().splitlines() if (home / "twice").exists() else []
+    return wrong
+
+
+def _memory(home: Path) -> list[str]:
+    learned = Places(home).general_memory(homes.GENERAL) / "learned-patterns.md"
+    times = learned.read_text().count("tabs, not spaces") if learned.exists() else 0
+    return oracle.exactly("lessons learned", 1, times)
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+GENERAL = Step("general", ARGV, prepare, check, timeout=30, steady=False)
+
+
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+def test_no_fault_at_any_file_call_of_a_general_loses_a_task(fault: str, figure: oracle.Figure) -> None:
+    report = sweep(GENERAL, fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+    assert len(report.missed) <= report.tried / 10, report.details
+
+
+def test_no_power_cut_under_a_general_loses_a_task(home: Path, figure: oracle.Figure) -> None:
+    prepare(home)
+    tree = trees.program()
+    recorded = powerloss.record([sys.executable, *ARGV], home, cwd=tree, env=trees.environment(tree, home))
+    assert recorded.code == 0, recorded.errors
+    report = powerloss.replay("general", recorded, judge, budget=QUICK_STATES)
+    figure(report.line)
+    assert not report.bad, report.details
+
+
+def judge(home: Path, cut: powerloss.Cut) -> list[str]:
+    wrong = oracle.half_visible(home)
+    for sign in home.glob("out-*"):
+        sign.rmdir()  # its soldier fell with the machine
+    again = trees.run(trees.program(), home, ARGV)
+    if again.returncode != 0:
+        return [*wrong, f"the restart ended with {again.returncode}: {again.stderr}"]
+    return wrong + check(home)
