@@ -28,8 +28,9 @@ Item = tuple[Path, bytes]
 Pair = tuple[Path, Path]
 
 LARGEST = 1 << 20
+DEEPEST = 200
+"""Deeper JSON could be read, but perhaps not written again one level further in."""
 GROUP_WORTH_SYNCFS = 8
-GROUP_WORTH_THREADS = 4
 SYNCERS = 16
 MOST_UNSEEN = 512
 _NOREPLACE = 1
@@ -128,11 +129,14 @@ class Disk:
         self._sync_folders({path.parent})
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Whole lines at the end of a log, in one write; with `sync` durable like everything else."""
+        """Whole lines at the end of a log, in one write; with `sync` durable like everything else.
+
+        A line that a kill or a full disk left torn ends there: it does not swallow the next one.
+        """
         self.guard()
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
         try:
-            _write_whole(fd, data)
+            _write_whole(fd, b"\n" + data if _is_torn(fd) else data)
             if sync and self.durability == "power":
                 os.fsync(fd)
         finally:
@@ -161,7 +165,7 @@ class Disk:
             if self.durability == "power" and self.grouping == "syncfs":
                 self._sync_group([draft for draft, _ in drafts])
             yield drafts
-        except OSError:
+        except (OSError, LockLost):
             for draft, _ in drafts:
                 with suppress(FileNotFoundError):
                     os.unlink(draft)
@@ -199,8 +203,13 @@ class Disk:
         if self.durability == "process":
             return
         for folder in folders:
-            with _opened(folder) as fd:
-                os.fsync(fd)
+            sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made, renamed or removed in it is on the platter."""
+    with _opened(folder) as fd:
+        os.fsync(fd)
 
 
 @contextmanager
@@ -217,6 +226,11 @@ def _write_whole(fd: int, data: bytes) -> None:
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, data[written:])
+
+
+def _is_torn(fd: int) -> bool:
+    size = os.fstat(fd).st_size
+    return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
 
 
 def _rename_new(src: str | Path, dst: str | Path) -> None:
@@ -264,9 +278,12 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
             raise BadFile(path=path, why=f"{about.st_size} bytes, more than {limit}")
         parts = []
         room = limit + 1
-        while room > 0 and (part := os.read(fd, min(room, 1 << 20))):
+        asked = about.st_size + 1
+        while room > 0 and (part := os.read(fd, min(room, asked))):
             parts.append(part)
             room -= len(part)
+            if len(part) < asked:
+                break
         if room <= 0:
             raise BadFile(path=path, why=f"more than {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -300,9 +317,20 @@ def parse_json(data: bytes) -> Any:
         value = _DECODE(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+        raise ValueError(f"nested more than {DEEPEST} deep")
     if "\\ud" in text or "\\uD" in text:
         _refuse_lone_surrogates(value)
     return value
+
+
+def _depth(value: object) -> int:
+    """How many objects and lists lie in one another."""
+    depth, row = 0, [value]
+    while row := [each for each in row if isinstance(each, dict | list)]:
+        depth += 1
+        row = [part for each in row for part in (each.values() if isinstance(each, dict) else each)]
+    return depth
 
 
 def _refuse_lone_surrogates(value: object) -> None:
@@ -414,13 +442,13 @@ class Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some living process holds the lock at `path`, without taking it for longer than the question."""
+    """Whether some living process holds the lock at `path`. Several may ask at once, also those who cannot write there."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     else:
@@ -430,6 +458,30 @@ def is_locked(path: Path) -> bool:
 
 
 # --- many small changes a second
+
+
+class Way:
+    """Which way of syncing a group is the faster one on this disk: tried by turns, then the better, and again later."""
+
+    TRIALS = 4
+    ROUND = 256
+
+    def __init__(self, ways: Sequence[Literal["fsync", "syncfs"]] = ("fsync", "syncfs")) -> None:
+        self._ways = ways
+        self._took: dict[str, float] = {}
+        self._turn = 0
+
+    def choose(self) -> str:
+        turn = self._turn % self.ROUND
+        self._turn += 1
+        if turn < self.TRIALS * len(self._ways):
+            return self._ways[turn % len(self._ways)]
+        return min(self._took, key=self._took.__getitem__)
+
+    def learn(self, way: str, seconds_each: float) -> None:
+        """The best of a round counts: one slow sync among others is somebody else's writing."""
+        fresh = (self._turn - 1) % self.ROUND < len(self._ways)
+        self._took[way] = seconds_each if fresh else min(seconds_each, self._took.get(way, seconds_each))
 
 
 class Group:
@@ -449,13 +501,13 @@ class Group:
         scratch: str,
         *,
         durability: Durability,
-        grouping: Literal["fsync", "syncfs"] = "fsync",
+        grouping: Literal["auto", "fsync", "syncfs"] = "auto",
         most_spares: int = 20_480,
         mode: int = 0o600,
     ) -> None:
         self.scratch = scratch
         self.power = durability == "power"
-        self.grouping = grouping
+        self._way = Way() if grouping == "auto" else Way((grouping,))
         self.most_spares = most_spares
         self.mode = mode
         self._made = 0
@@ -549,6 +601,20 @@ class Group:
         for book in (self._unseen, self._leaving, self._gained, self._lost):
             book.clear()
 
+    @property
+    def takes_away(self) -> bool:
+        return bool(self._leaving)
+
+    def has(self, folder: str, name: str) -> bool:
+        path = f"{folder}/{name}"
+        return path in self._unseen or os.path.lexists(path)
+
+    def sweep(self) -> None:
+        """Throw away what a killed life left unfinished, and its spares."""
+        self._spares.clear()
+        for name in os.listdir(self.scratch):
+            os.unlink(f"{self.scratch}/{name}")
+
     def trim(self, most: int) -> int:
         """Give back the space of up to `most` spares. Returns how many are left."""
         for _ in range(min(most, len(self._spares))):
@@ -579,23 +645,32 @@ class Group:
 
     def _show(self) -> None:
         """Sync the content of what waits unseen, then rename it to where readers look."""
-        if self.grouping == "syncfs" and len(self._unseen) >= GROUP_WORTH_SYNCFS:
-            self._sync_all(next(iter(self._unseen.values()))[0])
-        elif len(self._unseen) < GROUP_WORTH_THREADS:
-            for fd, _ in self._unseen.values():
+        drafts = [fd for fd, _ in self._unseen.values()]
+        if len(drafts) < GROUP_WORTH_SYNCFS:
+            for fd in drafts:
                 os.fsync(fd)
         else:
-            if self._syncers is None:
-                from concurrent.futures import ThreadPoolExecutor
-
-                self._syncers = ThreadPoolExecutor(SYNCERS, "sync")
-            list(self._syncers.map(os.fsync, [fd for fd, _ in self._unseen.values()]))
+            way = self._way.choose()
+            began = time.monotonic()
+            if way == "syncfs":
+                self._sync_all(drafts[0])
+            else:
+                self._sync_each(drafts)
+            self._way.learn(way, (time.monotonic() - began) / len(drafts))
         while self._unseen:
             path = next(iter(self._unseen))
             fd, draft = self._unseen[path]
             os.rename(draft, path)
             del self._unseen[path]
             os.close(fd)
+
+    def _sync_each(self, drafts: list[int]) -> None:
+        """Side by side: a file system writes its journal once for all who wait for it."""
+        if self._syncers is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._syncers = ThreadPoolExecutor(SYNCERS, "sync")
+        list(self._syncers.map(os.fsync, drafts))
 
     def _sync_all(self, fd: int) -> None:
         if _libc.syncfs(fd) != 0:
@@ -612,7 +687,7 @@ class Group:
             del folders[folder]
 
     def _take_away(self) -> list[str]:
-        removed = []
+        removed: list[str] = []
         while self._leaving:
             path, keep = next(iter(self._leaving.items()))
             with suppress(FileNotFoundError):

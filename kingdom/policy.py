@@ -17,7 +17,7 @@ Rank = tuple[int, str, int, str]
 
 def rank(priority: str, created_at: str, name: str) -> Rank:
     """The order in which a queue is served: priority, then age, then id (by length first, so that 1000 follows 999)."""
-    return (URGENCY.get(priority, 2), created_at, len(name), name)
+    return (URGENCY.get(priority, 2), created_at.removesuffix("Z"), len(name), name)
 
 
 def backoff(shape: Shape, attempt: int, initial: float, longest: float) -> float:

@@ -14,8 +14,8 @@ from inotify_simple import INotify, flags
 
 Mode = Literal["inotify", "poll"]
 
-ARRIVALS = flags.MOVED_TO | flags.CREATE | flags.ONLYDIR
-"""Renamed or linked in. A file that is written in place shows up half-finished, as it would to any reader."""
+ARRIVALS = flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR
+"""Renamed or linked in, and closed by somebody who writes in place: its start shows up half-finished."""
 
 
 class Waker:
@@ -30,11 +30,14 @@ class Waker:
         self._poll.register(self._bell, select.POLLIN)
         self._inotify: INotify | None = None
         self._folders: dict[int, Path] = {}
+        self._unwatched: list[Path] = []
         if mode == "inotify":
             self._watch(folders)
 
     def wait(self, seconds: float) -> dict[Path, list[str]] | None:
         """Sleep at most `seconds`. Names that arrived, by folder; None when arrivals were lost (look everywhere)."""
+        if self._unwatched and self._watch_again():
+            return None
         ready = dict(self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
         if self._bell in ready:
             with suppress(BlockingIOError):
@@ -85,11 +88,27 @@ class Waker:
         arrived: dict[Path, list[str]] = {}
         lost = False
         for event in inotify.read(timeout=0):
-            if event.mask & (flags.Q_OVERFLOW | flags.IGNORED):
+            if event.mask & flags.MOVE_SELF:
+                inotify.rm_watch(event.wd)
+            elif event.mask & flags.IGNORED:
+                self._unwatched.append(self._folders.pop(event.wd))
+                lost = True
+            elif event.mask & flags.Q_OVERFLOW:
                 lost = True
             elif not is_hidden(event.name):
                 arrived.setdefault(self._folders[event.wd], []).append(event.name)
         return None if lost else arrived
+
+    def _watch_again(self) -> bool:
+        """Folders that were removed or moved away: whether all are there again, and watched."""
+        assert self._inotify is not None
+        while self._unwatched:
+            try:
+                self._folders[self._inotify.add_watch(self._unwatched[-1], ARRIVALS)] = self._unwatched[-1]
+            except OSError:
+                return False
+            self._unwatched.pop()
+        return True
 
 
 def is_hidden(name: str) -> bool:
