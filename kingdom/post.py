@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,11 @@ NOUNS: Mapping[Kind, type[Event] | type[Task] | type[Message] | type[Order]] = {
 }
 
 
+SETTLING_SECONDS = 2.0
+"""So long a file that cannot be read may still be in the making: somebody writes it in place."""
+LOOK_AGAIN_SECONDS = 0.5
+
+
 class Post:
     """The queues as one role may use them."""
 
@@ -35,6 +41,7 @@ class Post:
         self.disk = disk
         self.log = log
         self._clock = clock
+        self.unsettled = False
 
     def deliver(self, kind: Kind, things: Iterable[Any]) -> list[Path]:
         """New files in `pending`, whole and durable together. Returns those whose place was taken."""
@@ -71,7 +78,10 @@ class Post:
         return self._noun(kind, path)
 
     def open(self, kind: Kind, state: str, filename: str, *, buries: bool = True) -> Any | None:
-        """Like read, by file name; what cannot be read is buried (by the queue's one consumer), what is gone is None."""
+        """Like read, by file name; what cannot be read is buried (by the queue's one consumer), what is gone is None.
+
+        None as well for what may still be written at this moment; then `unsettled` says: look again soon.
+        """
         path = self.places.folder(kind, state) / filename
         try:
             if not filename.endswith(".json"):
@@ -81,7 +91,9 @@ class Post:
         except FileNotFoundError:
             return None
         except BadInput as trouble:
-            if buries:
+            if buries and self._may_be_unfinished(path):
+                self.unsettled = True
+            elif buries:
                 self.bury(kind, state, filename, str(trouble))
             return None
 
@@ -99,6 +111,13 @@ class Post:
             return
         self.log.error(f"buried {kind}/{state}/{filename} as {kind}/dead/{grave.name}: {reason}")
         self.log.event("file.buried", kind=kind, file=grave.name, reason=reason)
+
+    def _may_be_unfinished(self, path: Path) -> bool:
+        try:
+            about = os.lstat(path)
+        except FileNotFoundError:
+            return False
+        return stat.S_ISREG(about.st_mode) and 0 <= self._clock() - about.st_mtime < SETTLING_SECONDS
 
     def _free_grave(self, kind: Kind, filename: str) -> Path:
         dead = self.places.folder(kind, "dead")

@@ -177,6 +177,7 @@ class _Loop:
         self._waker = Waker(job.folders(), kit.system["wake"])
         self._stopping = False
         self._reload_asked = False
+        self._degraded = False
         self._seen_files = self._config_files()
         self._look_at_config = 0.0
 
@@ -194,6 +195,8 @@ class _Loop:
             if self._once and not again and not turn.busy:
                 break
             arrivals = self._waker.wait(0.0 if again else min(turn.wait, self._longest_sleep()))
+            if self._degraded:
+                arrivals = None
         self._job.close()
         self._kit.log.say("stops")
         self._kit.log.event("system.shutdown", role=self._kit.name)
@@ -207,13 +210,14 @@ class _Loop:
         self._lock.check()
         try:
             turn = self._job.turn(arrivals)
-            state = "working" if turn.worked else "idle"
+            state, self._degraded = "working" if turn.worked else "idle", False
         except LockLost:
             raise
         except (KingdomError, OSError) as trouble:
             # A full or failing disk passes: stay alive, show it, look everywhere again in a moment.
             self._kit.log.error(f"a turn failed and will be repeated: {trouble}")
-            turn, state = Turn(worked=False, wait=DEGRADED_PAUSE_SECONDS, busy=True), "degraded"
+            turn = Turn(worked=False, wait=DEGRADED_PAUSE_SECONDS, busy=True)
+            state, self._degraded = "degraded", True
         self._kit.log.flush()
         self._heart.beat(state, worked=turn.worked)
         return turn

@@ -19,7 +19,7 @@ from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import Book
 from kingdom.errors import BadFile, KingdomError
 from kingdom.messages import Message, moment, stamp
-from kingdom.post import Shelf
+from kingdom.post import LOOK_AGAIN_SECONDS, Shelf
 from kingdom.role import Kit, Turn
 
 BATCH = 32
@@ -63,10 +63,13 @@ class Outbound:
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         now = time.monotonic()
         if arrivals is None or now >= self._next_look:
+            self._kit.post.unsettled = False
             self._letters.rescan()
             self._next_look = now + self._config["intervals"]["message_check_seconds"]
         else:
             self._letters.note(arrivals.get(self._kit.places.folder("messages", "pending"), ()))
+        if self._kit.post.unsettled:
+            self._next_look = min(self._next_look, now + LOOK_AGAIN_SECONDS)
         chosen = list(self._letters)[:BATCH]
         opened = [self._kit.post.open("messages", "pending", each.filename) for each in chosen]
         due = [letter for letter in opened if letter is not None and self._is_due(letter)]
@@ -75,7 +78,7 @@ class Outbound:
         if due:
             self._speak(due)
         self._close_stale_intents()
-        return Turn(bool(chosen), wait=self._next_look - time.monotonic())
+        return Turn(bool(chosen), wait=self._next_look - time.monotonic(), busy=self._kit.post.unsettled)
 
     # --- speaking
 

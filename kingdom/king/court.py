@@ -27,7 +27,7 @@ from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
 from kingdom.king.letters import Draft
 from kingdom.king.orders import Orders
 from kingdom.messages import Event, Json, Message, Numbers, Result, Task, highest_number, stamp
-from kingdom.post import Shelf, Waiting
+from kingdom.post import LOOK_AGAIN_SECONDS, Shelf, Waiting
 from kingdom.role import Kit, Turn
 
 T = TypeVar("T", Event, Task)
@@ -83,7 +83,8 @@ class Court:
         worked = self._hear_orders(arrivals) or worked
         worked = self._keep_schedules() or worked
         worked = self._serve_events(arrivals) or worked
-        return Turn(worked, wait=min(self._next_events, self._next_results, self._next_schedules) - time.monotonic())
+        next_look = min(self._next_events, self._next_results, self._next_schedules)
+        return Turn(worked, wait=next_look - time.monotonic(), busy=self._kit.post.unsettled)
 
     # --- events
 
@@ -102,11 +103,15 @@ class Court:
     def _look_for_events(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = time.monotonic()
         if arrivals is None or now >= self._next_events:
+            self._kit.post.unsettled = False
             self._events.rescan()
-            self._next_events = now + self._config["intervals"]["event_check_seconds"]
             self._bury_unreadable_tasks()
+            period = self._config["intervals"]["event_check_seconds"]
+            self._next_events = now + (LOOK_AGAIN_SECONDS if self._kit.post.unsettled else period)
         else:
             self._events.note(arrivals.get(self._kit.places.folder("events", "pending"), ()))
+            if self._kit.post.unsettled:
+                self._next_events = min(self._next_events, now + LOOK_AGAIN_SECONDS)
 
     def _look_at_gate(self) -> Gate:
         post = self._kit.post
