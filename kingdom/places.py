@@ -77,6 +77,7 @@ class Places:
         self.prompts = self.state / "prompts"
         self.soldiers = self.state / "soldiers"
         self.sessions = self.state / "sessions.json"
+        self.purse = self.state / "purse.json"
         self.resources = self.state / "resources.json"
         self.dashboard = self.state / "dashboard.json"
         self.run = self.state / "run"
@@ -155,6 +156,9 @@ class Places:
     def camp(self, general: str, task: str) -> Path:
         """What a general notes of a soldier of its own, out of the soldier's reach."""
         return self.own(general) / "camp" / check_name("task", task)
+
+    def mirrors(self, general: str) -> Path:
+        return self.own(general) / "mirrors"
 
     def workspace(self, general: str, task: str) -> Path:
         return self.workspaces / check_name("general", general) / check_name("task", task)

@@ -7,8 +7,6 @@ a living soldier is known by its lock, a finished one by its raw report under th
 from __future__ import annotations
 
 import os
-import secrets as dice
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,18 +14,19 @@ from subprocess import Popen
 from typing import Any
 
 from kingdom import config, manifests, schemas
-from kingdom.atomic import make_folder, to_json
+from kingdom.atomic import make_folder, read_json, to_json
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
-from kingdom.general import ground, memory, prompt, roll
-from kingdom.general.barrack import MARKER, Barrack, last_sign
+from kingdom.general import memory, outfit, roll
+from kingdom.general.barrack import Barrack, last_sign
+from kingdom.general.ground import Ground, NoGround
+from kingdom.general.outfit import NeedsSetUp
+from kingdom.general.purse import Purse, Wait
 from kingdom.messages import Result, Task, moment, stamp
 from kingdom.places import check_name
 from kingdom.policy import may_retry
 from kingdom.post import Shelf, Waiting
 from kingdom.role import Kit, Turn
 
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
-"""What every soldier may see of our environment; a manifest's `env` adds to it."""
 KEEPS_GROUND = ("failed", "needs_human")
 FINAL = ("success", "skipped", "needs_human")
 BATCH = 16
@@ -36,6 +35,8 @@ BATCH = 16
 class Campaign:
     def __init__(self, kit: Kit) -> None:
         self.name = check_name("general", kit.name)
+        self._purse = Purse(kit.places, kit.light, {})
+        self._ground = Ground(kit.places, self.name, kit.light, {})
         self._take_over(kit)
         self._manifest = manifests.of(kit.places, self.name)
         self._tasks = Shelf(kit.post, "tasks", mine=self._is_mine, buries=False)
@@ -129,84 +130,52 @@ class Campaign:
         return task
 
     def _send(self, task: Task, barrack: Barrack) -> bool:
-        executable = self._kit.places.package(self.name) / "run"
-        engine = self._manifest.engine or str(self._kit.system["default_engine"])
-        if engine != "command" or not os.access(executable, os.X_OK):
-            why = (
-                f"needs set-up: engine {engine!r} is not there"
-                if engine != "command"
-                else f"needs set-up: {executable} cannot be run"
-            )
-            self._report(
-                task, barrack, Result(task_id=task.id, status="skipped", reason=why, notify_channel=self._asker(task))
-            )
+        """Money, ground and engine first; whatever is missing makes the task wait or end in words."""
+        try:
+            engine, program = outfit.engine(self._kit, self._manifest)
+            account = outfit.account(self._manifest, engine)
+            wait = self._purse.may_start(self.name, account, task.id, self._kit.clock())
+            if wait is not None:
+                return self._postpone(task, wait)
+            workspace = self._ground.ready(task, self._kept_ground(task))
+            if workspace is None:
+                return False
+            order = outfit.order(self._kit, self._manifest, task, barrack, engine, program, workspace)
+        except NeedsSetUp as missing:
+            self._report(task, barrack, Result(task_id=task.id, status="skipped", reason=str(missing)))
             return True
-        soldier = f"soldier-{task.id}-{task.attempt}"
-        order = self._order(task, barrack, soldier, engine, executable)
-        child = barrack.march(self._kit.light, order, self._environment(task, barrack))
+        except NoGround as trouble:
+            return self._failed(task, barrack, str(trouble), {})
+        child = barrack.march(self._kit.light, order, outfit.environment(self._kit, self._manifest, task, barrack))
         if child is None:
             return False
         self._children[task.id] = child
-        row = {
-            "soldier": soldier,
-            "task_id": task.id,
-            "general": self.name,
-            "pid": child.pid,
-            "started_at": self._now(),
-        }
+        self._enlist(task, order["soldier"], child.pid)
+        return True
+
+    def _enlist(self, task: Task, soldier: str, pid: int) -> None:
+        row = {"soldier": soldier, "task_id": task.id, "general": self.name, "pid": pid, "started_at": self._now()}
         roll.enlist(self._kit.light, self._kit.places, row)
         self._kit.log.say(f"sends {soldier} for {task.type}")
         self._kit.log.event("task.started", task_id=task.id, general=self.name, attempt=task.attempt)
         self._kit.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
+
+    def _postpone(self, task: Task, wait: Wait) -> bool:
+        """Not a try: the task waits with its reason in it, for `cat` and `why`."""
+        waiting = task.but(not_before=stamp(wait.until), extra={**task.extra, "waits_because": wait.why})
+        self._kit.post.annotate("tasks", "in_progress", [waiting])
+        self._kit.log.warn(f"{task.id} waits: {wait.why}")
         return True
 
-    def _order(self, task: Task, barrack: Barrack, soldier: str, engine: str, executable: Path) -> dict[str, Any]:
-        places = self._kit.places
-        workspace = ground.prepare(places, self.name, task.id)
-        paper = places.prompt(task.id)
-        template = (places.package(self.name) / "prompt.md").read_text("utf-8")
-        text = prompt.write(
-            template,
-            task,
-            memory=memory.recall(places, self.name),
-            boundary=dice.token_hex(8),
-            largest_bytes=self._config["prompt"]["largest_bytes"],
-        )
-        self._kit.disk.rewrite(paper, text.encode())
-        task_file = barrack.camp / "task.json"
-        make_folder(barrack.camp)
-        self._kit.light.rewrite(task_file, to_json(task.to_json()))
-        return {
-            "soldier": soldier,
-            "task_id": task.id,
-            "general": self.name,
-            "attempt": task.attempt,
-            "engine": engine,
-            "executable": str(executable),
-            "workspace": str(workspace),
-            "prompt": str(paper),
-            "result_path": str(barrack.result_path),
-            "out": str(places.session_log(soldier, "out")),
-            "err": str(places.session_log(soldier, "err")),
-            "limits": dict(self._manifest.limits),
-            "sandbox": self._manifest.sandbox,
-            "external": task.scheduled_for is None,
-            "may_write": [str(workspace), str(barrack.room)],
-            "may_not_read": [str(places.env_file), str(places.own("gateway"))],
-            "env": {"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(barrack.room)},
-        }
-
-    def _environment(self, task: Task, barrack: Barrack) -> dict[str, str]:
-        """Only what is named: a soldier holds no token that it was not given."""
-        ours = {**os.environ, **config.secrets(self._kit.places)}
-        passed = {name: ours[name] for name in (*PASSED_ON, *self._manifest.env) if name in ours}
-        passed["PATH"] = f"{Path(sys.executable).parent}:{passed.get('PATH', '/usr/bin:/bin')}"
-        return {
-            **passed,
-            "KINGDOM_HOME": str(self._kit.places.home),
-            MARKER: task.id,
-            "KINGDOM_RESULT_PATH": str(barrack.result_path),
-        }
+    def _kept_ground(self, task: Task) -> str | None:
+        """A resumed task goes on where its question was asked."""
+        original = task.payload.get("original_task_id")
+        if task.type != "resume" or not isinstance(original, str):
+            return None
+        try:
+            return str(read_json(self._kit.places.checkpoint(original))["workspace"])
+        except (FileNotFoundError, KeyError, BadInput):
+            return None
 
     def _give_up(self, task: Task, barrack: Barrack) -> bool:
         """A person has cancelled it: no grace, no retry."""
@@ -238,7 +207,7 @@ class Campaign:
         """The manifest's time, and a little more at a time while the soldier is visibly at work."""
         rules = self._config["timeouts"]
         base = float(self._manifest.timeout_seconds)
-        soldier = f"soldier-{task.id}-{task.attempt}"
+        soldier = outfit.soldier_name(task)
         logs = [self._kit.places.session_log(soldier, stream) for stream in ("out", "err")]
         silent = self._kit.clock() - last_sign(logs)
         if silent > rules["active_within_seconds"]:
@@ -259,9 +228,20 @@ class Campaign:
         except BadInput as trouble:
             return self._failed(task, barrack, f"no valid result: {trouble}", report)
         result = Result.from_json(fields)
+        account = outfit.account(self._manifest, self._manifest.engine or str(self._kit.system["default_engine"]))
+        if (quota := result.extra.get("quota")) is not None:
+            return self._rest(task, barrack, self._purse.limited(account, quota, self._kit.clock()))
+        self._purse.spent(self.name, account, task.id, result.metrics, self._kit.clock())
         if result.status not in FINAL:
             return self._failed(task, barrack, result.error or "failed without a reason", report, result)
         self._report(task, barrack, result.but(metrics=self._metrics(task, report, result)))
+        return True
+
+    def _rest(self, task: Task, barrack: Barrack, wait: Wait) -> bool:
+        """A limit is no failure: the same try is made again when the account has rested."""
+        self._postpone(task, wait)
+        roll.dismiss(self._kit.light, self._kit.places, task.id)
+        barrack.clear()
         return True
 
     def _fell(self, task: Task, barrack: Barrack) -> bool:
@@ -273,9 +253,13 @@ class Campaign:
     def _failed(
         self, task: Task, barrack: Barrack, why: str, report: Mapping[str, Any], result: Result | None = None
     ) -> bool:
-        if may_retry(task.attempt + 1, self._retry["max_attempts"]):
+        cost = float(task.extra.get("spent_usd", 0.0)) + float(result.metrics.get("cost_usd") or 0.0 if result else 0.0)
+        budget = self._manifest.limits["budget_usd"]
+        if budget is not None and cost >= budget:
+            why = f"{why} (and its budget of {budget:g} USD is used up)"
+        elif may_retry(task.attempt + 1, self._retry["max_attempts"]):
             later = stamp(self._kit.clock() + self._retry["backoff_seconds"])
-            again = task.but(attempt=task.attempt + 1, not_before=later)
+            again = task.but(attempt=task.attempt + 1, not_before=later, extra={**task.extra, "spent_usd": cost})
             self._kit.post.annotate("tasks", "in_progress", [again])
             roll.dismiss(self._kit.light, self._kit.places, task.id)
             barrack.clear()
@@ -290,9 +274,8 @@ class Campaign:
         """What others need first (checkpoint, memory), then the result, then the traces are cleared."""
         if result.status == "needs_human":
             self._kit.disk.rewrite(self._kit.places.checkpoint(task.id), to_json(self._checkpoint(task, result)))
-        memory.learn(
-            self._kit.disk, self._kit.places, self.name, result.memory_updates, self._config["memory"]["largest_bytes"]
-        )
+        most = self._config["memory"]["largest_bytes"]
+        memory.learn(self._kit.disk, self._kit.places, self.name, task.repo, result.memory_updates, most)
         try:
             self._kit.disk.create(self._kit.places.result(task.id), to_json(result.to_json()))
         except Collision:
@@ -300,7 +283,7 @@ class Campaign:
         self._kit.log.say(f"{task.id}: {result.status}")
         self._clear_traces(task.id, barrack)
         if result.status not in KEEPS_GROUND:
-            ground.clear(self._kit.places, self.name, task.id)
+            self._ground.clear(task.id, self._kept_ground(task))
 
     def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
         return {
@@ -320,10 +303,6 @@ class Campaign:
         return {**seconds, **result.metrics, "retry_count": task.attempt}
 
     # --- shared
-
-    def _asker(self, task: Task) -> str | None:
-        """A person who waits for an answer is told even what would otherwise pass in silence."""
-        return str(task.reply_to["channel"]) if task.reply_to and task.reply_to.get("channel") else None
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""
@@ -352,6 +331,8 @@ class Campaign:
         self._kit = kit
         self._config = kit.config
         self._retry = config.load(kit.places, "king")["retry"]
+        self._purse.rules = {**kit.config["budgets"], **kit.config["quota"]}
+        self._ground.rules = kit.config["repositories"]
 
     def _sleep(self) -> float:
         """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""

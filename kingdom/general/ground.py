@@ -1,19 +1,157 @@
-"""The ground a soldier stands on: an empty workspace of its own, removed when nobody needs it any more."""
+"""The ground a soldier stands on: a shared clone of its repository, or an empty folder.
+
+Clones and fetches are children that the general does not wait for. No hook of anybody's runs in a git call of ours.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, Popen
+from typing import Any
 
-from kingdom.atomic import make_folder
+from kingdom.atomic import Disk, make_folder
+from kingdom.errors import BadFile, BadName, KingdomError
+from kingdom.messages import Task
 from kingdom.places import Places
 
-
-def prepare(places: Places, general: str, task: str) -> Path:
-    workspace = places.workspace(general, task)
-    make_folder(workspace)
-    return workspace
+_REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
+_GIT_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 
 
-def clear(places: Places, general: str, task: str) -> None:
-    shutil.rmtree(places.workspace(general, task), ignore_errors=True)
+class NoGround(KingdomError):
+    """no workspace for {repo}: {why}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A git call under way, and the folder that it makes."""
+
+    child: Popen[bytes]
+    mirror: Path
+    makes: Path | None
+
+
+class Ground:
+    """All workspaces of one general. Mirrors are kept between tasks, so that a clone costs next to nothing."""
+
+    def __init__(self, places: Places, general: str, disk: Disk, rules: Mapping[str, Any]) -> None:
+        self._places = places
+        self._general = general
+        self._disk = disk
+        self.rules = rules
+        self._steps: dict[str, Step] = {}
+        self._fresh: set[str] = set()
+
+    def ready(self, task: Task, kept: str | None) -> Path | None:
+        """The workspace; None while a child is still preparing it. NoGround when it cannot be had.
+
+        A resumed task stands where its question was asked, if that ground was kept.
+        """
+        if kept is not None and (ground := self._own(Path(kept))):
+            return ground
+        workspace = self._places.workspace(self._general, task.id)
+        if workspace.is_dir():
+            return workspace
+        if task.repo is None:
+            make_folder(workspace)
+            return workspace
+        return self._clone(task, task.repo, workspace)
+
+    def clear(self, task_id: str, kept: str | None = None) -> None:
+        """Removed when nobody needs it any more."""
+        self._fresh.discard(task_id)
+        if (step := self._steps.pop(task_id, None)) is not None:
+            step.child.kill()
+            step.child.wait()
+        self._log(task_id).unlink(missing_ok=True)
+        shutil.rmtree(self._places.workspace(self._general, task_id), ignore_errors=True)
+        if kept is not None and (ground := self._own(Path(kept))):
+            shutil.rmtree(ground, ignore_errors=True)
+
+    def _clone(self, task: Task, repo: str, workspace: Path) -> Path | None:
+        """Mirror or refresh it, then clone from it: one child at a time for a task, one task at a time for a mirror."""
+        mirror = self._mirror(repo)
+        step = self._steps.get(task.id)
+        if step is not None:
+            if step.child.poll() is None:
+                return None
+            del self._steps[task.id]
+            self._finish(task.id, repo, step)
+            if step.makes == _half(workspace):
+                return workspace
+        if any(each.mirror == mirror for each in self._steps.values()):
+            return None
+        if not mirror.is_dir():
+            half = _half(mirror)
+            self._git(task.id, mirror, half, "clone", "--mirror", "--", self._source(repo), str(half))
+        elif task.id not in self._fresh:
+            self._git(task.id, mirror, None, "-C", str(mirror), "remote", "update", "--prune")
+        else:
+            half = _half(workspace)
+            self._git(task.id, mirror, half, "clone", "--shared", "--template=", "--", str(mirror), str(half))
+        return None
+
+    def _finish(self, task_id: str, repo: str, step: Step) -> None:
+        """What a child made takes its name only when it is whole."""
+        if step.child.returncode != 0:
+            raise NoGround(repo=repo, why=self._said(task_id) or f"git ended with code {step.child.returncode}")
+        if step.makes is not None:
+            self._disk.move(step.makes, step.makes.with_suffix(""))
+        self._fresh.add(task_id)
+
+    def _git(self, task_id: str, mirror: Path, makes: Path | None, *words: str) -> None:
+        if makes is not None:
+            shutil.rmtree(makes, ignore_errors=True)
+            make_folder(makes.parent)
+        environment = {**os.environ, **_GIT_ENVIRONMENT}
+        with open(self._log(task_id), "wb") as said:
+            try:
+                child = Popen(
+                    [*_GIT, *words], stdin=DEVNULL, stdout=said, stderr=said, env=environment, start_new_session=True
+                )
+            except FileNotFoundError:
+                raise NoGround(repo=words[-1], why="git is not installed") from None
+        self._steps[task_id] = Step(child, mirror, makes)
+
+    def _source(self, repo: str) -> str:
+        """Where a repository is cloned from. Its name comes from outside, so it is checked, never mended."""
+        if (known := self.rules["known"].get(repo)) is not None:
+            return str(known)
+        if not _REPO.fullmatch(repo):
+            raise NoGround(repo=repr(repo), why="that is no name of a repository (owner/name)")
+        return str(self.rules["url"]).format(repo=repo)
+
+    def _mirror(self, repo: str) -> Path:
+        self._source(repo)
+        name = re.sub(r"[^A-Za-z0-9._-]", lambda found: f"+{ord(found[0]):x}+", repo)
+        return self._places.mirrors(self._general) / f"{name}.git"
+
+    def _log(self, task_id: str) -> Path:
+        folder = self._places.mirrors(self._general)
+        make_folder(folder)
+        return folder / f"{task_id}.log"
+
+    def _said(self, task_id: str) -> str:
+        try:
+            return self._log(task_id).read_text("utf-8", "replace").strip()[-500:]
+        except (OSError, BadFile):
+            return ""
+
+    def _own(self, path: Path) -> Path | None:
+        """A path from a checkpoint is used only when it is a workspace of this very general."""
+        try:
+            expected = self._places.workspace(self._general, path.name)
+        except BadName:
+            return None
+        return expected if path == expected and expected.is_dir() else None
+
+
+def _half(path: Path) -> Path:
+    """Where something is made before it is whole; no reader looks at such names."""
+    return path.with_name(f"{path.name}.tmp")

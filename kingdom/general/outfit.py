@@ -1,0 +1,125 @@
+"""What a soldier is sent out with: its engine, its prompt, its marching order, and an environment of named things only."""
+
+from __future__ import annotations
+
+import os
+import secrets as dice
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kingdom import config
+from kingdom.atomic import make_folder, to_json
+from kingdom.errors import BadName, KingdomError
+from kingdom.general import memory, prompt
+from kingdom.general.barrack import MARKER, Barrack
+from kingdom.manifests import Manifest
+from kingdom.messages import Task
+from kingdom.places import check_name
+from kingdom.role import Kit
+
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
+"""What every soldier may see of our environment; a manifest's `env` adds to it."""
+
+
+class NeedsSetUp(KingdomError):
+    """needs set-up: {why}"""
+
+
+def engine(kit: Kit, manifest: Manifest) -> tuple[str, Path]:
+    """Which engine will do the work, and the program it starts."""
+    name = manifest.engine or str(kit.system["default_engine"])
+    if manifest.supported_engines and name not in manifest.supported_engines:
+        name = manifest.supported_engines[0]
+    program = kit.places.package(manifest.name) / "run"
+    if name != "command":
+        raise NeedsSetUp(
+            why=f"the engine {name!r} of {manifest.name} is not there; its manifest can say `engine: command`"
+        )
+    if not os.access(program, os.X_OK):
+        raise NeedsSetUp(why=f"{program} is not there or not executable")
+    return name, program
+
+
+def account(manifest: Manifest, engine: str) -> str:
+    """Whose quota an engine uses: the command engine's programs each have their own."""
+    return f"command:{manifest.name}" if engine == "command" else engine
+
+
+def order(
+    kit: Kit, manifest: Manifest, task: Task, barrack: Barrack, engine: str, program: Path, workspace: Path
+) -> dict[str, Any]:
+    """Everything the serving part needs, in one file that it reads once."""
+    places = kit.places
+    soldier = soldier_name(task)
+    task_file = barrack.camp / "task.json"
+    make_folder(barrack.camp)
+    kit.light.rewrite(task_file, to_json(task.to_json()))
+    return {
+        "soldier": soldier,
+        "task_id": task.id,
+        "general": manifest.name,
+        "attempt": task.attempt,
+        "engine": engine,
+        "executable": str(program),
+        "workspace": str(workspace),
+        "prompt": str(_write_prompt(kit, manifest, task, engine)),
+        "result_path": str(barrack.result_path),
+        "out": str(places.session_log(soldier, "out")),
+        "err": str(places.session_log(soldier, "err")),
+        "limits": dict(manifest.limits),
+        "sandbox": manifest.sandbox,
+        "external": task.scheduled_for is None,
+        "may_write": [str(workspace), str(barrack.room)],
+        "may_not_read": [str(places.env_file), str(places.own("gateway"))],
+        "env": {"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(barrack.room)},
+    }
+
+
+def environment(kit: Kit, manifest: Manifest, task: Task, barrack: Barrack) -> dict[str, str]:
+    """A soldier holds no token that it was not given."""
+    ours: Mapping[str, str] = {**os.environ, **config.secrets(kit.places)}
+    passed = {name: ours[name] for name in (*PASSED_ON, *manifest.env) if name in ours}
+    return {
+        **passed,
+        "PATH": f"{Path(sys.executable).parent}:{passed.get('PATH', '/usr/bin:/bin')}",
+        "KINGDOM_HOME": str(kit.places.home),
+        MARKER: task.id,
+        "KINGDOM_RESULT_PATH": str(barrack.result_path),
+    }
+
+
+def soldier_name(task: Task) -> str:
+    return f"soldier-{task.id}-{task.attempt}"
+
+
+def _write_prompt(kit: Kit, manifest: Manifest, task: Task, engine: str) -> Path:
+    text = prompt.write(
+        _template(kit, manifest, task, engine),
+        task,
+        memory=memory.recall(kit.places, manifest.name, task.repo),
+        boundary=dice.token_hex(8),
+        largest_bytes=kit.config["prompt"]["largest_bytes"],
+    )
+    paper = kit.places.prompt(task.id)
+    kit.light.rewrite(paper, text.encode())
+    return paper
+
+
+def _template(kit: Kit, manifest: Manifest, task: Task, engine: str) -> str:
+    """`prompt-<action>.md`, else `prompt-<engine>.md`, else `prompt.md`."""
+    package = kit.places.package(manifest.name)
+    for name in _template_names(task, engine):
+        try:
+            return (package / name).read_text("utf-8")
+        except FileNotFoundError:
+            continue
+    raise NeedsSetUp(why=f"{package / 'prompt.md'} is not there")
+
+
+def _template_names(task: Task, engine: str) -> Iterator[str]:
+    with suppress(BadName):
+        yield f"prompt-{check_name('action', task.type.rpartition('.')[2])}.md"
+    yield from (f"prompt-{engine}.md", "prompt.md")
