@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 LOOK_SECONDS = 0.02
+Marker = frozenset[bytes]
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -40,21 +41,21 @@ def age(start_ticks: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
 
 
-def carries(pid: int, marker: bytes) -> bool:
-    """Whether a process was started with `NAME=value` in its environment."""
+def carries(pid: int, markers: Marker) -> bool:
+    """Whether a process was started with all of these `NAME=value` in its environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
-            return marker in environ.read().split(b"\0")
+            return markers <= set(environ.read().split(b"\0"))
     except OSError:
         return False
 
 
-def carriers(marker: bytes, not_before: int = 0) -> list[tuple[int, int]]:
-    """Every living process with this marker that started at or after a time, as (pid, start)."""
+def carriers(markers: Marker, not_before: int = 0) -> list[tuple[int, int]]:
+    """Every living process with these markers that started at or after a time, as (pid, start)."""
     found = []
     for pid in all_pids():
         start = started_at(pid)
-        if start is not None and start >= not_before and pid != os.getpid() and carries(pid, marker):
+        if start is not None and start >= not_before and pid != os.getpid() and carries(pid, markers):
             found.append((pid, start))
     return found
 
@@ -81,11 +82,11 @@ def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
                 os.kill(pid, number)
 
 
-def end_carriers(marker: bytes, not_before: int = 0, seconds: float = 5.0) -> int:
-    """KILL all that carry the marker, also those born meanwhile. Returns how many there were."""
+def end_carriers(markers: Marker, not_before: int = 0, seconds: float = 5.0) -> int:
+    """KILL all that carry the markers, also those born meanwhile. Returns how many there were."""
     give_up = time.monotonic() + seconds
     ended: set[tuple[int, int]] = set()
-    while (left := carriers(marker, not_before)) and time.monotonic() < give_up:
+    while (left := carriers(markers, not_before)) and time.monotonic() < give_up:
         send(left, signal.SIGKILL)
         ended.update(left)
         time.sleep(LOOK_SECONDS)

@@ -41,7 +41,7 @@ class Barrack:
         self.result_path = self.room / "result.json"
         self._raw = places.raw_result(task)
         self._home = places.home
-        self._marker = f"{MARKER}={task}".encode()
+        self._marker = frozenset({f"{MARKER}={task}".encode(), f"KINGDOM_HOME={places.home}".encode()})
 
     def lives(self) -> bool:
         return is_locked(self.camp / "lock")
@@ -107,7 +107,7 @@ class Barrack:
         send(carriers(self._marker), signal.SIGTERM)
 
     def end(self) -> int:
-        """The whole tree, wherever it hid: whoever carries the task's marker and is not older than its soldier."""
+        """The whole tree, wherever it hid: whoever carries the task's and the home's marker and is not older than its soldier."""
         started = self.started()
         return end_carriers(self._marker, started.start if started else 0)
 

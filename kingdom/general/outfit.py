@@ -1,4 +1,4 @@
-"""What a soldier is sent out with: its engine, its prompt, its marching order, and an environment of named things only."""
+"""What a soldier is sent out with: engine, prompt, marching order, and an environment of named things only."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ def _change(disk: Disk, places: Places, change: Callable[[Rows], Rows]) -> None:
     lock.acquire(5.0)
     try:
         rows = read(places)
-        changed = change(rows)
-        if changed != rows or not places.sessions.exists():
-            disk.rewrite(places.sessions, to_list(changed))
+        changed = to_list(change(rows))
+        if changed != _written(places):
+            disk.rewrite(places.sessions, changed)
     finally:
         lock.release()
 
@@ -38,3 +38,11 @@ def read(places: Places) -> Rows:
     except (FileNotFoundError, BadFile, ValueError):
         return []
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _written(places: Places) -> bytes:
+    """What lies there, fit or not: after a power cut it may be an empty file."""
+    try:
+        return read_bytes(places.sessions)
+    except (FileNotFoundError, BadFile):
+        return b""

@@ -302,7 +302,7 @@ class Court:
     def _unreadable(self, task: Task, path: Path, why: str) -> tuple[Task, Result] | None:
         patience = self._config["results"]["unreadable_seconds"]
         try:
-            age = self._kit.clock() - os.stat(path).st_mtime
+            age = self._kit.clock() - os.lstat(path).st_mtime
         except FileNotFoundError:
             return None
         if age < patience and task.outcome is None:
