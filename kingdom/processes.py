@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 LOOK_SECONDS = 0.02
 Marker = frozenset[bytes]
@@ -39,6 +40,11 @@ def started_at(pid: int) -> int | None:
 def age(start_ticks: int) -> float:
     """Seconds since a start time, by the clock that no one can set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
+
+
+def soldier_markers(home: Path, task: str) -> Marker:
+    """What every process of a task's soldier carries. Another kingdom on this machine has the same task ids."""
+    return frozenset({f"KINGDOM_TASK_ID={task}".encode(), f"KINGDOM_HOME={home}".encode()})
 
 
 def carries(pid: int, markers: Marker) -> bool:

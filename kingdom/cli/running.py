@@ -17,7 +17,7 @@ from kingdom.cli.init import furnish
 from kingdom.cli.words import count, line, table
 from kingdom.errors import BadFile, Exit, LauncherTrouble, NoSuchThing, NotRunning, TookTooLong
 from kingdom.places import Places, find_data
-from kingdom.processes import end_carriers, send, started_at
+from kingdom.processes import end_carriers, send, soldier_markers, started_at
 from kingdom.roster import ROLES, Seat
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
@@ -259,7 +259,7 @@ def _soldiers_out(places: Places) -> list[str]:
 
 
 def _end_soldiers(places: Places, tasks: list[str]) -> None:
-    ended = sum(end_carriers(f"KINGDOM_TASK_ID={task}".encode()) for task in tasks)
+    ended = sum(end_carriers(soldier_markers(places.home, task)) for task in tasks)
     print(f"Ended {count(len(tasks), 'soldier')} ({count(ended, 'process', 'processes')}).")
 
 

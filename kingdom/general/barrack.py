@@ -16,9 +16,7 @@ from typing import Any
 from kingdom.atomic import Disk, Lock, is_locked, make_folder, read_json, to_json
 from kingdom.errors import BadFile, Locked
 from kingdom.places import Places
-from kingdom.processes import age, carriers, end_carriers, send, started_at
-
-MARKER = "KINGDOM_TASK_ID"
+from kingdom.processes import age, carriers, end_carriers, send, soldier_markers, started_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Barrack:
         self.result_path = self.room / "result.json"
         self._raw = places.raw_result(task)
         self._home = places.home
-        self._marker = frozenset({f"{MARKER}={task}".encode(), f"KINGDOM_HOME={places.home}".encode()})
+        self._marker = soldier_markers(places.home, task)
 
     def lives(self) -> bool:
         return is_locked(self.camp / "lock")
@@ -107,7 +105,7 @@ class Barrack:
         send(carriers(self._marker), signal.SIGTERM)
 
     def end(self) -> int:
-        """The whole tree, wherever it hid: whoever carries the task's and the home's marker and is not older than its soldier."""
+        """The whole tree, wherever it hid: who carries the soldier's markers and is not older than it."""
         started = self.started()
         return end_carriers(self._marker, started.start if started else 0)
 

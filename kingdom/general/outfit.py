@@ -14,7 +14,7 @@ from kingdom import config
 from kingdom.atomic import make_folder, to_json
 from kingdom.errors import BadName, KingdomError
 from kingdom.general import memory, prompt
-from kingdom.general.barrack import MARKER, Barrack
+from kingdom.general.barrack import Barrack
 from kingdom.manifests import Manifest
 from kingdom.messages import Task
 from kingdom.places import check_name
@@ -86,7 +86,7 @@ def environment(kit: Kit, manifest: Manifest, task: Task, barrack: Barrack) -> d
         **passed,
         "PATH": f"{Path(sys.executable).parent}:{passed.get('PATH', '/usr/bin:/bin')}",
         "KINGDOM_HOME": str(kit.places.home),
-        MARKER: task.id,
+        "KINGDOM_TASK_ID": task.id,
         "KINGDOM_RESULT_PATH": str(barrack.result_path),
     }
 
