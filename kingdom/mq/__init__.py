@@ -1,0 +1,20 @@
+"""Yi-Rang MQ as a library: `from kingdom.mq import Client` to talk to the manager, `open_engine` to be one."""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "Client": "kingdom.mq.client",
+    "Draft": "kingdom.mq.envelopes",
+    "Engine": "kingdom.mq.engine",
+    "EngineSettings": "kingdom.mq.engine",
+    "Plan": "kingdom.mq.stores.base",
+    "Policy": "kingdom.mq.policies",
+    "open_engine": "kingdom.mq.engine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

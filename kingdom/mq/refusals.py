@@ -1,0 +1,59 @@
+"""What the queue refuses. Each says its code on the wire; nothing was changed when one is raised."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kingdom.errors import BadInput, KingdomError
+
+
+class Refusal(BadInput):
+    """{message}"""
+
+    code: ClassVar[str] = "ERR_INVALID_REQUEST"
+
+
+class InvalidRequest(Refusal):
+    """{field}: {why}"""
+
+
+class QueueNotFound(Refusal):
+    """no queue named {queue!r}; publish to it first, or name it in the configuration"""
+
+    code = "ERR_QUEUE_NOT_FOUND"
+
+
+class MessageNotFound(Refusal):
+    """no message {key!r} is out on a lease or waiting"""
+
+    code = "ERR_MESSAGE_NOT_FOUND"
+
+
+class LeaseExpired(Refusal):
+    """the lease on {key!r} has expired; the message is on its way to another consumer"""
+
+    code = "ERR_LEASE_EXPIRED"
+
+
+class LeaseMismatch(Refusal):
+    """{key!r} is not leased under that lease id or to that consumer"""
+
+    code = "ERR_LEASE_MISMATCH"
+
+
+class ValidationFailed(Refusal):
+    """queue {queue!r} does not take this message: {why}"""
+
+    code = "ERR_VALIDATION_FAILED"
+
+
+class DlqNotFound(Refusal):
+    """no dead letter {key!r}"""
+
+    code = "ERR_DLQ_NOT_FOUND"
+
+
+class StoreTrouble(KingdomError):
+    """the {backend} store cannot {action}: {why}"""
+
+    code: ClassVar[str] = "ERR_INTERNAL_ERROR"

@@ -1,0 +1,413 @@
+"""One readable file per message: `ls` shows the state of a queue, `cat` a message.
+
+    <root>/<queue>/inbox/       waiting            <root>/<queue>/dlq/       dead letters with their reason
+    <root>/<queue>/processing/  out on a lease     <root>/<queue>/archive/   kept after the end
+    <root>/<queue>/meta/queue.json                 name, policy and whether it is paused
+
+A change of state is one rename. Two steps are needed only where the content changes too, into and out
+of the dead letters: the new file comes first, so that a crash leaves the message twice, and `load`
+knows which of the two is the later one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import orjson
+
+from kingdom.atomic import Disk, Group, make_folder, read_bytes, sync_folder, to_json
+from kingdom.errors import BadFile
+from kingdom.mq import envelopes, names
+from kingdom.mq.envelopes import Unfit
+from kingdom.mq.refusals import StoreTrouble
+from kingdom.mq.stores.base import FOLDERS, Finding, Found, Gone, Memo, Plan, State, Stray
+from kingdom.mq.stores.folders import folder_of
+from kingdom.mq.stores.journal import Journal
+
+LARGEST_STRAY = 64 << 20
+SMALL_ENOUGH_TO_KEEP = 16 << 10
+SPARES_TRIMMED_A_SECOND = 512
+DAY_MS = 86_400_000
+RECORD = "queue.json"
+_LISTED = re.compile(r"^(\d{7}-\d{13}-\d{8}-\d[\w.]*-[0-9a-f-]{36})\.json$", re.MULTILINE | re.ASCII)
+
+
+class FileStore:
+    by_hand = True
+
+    def __init__(self, plan: Plan) -> None:
+        self.broken = False
+        self._plan = plan
+        self._root = str(plan.files or plan.root / "fs")
+        self._names = {**FOLDERS, **(plan.folders or {})}
+        self._scratch = f"{self._root}/.scratch"
+        self._group = Group(self._scratch, durability=plan.durability, grouping=plan.grouping)
+        self._disk = Disk(Path(self._scratch), durability=plan.durability)
+        self._journal = Journal(f"{self._root}/.requests")
+        self._places: dict[str, dict[str, str]] = {}
+        self._bulky: set[str] = set()
+        self._recent: list[tuple[str, str, str]] = []
+        self._looked: dict[str, int] = {}
+        self._walk: Iterator[list[Stray]] | None = None
+
+    # --- messages
+
+    def put(self, queue: str, state: State, name: str, body: str) -> None:
+        data = body.encode()
+        if len(data) > SMALL_ENOUGH_TO_KEEP:
+            self._bulky.add(name[-36:])
+        try:
+            self._group.create(self._places[queue][state], f"{name}.json", data)
+        except OSError as trouble:
+            # Nothing of it can be seen: only this message is refused, the group goes on.
+            raise self._trouble("write a message", trouble) from None
+
+    def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
+        places = self._places[queue]
+        try:
+            self._group.move(places[state], f"{name}.json", places[to], f"{new}.json")
+        except FileNotFoundError:
+            raise Gone from None
+        except OSError as trouble:
+            raise self._trouble("move a message", trouble) from None
+
+    def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
+        places = self._places[queue]
+        if not self._group.has(places[state], f"{name}.json"):
+            raise Gone
+        try:
+            self._group.create(places[to], f"{new}.json", body.encode())
+            self._group.remove(places[state], f"{name}.json", keep=name[-36:] not in self._bulky)
+        except OSError as trouble:
+            self._break("bury or revive a message", trouble)
+
+    def drop(self, queue: str, state: State, name: str) -> None:
+        keep = True
+        if self._bulky and name[-36:] in self._bulky:
+            keep = False
+            self._bulky.discard(name[-36:])
+        try:
+            self._group.remove(self._places[queue][state], f"{name}.json", keep)
+        except FileNotFoundError:
+            raise Gone from None
+        except OSError as trouble:
+            raise self._trouble("remove a message", trouble) from None
+
+    def read(self, queue: str, state: State, name: str) -> str:
+        try:
+            data = self._group.read(self._places[queue][state], f"{name}.json")
+        except FileNotFoundError:
+            raise Gone from None
+        except OSError as trouble:
+            raise self._trouble("read a message", trouble) from None
+        if len(data) > SMALL_ENOUGH_TO_KEEP:
+            self._bulky.add(name[-36:])
+        try:
+            return data.decode()
+        except UnicodeDecodeError as spoiled:
+            raise Unfit(f"not UTF-8 at byte {spoiled.start}", data.decode("utf-8", "replace")) from None
+
+    def ripen(self, queue: str, now: int) -> None:
+        """Delayed and ready messages lie in the same folder."""
+
+    # --- what is remembered
+
+    def remember(self, memos: Iterable[Memo]) -> None:
+        try:
+            self._journal.write(memos)
+        except OSError as trouble:
+            self._break("remember requests", trouble)
+
+    def recall(self, since: int) -> Iterator[Memo]:
+        """The journal, and what a crash kept out of it: that stands in the messages themselves."""
+        yield from self._journal.read(since)
+        batches: dict[tuple[str, str], dict[int, str]] = {}
+        for queue, folder, name in self._recent:
+            about = self._header(folder, name)
+            created, message_id = names.created_of(name), name[-36:]
+            if key := about.get("deduplicationKey"):
+                yield Memo("dedup", created, queue, key, (message_id,))
+            if request := about.get("requestId"):
+                batches.setdefault((queue, request), {})[about.get("requestIndex", 0)] = message_id
+        for (queue, request), ids in batches.items():
+            whole = tuple(ids.get(index, "") for index in range(max(ids) + 1))
+            yield Memo("request", since, queue, request, whole)
+        self._recent = []
+
+    def _header(self, folder: str, name: str) -> dict[str, Any]:
+        with suppress(OSError, ValueError, Unfit):
+            body = self._group.read(folder, f"{name}.json").decode()
+            return envelopes.header(envelopes.original(body) if ".r" in name else body)
+        return {}
+
+    # --- the group
+
+    def commit(self) -> None:
+        try:
+            if self._group.takes_away and self._group.power:
+                self._journal.sync()
+            self._group.commit()
+        except OSError as trouble:
+            self._break("make changes durable", trouble)
+
+    def abandon(self) -> None:
+        self._group.abandon()
+        self.broken = False
+
+    def tidy(self, now: int, idle: bool) -> None:
+        try:
+            if self._group.power:
+                self._journal.sync()
+            self._journal.forget(now - DAY_MS)
+            if idle:
+                self._group.trim(SPARES_TRIMMED_A_SECOND)
+        except OSError as trouble:
+            raise self._trouble("tidy up", trouble) from None
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._journal.sync()
+        self._journal.close()
+        self._group.close()
+
+    # --- queues
+
+    def queues(self) -> Mapping[str, str]:
+        records: dict[str, str] = {}
+        try:
+            make_folder(Path(self._root))
+            for folder in self._queue_folders():
+                about = self._record(folder)
+                if about is not None:
+                    self._settle(str(about.pop("queue")), folder)
+                    records[self._queue_in(folder)] = orjson.dumps(about).decode()
+        except OSError as trouble:
+            raise self._trouble("list queues", trouble) from None
+        return records
+
+    def save_queue(self, queue: str, record: str) -> None:
+        folder = self._folder(queue)
+        try:
+            for kind in FOLDERS:
+                make_folder(Path(folder, self._names[kind]))
+            self._disk.rewrite(
+                Path(folder, self._names["meta"], RECORD), to_json({"queue": queue, **orjson.loads(record)})
+            )
+            if self._plan.durability == "power":
+                sync_folder(Path(folder))
+                sync_folder(Path(self._root))
+        except OSError as trouble:
+            raise self._trouble("keep a queue's policy", trouble) from None
+        self._settle(queue, folder)
+
+    def _folder(self, queue: str) -> str:
+        return f"{self._root}/{folder_of(queue)}"
+
+    def _queue_folders(self) -> list[str]:
+        with os.scandir(self._root) as entries:
+            return [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+
+    def _record(self, folder: str) -> dict[str, object] | None:
+        """None for a folder that is no queue, or whose record a person spoiled and no name can be told."""
+        try:
+            about = orjson.loads(read_bytes(f"{folder}/{self._names['meta']}/{RECORD}"))
+        except (FileNotFoundError, BadFile, orjson.JSONDecodeError):
+            return None
+        named = isinstance(about, dict) and isinstance(about.get("queue"), str)
+        return about if named and folder_of(about["queue"]) == os.path.basename(folder) else None
+
+    def _settle(self, queue: str, folder: str) -> None:
+        inbox, processing = f"{folder}/{self._names['inbox']}", f"{folder}/{self._names['processing']}"
+        self._places[queue] = {
+            "ready": inbox,
+            "delayed": inbox,
+            "inflight": processing,
+            "dlq": f"{folder}/{self._names['dlq']}",
+            "archived": f"{folder}/{self._names['archive']}",
+        }
+
+    def _queue_in(self, folder: str) -> str:
+        inbox = f"{folder}/{self._names['inbox']}"
+        return next(queue for queue, places in self._places.items() if places["ready"] == inbox)
+
+    # --- loading
+
+    def load(self) -> Iterator[Found]:
+        try:
+            self._sweep_scratch()
+            make_folder(Path(self._journal.folder))
+            after = self._last_remembered()
+            self._recent = []
+            self._bulky.clear()
+            for queue, places in list(self._places.items()):
+                yield from self._load_queue(queue, places, after)
+        except OSError as trouble:
+            raise self._trouble("read what lies there", trouble) from None
+
+    def _load_queue(self, queue: str, places: Mapping[str, str], after: str) -> Iterator[Found]:
+        for folder in places.values():
+            make_folder(Path(folder))
+        ready, inflight, dead = (self._listed(places[state]) for state in ("ready", "inflight", "dlq"))
+        if inflight or dead:
+            ready, inflight, dead = self._once(places, ready, inflight, dead)
+        for state, found in (("ready", ready), ("inflight", inflight), ("dlq", dead)):
+            folder = places[state]
+            self._recent += [
+                (queue, folder, name) for name in found if name[-22] == envelopes.REMEMBERED and name[-36:-23] >= after
+            ]
+        yield Found(queue, "ready", ready)
+        yield Found(queue, "inflight", inflight)
+        yield Found(queue, "dlq", dead)
+
+    def _listed(self, folder: str) -> list[str]:
+        return _LISTED.findall("\n".join(os.listdir(folder)))
+
+    def _once(
+        self, places: Mapping[str, str], ready: list[str], inflight: list[str], dead: list[str]
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Where a crash left a message twice, the later state stays: revived, then buried, then leased."""
+        few = {name[-36:] for name in (*inflight, *dead)}
+        revived = {name[-36:] for name in ready if name[-36:] in few}
+        buried = {name[-36:] for name in dead} - revived
+        for state, found, later in (("dlq", dead, revived), ("inflight", inflight, revived | buried)):
+            for name in [name for name in found if name[-36:] in later]:
+                os.unlink(f"{places[state]}/{name}.json")
+        return (
+            ready,
+            [name for name in inflight if name[-36:] not in revived and name[-36:] not in buried],
+            [name for name in dead if name[-36:] not in revived],
+        )
+
+    def _sweep_scratch(self) -> None:
+        make_folder(Path(self._scratch))
+        self._group.sweep()
+
+    def _last_remembered(self) -> str:
+        """The time of the journal's last line, as message ids begin."""
+        last = self._journal.last()
+        text = f"{last:012x}"
+        return f"{text[:8]}-{text[8:]}"
+
+    # --- files laid in by hand
+
+    def strays(self, budget: int) -> list[Stray]:
+        try:
+            if self._walk is None:
+                self._walk = self._walked(budget)
+            found = next(self._walk, None)
+        except OSError as trouble:
+            self._walk = None
+            raise self._trouble("look for files laid in by hand", trouble) from None
+        if found is None:
+            self._walk = None
+        return found or []
+
+    def _walked(self, budget: int) -> Iterator[list[Stray]]:
+        """Through all inboxes that changed, `budget` names at a step."""
+        seen, found = 0, []
+        for queue, places in list(self._places.items()):
+            inbox = places["ready"]
+            changed = os.stat(inbox).st_mtime_ns
+            if self._looked.get(inbox) == changed:
+                continue
+            self._looked[inbox] = changed
+            with os.scandir(inbox) as entries:
+                for entry in entries:
+                    seen += 1
+                    if not _is_ours(entry.name) and (stray := self._stray(queue, entry.name)) is not None:
+                        found.append(stray)
+                    if seen >= budget:
+                        yield found
+                        seen, found = 0, []
+        yield found
+
+    def _stray(self, queue: str, file: str) -> Stray | None:
+        if file.startswith(".") or file.endswith(".tmp"):
+            return None
+        path = f"{self._places[queue]['ready']}/{file}"
+        try:
+            data = read_bytes(path, LARGEST_STRAY)
+        except FileNotFoundError:
+            return None
+        except BadFile as unfit:
+            self._reject(queue, file, str(unfit.facts["why"]))
+            return None
+        if len(data) > SMALL_ENOUGH_TO_KEEP:
+            # Nothing of this size is kept as a spare; its id is not known yet, so none of this life is.
+            self._group.most_spares = 0
+        return Stray(queue, file, data.decode("utf-8", "replace"))
+
+    def adopt(self, stray: Stray, name: str) -> None:
+        inbox = self._places[stray.queue]["ready"]
+        try:
+            self._group.move(inbox, stray.file, inbox, f"{name}.json")
+        except FileNotFoundError:
+            raise Gone from None
+        except OSError as trouble:
+            raise self._trouble("adopt a file", trouble) from None
+
+    def _reject(self, queue: str, file: str, why: str) -> None:
+        """What is no file that could be read lies among the dead letters under its own name, with the reason."""
+        places = self._places[queue]
+        self._disk.rewrite(Path(places["dlq"], f"{file[:200]}.reason"), to_json({"file": file, "reason": why}))
+        with suppress(FileNotFoundError):
+            self._group.move(places["ready"], file, places["dlq"], file[:200])
+
+    # --- looking it over
+
+    def check(self, repair: bool, now: int) -> list[Finding]:
+        findings: list[Finding] = []
+        try:
+            for queue, places in self._places.items():
+                findings += self._check_queue(queue, places, repair, now)
+            findings += [
+                Finding("litter", "", name, False) for name in os.listdir(self._scratch) if not _is_spare(name)
+            ]
+            known = {places["ready"].rpartition("/")[0] for places in self._places.values()}
+            for folder in self._queue_folders():
+                if folder not in known:
+                    findings.append(Finding("invalid_state", "", f"{folder} is no queue: no {RECORD} in meta/", False))
+        except OSError as trouble:
+            raise self._trouble("look the files over", trouble) from None
+        return findings
+
+    def _check_queue(self, queue: str, places: Mapping[str, str], repair: bool, now: int) -> Iterator[Finding]:
+        where: dict[str, str] = {}
+        for state in ("ready", "inflight", "dlq"):
+            for name in self._listed(places[state]):
+                if where.setdefault(name[-36:], state) != state:
+                    yield Finding("invalid_state", queue, f"{name[-36:]} is {where[name[-36:]]} and {state}", repair)
+                try:
+                    body = self.read(queue, state, name)
+                    _ = envelopes.original(body) if state == "dlq" else envelopes.content(body, True)
+                except (Unfit, Gone) as unfit:
+                    what = f"{places[state]}/{name}.json: {unfit.args[0] if unfit.args else 'gone'}"
+                    yield Finding("unreadable", queue, what, False)
+        for name in self._listed(places["archived"]):
+            if names.due_of(name) + self._plan.archive_keep_ms <= now:
+                if repair:
+                    os.unlink(f"{places['archived']}/{name}.json")
+                yield Finding("stale_archive", queue, name, repair)
+
+    # --- trouble
+
+    def _trouble(self, action: str, trouble: OSError) -> StoreTrouble:
+        why = f"{trouble.strerror or trouble} ({trouble.filename or self._root})"
+        return StoreTrouble(backend="filesystem", action=action, why=why)
+
+    def _break(self, action: str, trouble: OSError) -> NoReturn:
+        self.broken = True
+        raise self._trouble(action, trouble) from None
+
+
+def _is_ours(file: str) -> bool:
+    return file[7:8] == "-" and file[21:22] == "-" and file[30:31] == "-" and file.endswith(".json")
+
+
+def _is_spare(name: str) -> bool:
+    return name.endswith(".spare.tmp")

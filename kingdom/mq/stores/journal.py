@@ -1,0 +1,102 @@
+"""What the file store remembers of requests: lines at the end of a file, forgotten a file at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import orjson
+
+from kingdom.mq.stores.base import Memo
+
+SEGMENT_BYTES = 4 << 20
+MOST_BYTES = 192 << 20
+
+
+class Journal:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.unsynced = False
+        self._fd = -1
+        self._size = 0
+        self._segment = 0
+
+    def write(self, memos: Iterable[Memo]) -> None:
+        if self._fd < 0 or self._size >= SEGMENT_BYTES:
+            self._turn()
+        data = b"".join(orjson.dumps(memo) + b"\n" for memo in memos)
+        self.unsynced = True
+        while data:
+            written = os.write(self._fd, data)
+            self._size += written
+            data = data[written:]
+
+    def sync(self) -> None:
+        if self.unsynced:
+            os.fdatasync(self._fd)
+            self.unsynced = False
+
+    def read(self, since: int) -> Iterator[Memo]:
+        """Oldest first. A line cut short by a crash is no line."""
+        for segment in self._segments():
+            with open(self._path(segment), "rb") as file:
+                for line in file:
+                    memo = _memo(line)
+                    if memo is not None and memo.at >= since:
+                        yield memo
+
+    def last(self) -> int:
+        """When the youngest memo was made."""
+        for segment in reversed(self._segments()):
+            with open(self._path(segment), "rb") as file:
+                times = [memo.at for line in file if (memo := _memo(line)) is not None]
+            if times:
+                return max(times)
+        return 0
+
+    def forget(self, before: int) -> None:
+        """Drop whole files that hold nothing younger, and the oldest when they are too many."""
+        segments = self._segments()[:-1]
+        sizes = {segment: os.stat(self._path(segment)) for segment in segments}
+        total = sum(about.st_size for about in sizes.values())
+        for segment in segments:
+            if sizes[segment].st_mtime * 1000 >= before and total <= MOST_BYTES:
+                return
+            total -= sizes[segment].st_size
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(segment))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _turn(self) -> None:
+        if self._fd >= 0:
+            self.sync()
+            os.close(self._fd)
+            self._fd = -1
+        self._segment = max([self._segment, *self._segments()], default=0) + 1
+        self._fd = os.open(
+            self._path(self._segment), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        self._size = os.fstat(self._fd).st_size
+
+    def _segments(self) -> list[int]:
+        try:
+            found = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name[:-4]) for name in found if name.endswith(".log") and name[:-4].isdigit())
+
+    def _path(self, segment: int) -> str:
+        return f"{self.folder}/{segment:08d}.log"
+
+
+def _memo(line: bytes) -> Memo | None:
+    try:
+        kind, at, queue, key, ids = orjson.loads(line)
+    except ValueError:
+        return None
+    return Memo(kind, at, queue, key, tuple(ids))

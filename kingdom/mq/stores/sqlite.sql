@@ -1,0 +1,102 @@
+-- Every statement of the sqlite and hybrid stores. {{kv_table}} and {{msg_index_table}} are named in the configuration.
+--
+-- The row in kv is the message: when it is committed, the message is published; when it is deleted, the
+-- message is gone. msg_index says the state of each. It is written behind: changes of state go to the end
+-- of msg_log in the same transaction as everything else, and from there into msg_index some times a second,
+-- many at once. A message that is published, leased and acknowledged meanwhile never touches the index.
+
+-- name: insert_body
+-- a new message
+INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at, expires_at) VALUES (?, ?, 'message', ?, ?, ?);
+
+-- name: update_body
+-- a message becomes a dead letter, or a dead letter a message
+UPDATE {{kv_table}} SET value = ?, updated_at = ? WHERE key = ?;
+
+-- name: delete_body
+-- acknowledged, expired or purged; the trigger takes its state along
+DELETE FROM {{kv_table}} WHERE key = ?;
+
+-- name: select_body
+SELECT value FROM {{kv_table}} WHERE key = ?;
+
+-- name: append_log
+-- a change of state
+INSERT INTO msg_log (message_key, queue, state, name) VALUES (?, ?, ?, ?);
+
+-- name: clear_log
+-- all of it stands in the index now
+DELETE FROM msg_log;
+
+-- name: select_log
+SELECT message_key, queue, state, name FROM msg_log ORDER BY position;
+
+-- name: upsert_state
+INSERT INTO {{msg_index_table}}
+  (queue, state, priority, available_at, lease_until, attempt, message_key, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (message_key) DO UPDATE SET
+  state = excluded.state, priority = excluded.priority, available_at = excluded.available_at,
+  lease_until = excluded.lease_until, attempt = excluded.attempt, name = excluded.name;
+
+-- name: ripen
+-- delayed messages that are due are called ready
+UPDATE {{msg_index_table}} SET state = 'ready' WHERE state = 'delayed' AND available_at <= ? AND queue = ?;
+
+-- name: select_queues
+SELECT DISTINCT queue FROM {{msg_index_table}};
+
+-- name: select_names
+-- by the primary key, which keeps the messages of a queue together: faster than any other index when most are wanted
+SELECT name FROM {{msg_index_table}}
+WHERE message_key >= ? AND message_key < ? AND +queue = ? AND +state IN (?, ?);
+
+-- name: select_unindexed
+-- published right before a crash: in kv, not yet in the index
+SELECT key FROM {{kv_table}} WHERE key >= 'msg:' AND key < 'msg;'
+AND NOT EXISTS (SELECT 1 FROM {{msg_index_table}} WHERE message_key = key);
+
+-- name: select_bodiless
+-- a state without a message: only a foreign hand can leave one
+SELECT queue, message_key FROM {{msg_index_table}}
+WHERE NOT EXISTS (SELECT 1 FROM {{kv_table}} WHERE key = message_key);
+
+-- name: select_misstated
+SELECT queue, message_key, state FROM {{msg_index_table}}
+WHERE state NOT IN ('ready', 'delayed', 'inflight', 'dlq', 'archived');
+
+-- name: select_archived
+SELECT queue, message_key FROM {{msg_index_table}} WHERE state = 'archived' AND available_at <= ?;
+
+-- name: delete_state
+DELETE FROM {{msg_index_table}} WHERE message_key = ?;
+
+-- name: save_record
+-- a queue's policy, and settings of the store
+INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at;
+
+-- name: select_policies
+SELECT substr(key, 8), value FROM {{kv_table}} WHERE value_type = 'policy';
+
+-- name: select_setting
+SELECT value FROM {{kv_table}} WHERE key = ?;
+
+-- name: append_memo
+-- a request or deduplication key, in the same transaction as the message it led to
+INSERT INTO msg_memo (kind, at, queue, key, ids) VALUES (?, ?, ?, ?, ?);
+
+-- name: select_memos
+SELECT kind, at, queue, key, ids FROM msg_memo WHERE at >= ? ORDER BY position;
+
+-- name: forget_memos
+DELETE FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo WHERE at < ?);
+
+-- name: forget_many_memos
+DELETE FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo) - ?;
+
+-- name: select_bodies
+-- which payload files are spoken for
+SELECT value FROM {{kv_table}} WHERE key >= ? AND key < ?;
+
+-- name: select_states
+SELECT queue, message_key, name FROM {{msg_index_table}};
