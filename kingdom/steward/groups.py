@@ -13,32 +13,36 @@ from kingdom.processes import all_pids, stat_fields
 LOOK_SECONDS = 0.02
 
 
-def living(groups: Iterable[int]) -> set[int]:
-    """Those of the process groups that still have a living member."""
-    wanted = {group for group in groups if _exists(group)}
-    if not wanted:
-        return wanted
-    return {group for pid in all_pids() if (group := _group(pid)) in wanted}
+def living(leaders: Iterable[int]) -> set[int]:
+    """Those of the processes that live, or whose group still has a living member."""
+    wanted = set(leaders)
+    if not any(_exists(leader) for leader in wanted):
+        return set()
+    return {name for pid in all_pids() if (fields := stat_fields(pid)) for name in (pid, int(fields[2]))} & wanted
 
 
-def send(groups: Iterable[int], number: signal.Signals) -> None:
-    for group in groups:
+def send(leaders: Iterable[int], number: signal.Signals) -> None:
+    """To each process's whole group; to the process alone when it leads none: the others there are innocent."""
+    for leader in leaders:
         with suppress(ProcessLookupError):
-            os.killpg(group, number)
+            try:
+                os.killpg(leader, number)
+            except ProcessLookupError:
+                os.kill(leader, number)
 
 
-def end(groups: Collection[int], patience: float) -> None:
+def end(leaders: Collection[int], patience: float) -> None:
     """TERM, then after `patience` KILL, confirmed."""
-    send(groups, signal.SIGTERM)
-    left = wait_gone(groups, patience)
+    send(leaders, signal.SIGTERM)
+    left = wait_gone(leaders, patience)
     send(left, signal.SIGKILL)
     wait_gone(left, patience)
 
 
-def wait_gone(groups: Collection[int], seconds: float) -> set[int]:
+def wait_gone(leaders: Collection[int], seconds: float) -> set[int]:
     """Returns those that are still there when time is up."""
     give_up = time.monotonic() + seconds
-    while (left := living(groups)) and time.monotonic() < give_up:
+    while (left := living(leaders)) and time.monotonic() < give_up:
         time.sleep(LOOK_SECONDS)
     return left
 
@@ -50,16 +54,14 @@ def wait_ended(pid: int, seconds: float) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
+def _exists(leader: int) -> bool:
+    """The quick answer for the usual case: neither the process nor its group is there, not even as a zombie."""
+    for ask in (os.killpg, os.kill):
+        try:
+            ask(leader, 0)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            return True
         return True
-    return True
-
-
-def _group(pid: int) -> int | None:
-    fields = stat_fields(pid)
-    return int(fields[2]) if fields else None
+    return False

@@ -1,0 +1,269 @@
+"""The roll call: look at every role, and do what the table says is the watcher's."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kingdom.atomic import Disk, is_locked, read_bytes
+from kingdom.errors import BadFile, KingdomError, LauncherTrouble
+from kingdom.places import Places
+from kingdom.processes import carries, stat_fields
+from kingdom.roster import Seat
+from kingdom.steward import groups
+from kingdom.steward.base import Steward, Word, command
+from kingdom.steward.duties import DUTIES, Action, Owner, Sight, State, judge
+from kingdom.steward.hearts import Stopwatch, Unchanged, face
+
+GRACE_SECONDS = 10.0
+"""From TERM to KILL of a hung role."""
+REARM_SECONDS = 600.0
+"""A quarantined role gets another chance when all others have been well for so long."""
+SOON = 0.2
+"""The next look while something is being ended."""
+CHAMBERLAIN = "chamberlain"
+RESTFUL = frozenset({State.WELL, State.ENDED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
+
+
+class What(StrEnum):
+    MISSED = "its heart stands still"
+    RESTARTED = "it hung, was ended and started again"
+    STARTED = "it was wanted and did not run"
+    STOPPED = "nobody wanted it and it ran"
+    QUARANTINED = "it is quarantined after a crash loop"
+    REFUSED = "it cannot run as it is configured"
+    REARMED = "its quarantine is over"
+    RAISED = "its launcher was dead and stands again"
+    TROUBLE = "the launcher does not do what it should"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a roll call found or did. The cause is the same for the same event, however often it is found."""
+
+    role: str
+    what: What
+    cause: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.what}{f' ({self.detail})' if self.detail else ''}"
+
+
+@dataclass
+class _Ending:
+    seat: Seat
+    pid: int
+    kill_at: float
+    start_again: bool
+    killed: bool = False
+
+
+class RollCall:
+    """One watcher's roll call. The chamberlain calls everybody else; the king calls the chamberlain.
+
+    A call never waits for a role: what takes time is gone on with at the next call, after `wait` seconds.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        steward: Steward,
+        disk: Disk,
+        seats: Callable[[], Sequence[Seat]],
+        own: str,
+        clock: Callable[[], float],
+        period: float = 5.0,
+        grace: float = GRACE_SECONDS,
+        rearm: float = REARM_SECONDS,
+    ) -> None:
+        self._places = places
+        self._steward = steward
+        self._disk = disk
+        self._seats = seats
+        self._own = own
+        self._period = period
+        self._grace = grace
+        self._rearm = rearm
+        self._stopwatch = Stopwatch(clock, 3 * period)
+        self._unchanged = Unchanged()
+        self._endings: dict[str, _Ending] = {}
+        self._states: dict[str, State] = {}
+        self._unrest = 0.0
+        self._told_trouble = ""
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the next call is due."""
+        return min(SOON, self._period) if self._endings else self._period
+
+    def call(self, threshold: float) -> list[Finding]:
+        """After a RAISED a chamberlain ends at once, with 0: the launcher has started its successor."""
+        now = self._stopwatch.look()
+        findings: list[Finding] = []
+        try:
+            if not self._steward.standing():
+                return self._raise(now) if self._own == CHAMBERLAIN else []
+            words = self._steward.alive()
+            for ending in list(self._endings.values()):
+                findings += self._go_on(ending, now)
+            for seat in self._watched():
+                if seat.name not in self._endings:
+                    findings += self._look(seat, words.get(seat.name), threshold, now)
+        except LauncherTrouble as trouble:
+            return findings + self._trouble(trouble)
+        self._told_trouble = ""
+        return findings
+
+    def _watched(self) -> list[Seat]:
+        if self._own == CHAMBERLAIN:
+            return [seat for seat in self._seats() if seat.name != CHAMBERLAIN]
+        return [seat for seat in self._seats() if seat.name == CHAMBERLAIN]
+
+    def _look(self, seat: Seat, word: Word | None, threshold: float, now: float) -> list[Finding]:
+        sight = self._see(seat, word, now)
+        state = judge(sight, threshold, 2 * self._period)
+        before, self._states[seat.name] = self._states.get(seat.name), state
+        if state is State.ENDED and before in (State.UNWANTED, State.LINGERING):
+            state = State.ABSENT
+        is_new = state is not before
+        if is_new or state not in RESTFUL:
+            self._unrest = now
+        return self._act(seat, state, is_new, word, sight.unchanged, now)
+
+    def _see(self, seat: Seat, word: Word | None, now: float) -> Sight:
+        pid = None if word is None else word.pid
+        heart = face(self._places.heartbeat(seat.name))
+        waits = pid is not None and _command_line(pid) == command(seat)
+        return Sight(
+            wanted=self._wanted(seat.name),
+            runs=pid is not None,
+            waits=waits,
+            elsewhere=pid is None and self._other(seat.name) is not None,
+            code=None if word is None else word.code,
+            unchanged=self._unchanged.since(seat.name, (heart, word, waits), now),
+        )
+
+    def _act(
+        self, seat: Seat, state: State, is_new: bool, word: Word | None, unchanged: float, now: float
+    ) -> list[Finding]:
+        action = DUTIES[state][Owner.WATCHER]
+        if action is Action.START:
+            self._steward.start(seat)
+            return [Finding(seat.name, What.STARTED, f"started:{seat.name}:{os.getpid()}:{now:.0f}", state.value)]
+        if action in (Action.REPLACE, Action.END):
+            return self._begin_ending(seat, action is Action.REPLACE, word, unchanged, now)
+        if state is State.QUARANTINED and now - self._unrest >= self._rearm:
+            return self._start_quarantined(seat)
+        if action is Action.TELL and is_new:
+            what = What.QUARANTINED if state is State.QUARANTINED else What.REFUSED
+            return [Finding(seat.name, what, f"{state.name.lower()}:{seat.name}:{self._wanted_since(seat.name)}")]
+        return []
+
+    # --- a hung role
+
+    def _begin_ending(
+        self, seat: Seat, start_again: bool, word: Word | None, unchanged: float, now: float
+    ) -> list[Finding]:
+        pid = word.pid if word is not None and word.pid is not None else self._other(seat.name)
+        if pid is None:
+            return []
+        self._endings[seat.name] = _Ending(seat, pid, now + self._grace, start_again)
+        groups.send([pid], signal.SIGTERM)
+        if not start_again:
+            return []
+        return [Finding(seat.name, What.MISSED, f"missed:{seat.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
+
+    def _go_on(self, ending: _Ending, now: float) -> list[Finding]:
+        name = ending.seat.name
+        if groups.living([ending.pid]):
+            if now >= ending.kill_at and not ending.killed:
+                groups.send([ending.pid], signal.SIGKILL)
+                ending.killed = True
+            return []
+        if ending.start_again:
+            self._steward.start(ending.seat)
+        del self._endings[name]
+        what = What.RESTARTED if ending.start_again else What.STOPPED
+        how = "it had to be killed" if ending.killed else "it ended when asked"
+        return [Finding(name, what, f"{what.name.lower()}:{name}:{ending.pid}", how)]
+
+    # --- quarantine
+
+    def _start_quarantined(self, seat: Seat) -> list[Finding]:
+        self._disk.remove(self._places.wanted(seat.name))
+        self._steward.start(seat)
+        return [Finding(seat.name, What.REARMED, f"rearmed:{seat.name}")]
+
+    def _wanted(self, role: str) -> str:
+        try:
+            return read_bytes(self._places.wanted(role), 64).decode("ascii", "replace").strip() or "up"
+        except (FileNotFoundError, BadFile):
+            return "up"
+
+    def _wanted_since(self, role: str) -> int:
+        with suppress(FileNotFoundError):
+            return os.stat(self._places.wanted(role)).st_mtime_ns
+        return 0
+
+    # --- a dead launcher
+
+    def _raise(self, now: float) -> list[Finding]:
+        """Its roles end with it. Those who take their time are waited for: a newcomer would find them at work."""
+        left = [seat for seat in self._watched() if seat.name not in self._endings]
+        for seat in left:
+            pid = self._other(seat.name)
+            if pid is not None:
+                self._endings[seat.name] = _Ending(seat, pid, now + self._grace, start_again=False)
+                groups.send([pid], signal.SIGTERM)
+        for ending in list(self._endings.values()):
+            ending.start_again = False
+            self._go_on(ending, now)
+        if self._endings:
+            return []
+        seats = sorted(self._seats(), key=lambda seat: seat.name == CHAMBERLAIN)
+        try:
+            self._steward.raise_all(seats)
+        except KingdomError as trouble:
+            return self._trouble(trouble)
+        return [Finding(self._steward.name, What.RAISED, f"raised:{self._steward.name}:{os.getpid()}")]
+
+    def _trouble(self, trouble: KingdomError) -> list[Finding]:
+        if str(trouble) == self._told_trouble:
+            return []
+        self._told_trouble = str(trouble)
+        return [Finding(self._steward.name, What.TROUBLE, f"trouble:{trouble}", str(trouble))]
+
+    def _other(self, role: str) -> int | None:
+        """Who plays this role without its launcher's knowledge: the lock says so, or a heart that carries our home."""
+        if is_locked(self._places.lock(role)):
+            return _first_number(_read(self._places.lock(role)))
+        pid = _first_number(_read(self._places.heartbeat(role)))
+        home = b"KINGDOM_HOME=" + os.fsencode(self._places.home)
+        return pid if pid is not None and stat_fields(pid) and carries(pid, home) else None
+
+
+def _read(path: os.PathLike[str]) -> bytes:
+    try:
+        return read_bytes(os.fspath(path), 4096)
+    except (OSError, BadFile):
+        return b""
+
+
+def _first_number(text: bytes) -> int | None:
+    """Both a lock and a heartbeat begin with their holder's pid."""
+    found = re.search(rb"[0-9]+", text)
+    return int(found[0]) if found else None
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            return os.fsdecode(words.read()).split("\0")[:-1]
+    except OSError:
+        return []
