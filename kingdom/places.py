@@ -96,14 +96,20 @@ class Places:
         self.topics = self.queue / "topics"
         self.mailbox = self.queue / "mailbox"
         self.mq = self.queue / "mq"
+        self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
+        self._folder_names = {key: str(folder) for key, folder in self._folders.items()}
 
     # --- queues: queue/<kind>/<state>/<id>.json
 
     def folder(self, kind: str, state: str) -> Path:
-        return self.queue / kind / state
+        return self._folders[kind, state]
 
     def letter(self, kind: str, state: str, name: str) -> Path:
-        return self.queue / kind / state / f"{check_name(kind, name)}.json"
+        return self._folders[kind, state] / f"{check_name(kind, name)}.json"
+
+    def letter_name(self, kind: str, state: str, name: str) -> str:
+        """The same as text, for those who handle thousands."""
+        return f"{self._folder_names[kind, state]}/{check_name(kind, name)}.json"
 
     # --- a role's own rooms
 
@@ -156,6 +162,10 @@ class Places:
     def camp(self, general: str, task: str) -> Path:
         """What a general notes of a soldier of its own, out of the soldier's reach."""
         return self.own(general) / "camp" / check_name("task", task)
+
+    def camps(self) -> list[Path]:
+        """Of all generals, by task: where soldiers are out, or were."""
+        return sorted(self.state.glob("gen-*/camp/*"), key=lambda camp: camp.name)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"

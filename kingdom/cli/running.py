@@ -254,8 +254,7 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
 
 
 def _soldiers_out(places: Places) -> list[str]:
-    rooms = places.soldiers.iterdir() if places.soldiers.is_dir() else ()
-    return sorted(room.name for room in rooms if is_locked(room / "lock"))
+    return [camp.name for camp in places.camps() if is_locked(camp / "lock")]
 
 
 def _end_soldiers(places: Places, tasks: list[str]) -> None:
