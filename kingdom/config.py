@@ -9,9 +9,12 @@ import difflib
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, tzinfo
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kingdom import schemas
 from kingdom.atomic import read_bytes
@@ -133,6 +136,28 @@ def thawed(value: Any) -> Any:
     if isinstance(value, tuple):
         return [thawed(part) for part in value]
     return value
+
+
+def zone(places: Places, system: Config) -> tzinfo:
+    """The time zone that system.yaml names, else the machine's."""
+    name = system["timezone"]
+    if name is None:
+        return _machine_zone()
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        path = places.config / "system.yaml"
+        raise BadConfig(path=path, line="", key="timezone", why=f"there is no time zone {name!r}") from None
+
+
+def _machine_zone() -> tzinfo:
+    """With its rules for summer time, which a bare offset from UTC does not have."""
+    try:
+        return ZoneInfo(os.environ["TZ"].removeprefix(":"))
+    except (KeyError, ValueError, OSError, ZoneInfoNotFoundError):
+        with suppress(OSError, ValueError), open("/etc/localtime", "rb") as rules:
+            return ZoneInfo.from_file(rules)
+        return UTC
 
 
 def secrets(places: Places) -> dict[str, str]:

@@ -55,7 +55,7 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
     """All that are installed, by name, and what is wrong with those that had to be skipped."""
     good: list[Manifest] = []
     bad: list[BadConfig] = []
-    for path in sorted(places.manifests.glob("*.yaml")):
+    for path in sorted(places.manifests.glob("[!.]*.yaml")):
         try:
             manifest = read(path)
             if manifest.name != path.stem:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 from kingdom import config, gate, manifests, routing, schemas
 from kingdom.atomic import read_json
@@ -34,6 +35,8 @@ T = TypeVar("T", Event, Task)
 
 BATCH = 128
 """Events and results are served in groups that become durable together."""
+AHEAD = 64
+"""Numbers noted before they are needed: a lone event does not wait for two more files."""
 ANYWHERE = {"tasks": ("pending", "in_progress", "completed", "dead"), "messages": ("pending", "sent", "failed", "dead")}
 
 
@@ -76,12 +79,16 @@ class Court:
 
     def close(self) -> None:
         """Nothing is held in memory that the directories do not hold."""
+        with suppress(OSError):
+            # A full disk costs a gap in the numbers, no more.
+            self._task_numbers.close()
+            self._letter_numbers.close()
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._read_manifests()
         worked = self._judge(arrivals)
         worked = self._hear_orders(arrivals) or worked
-        worked = self._keep_schedules() or worked
+        worked = self._keep_schedules(arrivals) or worked
         worked = self._serve_events(arrivals) or worked
         next_look = min(self._next_events, self._next_results, self._next_schedules)
         return Turn(worked, wait=next_look - time.monotonic(), busy=self._kit.post.unsettled)
@@ -277,10 +284,11 @@ class Court:
             return False
         in_progress = self._kit.post.names("tasks", "in_progress")
         ready = [name for name in in_progress if os.path.lexists(places.results / name)]
-        pairs = [pair for name in ready[:BATCH] if (pair := self._verdict(name)) is not None]
+        judged = (pair for name in ready if (pair := self._verdict(name)) is not None)
+        pairs = list(islice(judged, BATCH))
         if pairs:
             self._close_cases(pairs)
-        if len(ready) > BATCH:
+        if len(pairs) == BATCH:
             self._next_results = now
         return bool(pairs)
 
@@ -359,9 +367,9 @@ class Court:
 
     # --- the clock
 
-    def _keep_schedules(self) -> bool:
+    def _keep_schedules(self, arrivals: dict[Path, list[str]] | None) -> bool:
         now = time.monotonic()
-        if now < self._next_schedules:
+        if arrivals is not None and now < self._next_schedules:
             return False
         run = self._diary.next_due(self._zone, self._look_at_gate())
         if run is None:
@@ -386,13 +394,12 @@ class Court:
         self._config = kit.config
         named = os.environ.get("SLACK_DEFAULT_CHANNEL") or config.secrets(kit.places).get("SLACK_DEFAULT_CHANNEL")
         self._channel = named or str(kit.config["slack"]["default_channel"])
-        self._zone: tzinfo | None = ZoneInfo(kit.system["timezone"]) if kit.system["timezone"] else None
+        self._zone = config.zone(kit.places, kit.system)
 
     def _read_manifests(self) -> None:
         seen = manifests.fingerprint(self._kit.places)
         if seen == self._seen_manifests:
             return
-        self._seen_manifests = seen
         self._generals, bad = manifests.installed(self._kit.places)
         self._routes = routing.table(self._generals)
         for trouble in bad:
@@ -400,6 +407,7 @@ class Court:
         for warning in (*self._routes.warnings, *self._diary.check(self._generals)):
             self._kit.log.warn(warning)
         self._next_schedules = 0.0
+        self._seen_manifests = seen
         names = ", ".join(each.name for each in self._generals) or "none"
         self._kit.log.say(f"generals: {names}; {len(self._routes.claims)} event types, {len(self._routes.words)} words")
 
@@ -426,7 +434,7 @@ class Court:
         places = self._kit.places
         folders = [places.folder(kind, state) for state in ANYWHERE[kind]]
         path = places.own("king") / f"{prefix}seq"
-        return Numbers(self._kit.disk, path, self._today, highest_number(folders, f"{prefix}{{day}}-"))
+        return Numbers(self._kit.disk, path, self._today, highest_number(folders, f"{prefix}{{day}}-"), AHEAD)
 
     def _today(self) -> date:
         now = self._kit.clock()

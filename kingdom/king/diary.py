@@ -55,7 +55,7 @@ class Diary:
         self._entries = [entry for entry in all_entries if entry.key not in bad]
         return [f"{key.partition(':')[0]}: {why}" for key, why in bad.items()]
 
-    def next_due(self, zone: tzinfo | None, gate: Gate) -> Run | None:
+    def next_due(self, zone: tzinfo, gate: Gate) -> Run | None:
         """A run to make now: what was begun first, then what waits, if the gate admits it."""
         now = self._kit.clock()
         self._note_due(zone, now)
@@ -70,16 +70,18 @@ class Diary:
                 self._strike(entry, due)
         return None
 
-    def _note_due(self, zone: tzinfo | None, now: float) -> None:
+    def _note_due(self, zone: tzinfo, now: float) -> None:
         """Minutes that came due join what waits, so that the gate delays them and loses none."""
         pages = dict(self._pages)
         for entry in self._entries:
             page = pages.get(entry.key) or {"handled": stamp(now)}
-            new = [stamp(due) for due in schedules.due(entry, moment(page["handled"]), now, zone)]
+            # A clock that was ahead and is set right again must not silence a schedule; `done` knows what was made.
+            handled = min(moment(page["handled"]), now)
+            new = [stamp(due) for due in schedules.due(entry, handled, now, zone)]
             waiting = [*page.get("waiting", ()), *new]
             kept = waiting if entry.schedule.catch_up == "all" else waiting[-1:]
-            passed = schedules.last_due(entry, moment(page["handled"]), now, zone)
-            pages[entry.key] = {**page, "waiting": kept, "handled": stamp(passed) if passed else page["handled"]}
+            passed = schedules.last_due(entry, handled, now, zone)
+            pages[entry.key] = {**page, "waiting": kept, "handled": stamp(passed or handled)}
         if pages != self._pages:
             self._write(pages)
 
@@ -129,7 +131,7 @@ class Diary:
             return None
         return Run(entry, moment(page["due"]), page["task_id"], page["letter_id"], repeated=True)
 
-    def _plan(self, zone: tzinfo | None, now: float) -> None:
+    def _plan(self, zone: tzinfo, now: float) -> None:
         """The snapshot that others read: when each schedule runs next. Written when it changes."""
         plan = [
             {
@@ -151,7 +153,7 @@ class Diary:
 
     def _read(self) -> Pages:
         try:
-            return {key: page for key, page in read_json(self._path).items() if isinstance(page, dict)}
+            return {key: page for key, page in read_json(self._path).items() if _is_sound(page)}
         except FileNotFoundError:
             return {}
         except BadFile as trouble:
@@ -161,3 +163,12 @@ class Diary:
     def _write(self, pages: Pages) -> None:
         self._kit.disk.rewrite(self._path, to_json(pages))
         self._pages = pages
+
+
+def _is_sound(page: Any) -> bool:
+    """A page that somebody has damaged starts anew."""
+    try:
+        moments = [page["handled"], *page.get("waiting", ()), *([page["due"]] if "task_id" in page else [])]
+        return all(moment(each) > 0 for each in moments) and ("task_id" in page) == ("letter_id" in page)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterError, croniter
@@ -42,41 +42,48 @@ def entries(manifests: Iterable[Manifest]) -> list[Entry]:
 
 def misfit(entry: Entry) -> str | None:
     """What is wrong with a schedule; None when it can be kept."""
+    plan = entry.schedule
     try:
-        croniter(entry.schedule.cron)
-        if entry.schedule.timezone:
-            ZoneInfo(entry.schedule.timezone)
+        if plan.timezone:
+            ZoneInfo(plan.timezone)
+        if len(plan.cron.split()) != 5:
+            return f"schedule {plan.name!r}: {plan.cron!r} must have five fields: minute hour day month weekday"
+        croniter(plan.cron).get_next(float)
     except (CroniterError, ValueError, ZoneInfoNotFoundError) as trouble:
-        return f"schedule {entry.schedule.name!r}: {trouble}"
+        return f"schedule {plan.name!r}: {trouble}"
+    except OSError:
+        return f"schedule {plan.name!r}: there is no time zone {plan.timezone!r}"
     return None
 
 
-def due(entry: Entry, after: float, now: float, zone: tzinfo | None) -> list[float]:
+def due(entry: Entry, after: float, now: float, zone: tzinfo) -> list[float]:
     """The runs to make for the due minutes in (after, now], oldest first. With `skip` an absence leaves none."""
-    missed = list(islice(_times(entry, after, now, zone), MOST_CAUGHT_UP))
     if entry.schedule.catch_up == "all":
-        return missed
-    if entry.schedule.catch_up == "skip":
-        return [each for each in missed[-1:] if now - each < LATE_SECONDS]
-    return missed[-1:]
+        moments = _times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone)
+        return list(islice(takewhile(lambda moment: moment <= now, moments), MOST_CAUGHT_UP))
+    newest = last_due(entry, after, now, zone)
+    if newest is None or (entry.schedule.catch_up == "skip" and now - newest >= LATE_SECONDS):
+        return []
+    return [newest]
 
 
-def last_due(entry: Entry, after: float, now: float, zone: tzinfo | None) -> float | None:
+def last_due(entry: Entry, after: float, now: float, zone: tzinfo) -> float | None:
     """The newest due minute in (after, now]: everything up to it has been looked at."""
-    newest = float(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).get_prev(float))
+    moments = _times(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).all_prev(float), entry, zone)
+    newest = next(moments)
     return newest if after < newest <= now else None
 
 
-def next_run(entry: Entry, after: float, zone: tzinfo | None) -> float:
-    return float(croniter(entry.schedule.cron, _local(entry, after, zone)).get_next(float))
+def next_run(entry: Entry, after: float, zone: tzinfo) -> float:
+    return next(_times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone))
 
 
-def _times(entry: Entry, after: float, now: float, zone: tzinfo | None) -> Iterable[float]:
-    moments = croniter(entry.schedule.cron, _local(entry, after, zone))
-    while (moment := float(moments.get_next(float))) <= now:
-        yield moment
+def _times(moments: Iterator[float], entry: Entry, zone: tzinfo) -> Iterator[float]:
+    """Where the clock is set back an hour passes twice: what has its own hour happens in the first one alone."""
+    every_hour = entry.schedule.cron.split()[1].startswith("*")
+    return (each for each in moments if every_hour or _local(entry, each, zone).fold == 0)
 
 
-def _local(entry: Entry, moment: float, zone: tzinfo | None) -> datetime:
+def _local(entry: Entry, moment: float, zone: tzinfo) -> datetime:
     own = ZoneInfo(entry.schedule.timezone) if entry.schedule.timezone else zone
-    return datetime.fromtimestamp(moment, own) if own else datetime.fromtimestamp(moment).astimezone()
+    return datetime.fromtimestamp(moment, own)
