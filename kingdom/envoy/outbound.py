@@ -18,7 +18,7 @@ from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import Book
 from kingdom.errors import BadFile, KingdomError
-from kingdom.messages import Message, moment, stamp
+from kingdom.messages import Message, stamp
 from kingdom.post import LOOK_AGAIN_SECONDS, Shelf
 from kingdom.role import Kit, Turn
 
@@ -150,8 +150,7 @@ class Outbound:
         self._file([letter.but(extra=extra)], "failed")
 
     def _is_due(self, letter: Message) -> bool:
-        not_before = letter.extra.get("not_before")
-        return not isinstance(not_before, str) or moment(not_before) <= self._kit.clock()
+        return str(letter.extra.get("not_before") or "") <= stamp(self._kit.clock())
 
     # --- noting and filing
 

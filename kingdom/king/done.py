@@ -19,25 +19,22 @@ class DoneIndex:
         self._path = path
         self._clock = clock
         self._hashes: set[int] = set()
-        self._torn = False
         self._load()
 
     def task_of(self, key: str) -> str | None:
         """The task that this event or scheduled run became, if it ever did."""
         if hash(key) not in self._hashes:
             return None
-        return next((task for _, known, task in self._lines() if known == key), None)
+        found = [task for _, known, task in self._lines() if known == key]
+        return found[-1] if found else None
 
     def note(self, pairs: Iterable[tuple[str, str]]) -> None:
         day = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y%m%d")
         new = [(key, task) for key, task in pairs if hash(key) not in self._hashes or self.task_of(key) is None]
         if not new:
             return
-        torn = b"\n" if self._torn else b""
-        self._torn = True
         lines = "".join(f"{day} {key} {task}\n" for key, task in new).encode()
-        self._disk.append(self._path, torn + lines, sync=True)
-        self._torn = False
+        self._disk.append(self._path, lines, sync=True)
         self._hashes.update(hash(key) for key, _ in new)
 
     def _load(self) -> None:

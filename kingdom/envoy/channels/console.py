@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from kingdom.messages import stamp
 
 DAYS_LOOKED_BACK = 3
 """How far back an interrupted post is looked for."""
+THE_MACHINES_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""No refusal: it passes, and the letter is said then."""
 
 
 class Console:
@@ -23,16 +25,20 @@ class Console:
         self._folder = folder
         self._disk = disk
         self._clock = clock
+        self._latest = 0.0
         make_folder(folder)
 
     def post(self, letter_id: str, room: str, text: str, thread: str | None) -> str:
         now = self._clock()
-        post_id = f"{now:.6f}"
+        self._latest = max(now, self._latest + 0.000_001)
+        post_id = f"{self._latest:.6f}"
         line = {"ts": post_id, "time": stamp(now), "room": room, "thread": thread, "letter": letter_id, "text": text}
         path = self._folder / f"{stamp(now)[:10]}.jsonl"
         try:
-            self._disk.append(path, self._fresh_line(path) + to_line(line), sync=True)
+            self._disk.append(path, to_line(line), sync=True)
         except OSError as trouble:
+            if trouble.errno in THE_MACHINES_FAULT:
+                raise
             raise ChannelRefused(channel="the console", why=trouble.strerror) from None
         return post_id
 
@@ -48,12 +54,3 @@ class Console:
                     continue
                 if isinstance(post, dict) and "ts" in post:
                     yield post
-
-    def _fresh_line(self, path: Path) -> bytes:
-        """A line that a kill left torn must not swallow the next one."""
-        try:
-            with open(path, "rb") as transcript:
-                transcript.seek(-1, os.SEEK_END)
-                return b"" if transcript.read(1) == b"\n" else b"\n"
-        except OSError:
-            return b""
