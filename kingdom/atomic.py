@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 Durability = Literal["power", "process"]
-Item = tuple[Path, bytes]
-Pair = tuple[Path, Path]
+Name = Path | str
+"""Whoever handles thousands of files spells them as text: a Path costs as much as a system call."""
+Item = tuple[Name, bytes]
+Pair = tuple[Name, Name]
 
 LARGEST = 1 << 20
 DEEPEST = 200
@@ -73,9 +76,9 @@ class Disk:
         if self.create_all([(path, data)]):
             raise Collision(path=path)
 
-    def create_all(self, items: Iterable[Item]) -> list[Path]:
+    def create_all(self, items: Iterable[Item]) -> list[Name]:
         """New whole files, made durable together. Returns those that were there already, left untouched."""
-        there: list[Path] = []
+        there: list[Name] = []
         with self._drafts(items) as drafts:
             for draft, path in drafts:
                 self.guard()
@@ -84,7 +87,7 @@ class Disk:
                 except FileExistsError:
                     os.unlink(draft)
                     there.append(path)
-        self._sync_folders({path.parent for _, path in drafts})
+        self._sync_folders({_folder(path) for _, path in drafts})
         return there
 
     def rewrite(self, path: Path, data: bytes) -> None:
@@ -96,7 +99,7 @@ class Disk:
             for draft, path in drafts:
                 self.guard()
                 os.replace(draft, path)
-        self._sync_folders({path.parent for _, path in drafts})
+        self._sync_folders({_folder(path) for _, path in drafts})
 
     def move(self, src: Path, dst: Path) -> None:
         """Rename without replacing: FileNotFoundError when the source is gone, Collision when the place is taken."""
@@ -105,11 +108,11 @@ class Disk:
             _rename_new(src, dst)
         except FileExistsError:
             raise Collision(path=dst) from None
-        self._sync_folders({dst.parent, src.parent})
+        self._sync_folders({_folder(dst), _folder(src)})
 
     def move_all(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Moves made durable together. Returns the pairs that could not move: source gone or place taken."""
-        folders: set[Path] = set()
+        folders: set[str] = set()
         stuck: list[Pair] = []
         for src, dst in pairs:
             self.guard()
@@ -117,7 +120,7 @@ class Disk:
                 _rename_new(src, dst)
             except (FileExistsError, FileNotFoundError):
                 stuck.append((src, dst))
-            folders |= {dst.parent, src.parent}
+            folders |= {_folder(dst), _folder(src)}
         self._sync_folders(folders)
         return stuck
 
@@ -153,9 +156,9 @@ class Disk:
         return len(litter)
 
     @contextmanager
-    def _drafts(self, items: Iterable[Item]) -> Iterator[list[tuple[str, Path]]]:
+    def _drafts(self, items: Iterable[Item]) -> Iterator[list[tuple[str, Name]]]:
         """Whole, durable, not yet visible. On an error those that did not become visible are taken back."""
-        drafts: list[tuple[str, Path]] = []
+        drafts: list[tuple[str, Name]] = []
         try:
             for path, data in items:
                 self._made += 1
@@ -199,21 +202,25 @@ class Disk:
             with _opened(draft) as fd:
                 os.fsync(fd)
 
-    def _sync_folders(self, folders: Iterable[Path]) -> None:
+    def _sync_folders(self, folders: Iterable[Name]) -> None:
         if self.durability == "process":
             return
         for folder in folders:
             sync_folder(folder)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Name) -> None:
     """What was made, renamed or removed in it is on the platter."""
     with _opened(folder) as fd:
         os.fsync(fd)
 
 
+def _folder(path: Name) -> str:
+    return os.path.dirname(path)
+
+
 @contextmanager
-def _opened(path: str | Path) -> Iterator[int]:
+def _opened(path: Name) -> Iterator[int]:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd
@@ -233,7 +240,7 @@ def _is_torn(fd: int) -> bool:
     return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
 
 
-def _rename_new(src: str | Path, dst: str | Path) -> None:
+def _rename_new(src: Name, dst: Name) -> None:
     """Rename that never replaces, also where the file system lacks RENAME_NOREPLACE."""
     if _libc.renameat2(_AT_FDCWD, os.fsencode(src), _AT_FDCWD, os.fsencode(dst), _NOREPLACE) == 0:
         return
@@ -257,7 +264,7 @@ def write_in_place(fd: int, data: bytes) -> None:
 # --- the strict reader, for every file that others can write
 
 
-def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
+def read_bytes(path: Name, limit: int = LARGEST) -> bytes:
     """The content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -291,7 +298,7 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
         os.close(fd)
 
 
-def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:
+def read_json(path: Name, limit: int = LARGEST) -> dict[str, Any]:
     """The JSON object in a file, read strictly."""
     data = read_bytes(path, limit)
     try:
@@ -366,8 +373,13 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 def to_json(value: Mapping[str, Any]) -> bytes:
     """One key a line: people `cat` these files."""
-    lines = ",\n".join(f"  {_ENCODE(key)}: {_ENCODE(part)}" for key, part in value.items())
+    lines = ",\n".join([f"  {_key(key)}: {_ENCODE(part)}" for key, part in value.items()])
     return f"{{\n{lines}\n}}\n".encode()
+
+
+@lru_cache(maxsize=256)
+def _key(key: str) -> str:
+    return _ENCODE(key)
 
 
 def to_list(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -442,7 +454,7 @@ class Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some living process holds the lock at `path`. Several may ask at once, also those who cannot write there."""
+    """Whether some living process holds the lock at `path`. Many may ask at once, also who cannot write there."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

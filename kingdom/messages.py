@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,7 +22,12 @@ Json = Mapping[str, Any]
 
 def stamp(moment: float) -> str:
     """Seconds since the epoch as the house writes time: UTC, to the second."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _stamp(int(moment // 1))
+
+
+@lru_cache(maxsize=16)
+def _stamp(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(stamped: str) -> float:
@@ -156,26 +162,41 @@ class Order(Envelope):
 
 
 class Numbers:
-    """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, even when the clock does.
+    """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, as clocks may.
 
-    The file holds the last number that may have been given away; a number is noted there before it is used.
+    The file holds the last number that may have been given away; a number is noted there before it is used,
+    with some more `ahead`, so that not every id costs a write. Only a killed life leaves a gap of those.
     """
 
-    def __init__(self, disk: Disk, path: Path, today: Callable[[], date], used: Callable[[str], int]) -> None:
+    def __init__(
+        self, disk: Disk, path: Path, today: Callable[[], date], used: Callable[[str], int], ahead: int = 0
+    ) -> None:
         self._disk = disk
         self._path = path
         self._today = today
         self._used = used
+        self._ahead = ahead
         self._day, self._last = self._remembered()
+        self._noted = self._last
 
     def take(self, count: int) -> list[str]:
         day = self._today().strftime("%Y%m%d")
         if day > self._day:
-            self._day, self._last = day, 0
+            self._day, self._last, self._noted = day, 0, 0
         first = self._last + 1
-        self._disk.rewrite(self._path, f"{self._day}:{first + count - 1:03d}\n".encode())
-        self._last = first + count - 1
+        if self._last + count > self._noted:
+            self._note(self._last + count + self._ahead)
+        self._last += count
         return [f"{self._day}-{number:03d}" for number in range(first, first + count)]
+
+    def close(self) -> None:
+        """Give back what was noted ahead."""
+        if self._noted > self._last:
+            self._note(self._last)
+
+    def _note(self, number: int) -> None:
+        self._disk.rewrite(self._path, f"{self._day}:{number:03d}\n".encode())
+        self._noted = number
 
     def _remembered(self) -> tuple[str, int]:
         try:
@@ -200,7 +221,7 @@ def highest_number(folders: list[Path], shape: str) -> Callable[[str], int]:
     return used
 
 
-def must_match_name(envelope: Event | Task | Message | Order, path: Path) -> None:
+def must_match_name(envelope: Event | Task | Message | Order, filename: str) -> None:
     """A file is called after its id, so that `ls` tells the truth."""
-    if f"{envelope.id}.json" != path.name:
-        raise BadFile(path=path.name, why=f"its id is {envelope.id!r}, which belongs in {envelope.id}.json")
+    if f"{envelope.id}.json" != filename:
+        raise BadFile(path=filename, why=f"its id is {envelope.id!r}, which belongs in {envelope.id}.json")

@@ -43,23 +43,22 @@ class Post:
         self._clock = clock
         self.unsettled = False
 
-    def deliver(self, kind: Kind, things: Iterable[Any]) -> list[Path]:
-        """New files in `pending`, whole and durable together. Returns those whose place was taken."""
-        return self.disk.create_all(
-            (self.places.letter(kind, "pending", thing.id), to_json(thing.to_json())) for thing in things
-        )
+    def deliver(self, kind: Kind, things: Iterable[Any]) -> None:
+        """New files in `pending`, whole and durable together. One whose place is taken is left out."""
+        letter = self.places.letter_name
+        self.disk.create_all((letter(kind, "pending", thing.id), to_json(thing.to_json())) for thing in things)
 
     def annotate(self, kind: Kind, state: str, things: Iterable[Any]) -> None:
         """Write what we intend or know into files that lie there already."""
-        self.disk.rewrite_all((self.places.letter(kind, state, thing.id), to_json(thing.to_json())) for thing in things)
+        letter = self.places.letter_name
+        self.disk.rewrite_all((letter(kind, state, thing.id), to_json(thing.to_json())) for thing in things)
 
     def move(self, kind: Kind, names: Iterable[str], src: str, dst: str) -> list[str]:
         """Returns the names that did not move: gone from `src`, or already in `dst`."""
         check_move(kind, src, dst)
-        stuck = self.disk.move_all(
-            (self.places.letter(kind, src, name), self.places.letter(kind, dst, name)) for name in names
-        )
-        return [src_path.stem for src_path, _ in stuck]
+        letter = self.places.letter_name
+        stuck = self.disk.move_all((letter(kind, src, name), letter(kind, dst, name)) for name in names)
+        return [os.path.basename(place).removesuffix(".json") for place, _ in stuck]
 
     def names(self, kind: Kind, state: str) -> list[str]:
         """File names that a reader may see, in no order."""
@@ -70,19 +69,18 @@ class Post:
         return [name.removesuffix(".json") for name in self.names(kind, state) if name.endswith(".json")]
 
     def has(self, kind: Kind, name: str, *states: str) -> bool:
-        return any(os.path.lexists(self.places.letter(kind, state, name)) for state in states)
+        return any(os.path.lexists(self.places.letter_name(kind, state, name)) for state in states)
 
     def read(self, kind: Kind, state: str, name: str) -> Any:
         """The noun in a file. FileNotFoundError when it is gone; BadInput says what is wrong with it."""
-        path = self.places.letter(kind, state, name)
-        return self._noun(kind, path)
+        return self._noun(kind, self.places.letter_name(kind, state, name))
 
     def open(self, kind: Kind, state: str, filename: str, *, buries: bool = True) -> Any | None:
         """Like read, by file name; what cannot be read is buried (by the queue's one consumer), what is gone is None.
 
         None as well for what may still be written at this moment; then `unsettled` says: look again soon.
         """
-        path = self.places.folder(kind, state) / filename
+        path = f"{self.places.folder(kind, state)}/{filename}"
         try:
             if not filename.endswith(".json"):
                 raise BadFile(path=filename, why="its name does not end in .json")
@@ -112,7 +110,7 @@ class Post:
         self.log.error(f"buried {kind}/{state}/{filename} as {kind}/dead/{grave.name}: {reason}")
         self.log.event("file.buried", kind=kind, file=grave.name, reason=reason)
 
-    def _may_be_unfinished(self, path: Path) -> bool:
+    def _may_be_unfinished(self, path: str) -> bool:
         try:
             about = os.lstat(path)
         except FileNotFoundError:
@@ -130,10 +128,10 @@ class Post:
             grave = dead / f"{plain}.{again}"
         return grave
 
-    def _noun(self, kind: Kind, path: Path) -> Any:
+    def _noun(self, kind: Kind, path: str) -> Any:
         noun = NOUNS[kind]
         envelope = noun.from_json(schemas.check(noun.kind, read_json(path)))
-        must_match_name(envelope, path)
+        must_match_name(envelope, os.path.basename(path))
         return envelope
 
 
