@@ -38,12 +38,15 @@ _PR_SET_PDEATHSIG = 1
 class Turn:
     """What one turn of the loop did: whether anything, when the next is due, and whether children still run.
 
-    A turn that worked is followed by another at once, unless it is settled: it left nothing behind."""
+    A turn that worked is followed by another at once, unless it is settled: it left nothing behind.
+    After one that ended no other follows: a successor has been started.
+    """
 
     worked: bool
     wait: float
     busy: bool = False
     settled: bool = False
+    ended: bool = False
 
 
 class Job(Protocol):
@@ -192,7 +195,7 @@ class _Loop:
             self._reload_if_changed()
             turn = self._turn(arrivals)
             again = turn.worked and not turn.settled
-            if self._once and not again and not turn.busy:
+            if turn.ended or (self._once and not again and not turn.busy):
                 break
             arrivals = self._waker.wait(0.0 if again else min(turn.wait, self._longest_sleep()))
             if self._degraded:

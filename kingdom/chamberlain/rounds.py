@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from kingdom import config, manifests, picture
 from kingdom.atomic import to_json
-from kingdom.chamberlain.vitals import Health, measure
-from kingdom.messages import Message, Numbers, highest_number, stamp
-from kingdom.post import Post
+from kingdom.chamberlain.alerts import Alerts
+from kingdom.chamberlain.vitals import Health, Reading, measure
+from kingdom.messages import stamp
 from kingdom.role import Kit, Turn
 from kingdom.roster import Seat, seats
+from kingdom.steward import pick
+from kingdom.steward.roll_call import RollCall, What
 
-MESSAGE_STATES = ("pending", "sent", "failed", "dead")
+INTERNAL_EVENT = {
+    What.MISSED: "system.heartbeat_missed",
+    What.RESTARTED: "recovery.session_restarted",
+    What.STARTED: "recovery.session_restarted",
+    What.REARMED: "recovery.session_restarted",
+    What.RAISED: "recovery.session_restarted",
+    What.STOPPED: "recovery.session_killed",
+}
+ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.RAISED, What.TROUBLE})
+
+
+def _said(reading: Reading) -> str:
+    return f"CPU {reading.cpu_percent:.0f} %, memory {reading.memory_percent:.0f} %"
 
 
 class Rounds:
@@ -27,6 +41,8 @@ class Rounds:
         self._disk_is_full = False
         self._next_vitals = self._next_roll_call = 0.0
         self._alerts = Alerts(kit)
+        self._has_successor = False
+        self._roll_call = self._roll_call_of(kit)
         measure(kit.places.home)
 
     def folders(self) -> Iterable[Path]:
@@ -44,9 +60,23 @@ class Rounds:
             self._take_vitals()
             self._next_vitals = now + self._config["intervals"]["vitals_seconds"]
         if now >= self._next_roll_call:
+            self._call_roll()
             self._show_picture()
-            self._next_roll_call = now + self._config["intervals"]["roll_call_seconds"]
-        return Turn(False, wait=min(self._next_vitals, self._next_roll_call) - time.monotonic())
+            self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
+        self._alerts.send(self._kit.clock)
+        wait = min(self._next_vitals, self._next_roll_call) - time.monotonic()
+        return Turn(False, wait, ended=self._has_successor)
+
+    def _call_roll(self) -> None:
+        if self._roll_call is None:
+            return
+        for finding in self._roll_call.call(float(self._kit.system["heartbeat"]["threshold_seconds"])):
+            self._kit.log.warn(str(finding))
+            if (event := INTERNAL_EVENT.get(finding.what)) is not None:
+                self._kit.log.event(event, role=finding.role, detail=finding.detail)
+            if finding.what in ALARMING:
+                self._alerts.tell(finding.cause, str(finding))
+            self._has_successor = self._has_successor or finding.what is What.RAISED
 
     def _take_vitals(self) -> None:
         kit = self._kit
@@ -65,21 +95,25 @@ class Rounds:
             "health": health,
         }
         kit.light.rewrite(kit.places.resources, to_json(vitals))
-        self._tell_changes(health, reading.disk_percent)
+        self._tell_changes(health, reading)
 
-    def _tell_changes(self, health: str, disk_percent: float) -> None:
+    def _tell_changes(self, health: str, reading: Reading) -> None:
         """Alerts on transitions only: a machine that stays red is one alert."""
-        kit = self._kit
+        kit, disk_percent = self._kit, reading.disk_percent
         if health != self._last_health:
             kit.log.say(f"the machine is {health}, was {self._last_health}")
             kit.log.event("system.health_changed", health=health, was=self._last_health)
             if health == "red":
-                self._alerts.send(f"[alert] the machine is red: new work waits. {kit.places.resources}")
+                self._alerts.tell("red", f"the machine is red ({_said(reading)}): new work waits")
+            else:
+                self._alerts.forget("red")
             self._last_health = health
         full = disk_percent > self._config["thresholds"]["disk_percent"]
         if full and not self._disk_is_full:
             kit.log.event("system.resource_warning", disk_percent=disk_percent)
-            self._alerts.send(f"[alert] the disk of {kit.places.home} is {disk_percent:.0f} % full")
+            self._alerts.tell("disk", f"the disk of {kit.places.home} is {disk_percent:.0f} % full")
+        if not full:
+            self._alerts.forget("disk")
         self._disk_is_full = full
 
     def _show_picture(self) -> None:
@@ -93,35 +127,18 @@ class Rounds:
         switched_on = frozenset(name for name, on in self._kit.system["roles"].items() if on)
         return seats(manifests.names(self._kit.places), switched_on)
 
+    def _roll_call_of(self, kit: Kit) -> RollCall | None:
+        """Only a role that a launcher started can ask it; by hand there is nobody to ask."""
+        launcher = os.environ.get("KINGDOM_LAUNCHER")
+        if launcher is None:
+            return None
+        steward = pick(kit.places, launcher)
+        return RollCall(kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, self._period)
+
+    @property
+    def _period(self) -> float:
+        return float(self._config["intervals"]["roll_call_seconds"])
+
     def _take_over(self, kit: Kit) -> None:
         self._kit = kit
         self._config = kit.config
-
-
-class Alerts:
-    """The chamberlain's own letters to people, under ids of its own."""
-
-    def __init__(self, kit: Kit) -> None:
-        self._post: Post = kit.post
-        self._clock = kit.clock
-        folders = [kit.places.folder("messages", state) for state in MESSAGE_STATES]
-        used = highest_number(folders, "msg-{day}-chamberlain-")
-        path = kit.places.own("chamberlain") / "msg-seq"
-        self._numbers = Numbers(kit.disk, path, lambda: date.fromtimestamp(kit.clock()), used)  # noqa: DTZ012
-
-    def send(self, content: str) -> None:
-        day, _, number = self._numbers.take(1)[0].partition("-")
-        letter = Message(
-            id=f"msg-{day}-chamberlain-{number}",
-            type="notification",
-            task_id=None,
-            channel=None,
-            urgency="urgent",
-            content=content,
-            context={},
-            source_ref=None,
-            created_at=stamp(self._clock()),
-            status="pending",
-            dedup_key=None,
-        )
-        self._post.deliver("messages", [letter])

@@ -244,7 +244,7 @@ class RollCall:
         if is_locked(self._places.lock(role)):
             return _first_number(_read(self._places.lock(role)))
         pid = _first_number(_read(self._places.heartbeat(role)))
-        home = b"KINGDOM_HOME=" + os.fsencode(self._places.home)
+        home = frozenset({b"KINGDOM_HOME=" + os.fsencode(self._places.home)})
         return pid if pid is not None and stat_fields(pid) and carries(pid, home) else None
 
 
