@@ -27,9 +27,11 @@ from kingdom.king.done import DoneIndex
 from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
 from kingdom.king.letters import Draft
 from kingdom.king.orders import Orders
+from kingdom.king.watchman import Watchman
 from kingdom.messages import Event, Json, Message, Numbers, Result, Task, highest_number, stamp
 from kingdom.post import LOOK_AGAIN_SECONDS, Shelf, Waiting
 from kingdom.role import Kit, Turn
+from kingdom.steward.roll_call import What
 
 T = TypeVar("T", Event, Task)
 
@@ -61,6 +63,7 @@ class Court:
         self._done = DoneIndex(kit.disk, places.own("king") / "done.idx", kit.clock)
         self._diary = Diary(kit, self._done)
         self._orders = Orders(kit, lambda: self._take_task_ids(1)[0])
+        self._watchman = Watchman(kit)
         self._seen_manifests: object = None
         self._generals: list[manifests.Manifest] = []
         self._routes = routing.table([])
@@ -90,7 +93,8 @@ class Court:
         worked = self._hear_orders(arrivals) or worked
         worked = self._keep_schedules(arrivals) or worked
         worked = self._serve_events(arrivals) or worked
-        next_look = min(self._next_events, self._next_results, self._next_schedules)
+        self._watch_chamberlain()
+        next_look = min(self._next_events, self._next_results, self._next_schedules, self._watchman.due)
         return Turn(worked, wait=next_look - time.monotonic(), busy=self._kit.post.unsettled)
 
     # --- events
@@ -364,6 +368,18 @@ class Court:
         everything = arrivals is None or time.monotonic() >= self._next_events
         self._orders.look(None if everything or arrivals is None else arrivals.get(pending, ()))
         return self._orders.obey()
+
+    # --- the chamberlain
+
+    def _watch_chamberlain(self) -> None:
+        for finding in self._watchman.look(self._kit):
+            self._kit.log.warn(str(finding))
+            if finding.what is What.RESTARTED:
+                self._kit.log.event("recovery.session_restarted", role=finding.role, detail=finding.detail)
+                alarm = letters.alarm(
+                    self._take_letter_ids(1)[0], str(finding), self._channel, stamp(self._kit.clock())
+                )
+                self._kit.post.deliver("messages", [alarm])
 
     # --- the clock
 

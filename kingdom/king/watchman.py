@@ -1,0 +1,44 @@
+"""Who watches the chamberlain: the king, by the same roll call that the chamberlain holds for everybody else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+from kingdom.role import Kit
+from kingdom.roster import ROLES, Seat
+from kingdom.steward import pick
+from kingdom.steward.roll_call import Finding, RollCall
+
+PERIOD_SECONDS = 10.0
+
+
+class Watchman:
+    def __init__(self, kit: Kit) -> None:
+        launcher = os.environ.get("KINGDOM_LAUNCHER")
+        self._next = 0.0
+        self._call: RollCall | None = None
+        if launcher is not None:
+            steward = pick(kit.places, launcher)
+            period = min(PERIOD_SECONDS, self.threshold(kit) / 4)
+            self._call = RollCall(kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, period)
+
+    @staticmethod
+    def threshold(kit: Kit) -> float:
+        return float(kit.system["heartbeat"]["threshold_seconds"])
+
+    def look(self, kit: Kit) -> Iterator[Finding]:
+        now = time.monotonic()
+        if self._call is not None and now >= self._next:
+            yield from self._call.call(self.threshold(kit))
+            self._next = now + self._call.wait
+
+    @property
+    def due(self) -> float:
+        """When the next look is, by the monotonic clock."""
+        return self._next if self._call is not None else float("inf")
+
+    @staticmethod
+    def _seats() -> list[Seat]:
+        return [ROLES["chamberlain"]]
