@@ -36,6 +36,10 @@ class RoleView:
     pid: int | None
     beat_age: float | None
 
+    @property
+    def beats(self) -> bool:
+        return self.state in ("starting", "working", "idle", "degraded")
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:

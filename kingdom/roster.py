@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from kingdom import manifests
+from kingdom.places import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +41,9 @@ def seats(installed_generals: list[str], also: frozenset[str] = frozenset()) -> 
     """Who should run: the default roles, those switched on by name, and the installed generals."""
     fixed = [seat for seat in ROLES.values() if seat.by_default or seat.name in also]
     return [*fixed, *(general(name) for name in sorted(installed_generals))]
+
+
+def of(places: Places, system: Mapping[str, Any]) -> list[Seat]:
+    """Who should run in this home unless stopped by hand, by its system.yaml and its installed manifests."""
+    switched_on = frozenset(name for name, on in system["roles"].items() if on)
+    return seats(manifests.names(places), switched_on)

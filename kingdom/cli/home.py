@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom import config, manifests, roster
+from kingdom import config, roster
 from kingdom.atomic import Disk
 from kingdom.places import Places, find_home
 from kingdom.roster import Seat
@@ -35,8 +35,7 @@ def disk(places: Places) -> Disk:
 
 def seats(places: Places) -> list[Seat]:
     """Everybody who runs here unless stopped by hand."""
-    switched_on = frozenset(name for name, on in config.load(places, "system")["roles"].items() if on)
-    return roster.seats(manifests.names(places), switched_on)
+    return roster.of(places, config.load(places, "system"))
 
 
 def command() -> str:

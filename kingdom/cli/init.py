@@ -14,7 +14,7 @@ from kingdom.errors import BadHome
 from kingdom.places import Places, find_data
 
 
-@click.command()
+@click.command(short_help="Make a folder a home of its own.")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 def init(folder: Path) -> None:
     """Make FOLDER (this one, if none is named) a home of its own, with default configuration and generals."""

@@ -35,7 +35,7 @@ def check(package: Path) -> Manifest:
 
 
 def install(places: Places, disk: Disk, package: Path) -> Manifest:
-    """Copied to the home's generals/ unless it lies there, then its manifest to config/generals/: from then on it works."""
+    """Copied to the home's generals/ unless it lies there; with its manifest in config/generals/ it is at work."""
     manifest = check(package)
     bring(places, package, manifest.name)
     make_folder(places.manifests)

@@ -12,7 +12,7 @@ import click
 
 from kingdom import config, picture
 from kingdom.atomic import is_locked, make_folder, read_bytes, read_json
-from kingdom.cli import home, packages
+from kingdom.cli import home
 from kingdom.cli.init import furnish
 from kingdom.cli.words import count, line, table
 from kingdom.errors import BadFile, Exit, LauncherTrouble, NoSuchThing, NotRunning, TookTooLong
@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.03
 AWAKE = ("idle", "working", "degraded")
 
 
-@click.command()
+@click.command(short_help="Start the kingdom, or whatever of it does not run.")
 def up() -> int:
     """Start the kingdom, or whatever of it does not run. Harmless when all runs."""
     places = home.find()
@@ -44,7 +44,7 @@ def up() -> int:
     return Exit.FAILED if late or any(_held(places, seat.name) == "quarantined" for seat in seats) else Exit.DONE
 
 
-@click.command()
+@click.command(short_help="Stop every role; soldiers finish their work.")
 @click.option("--soldiers", is_flag=True, help="End the soldiers too; their tasks are tried again after the next up.")
 def down(soldiers: bool) -> None:
     """Stop every role. Soldiers that are out finish their work, unless told otherwise."""
@@ -68,7 +68,7 @@ def down(soldiers: bool) -> None:
         print(f"{they} ({', '.join(out)}); `kingdom down --soldiers` ends {them}.")
 
 
-@click.command()
+@click.command(short_help="Start one role, also a stopped or quarantined one.")
 @click.argument("role")
 def start(role: str) -> int:
     """Start one ROLE, also one that was stopped by hand or is quarantined after a crash loop."""
@@ -79,7 +79,7 @@ def start(role: str) -> int:
     return _tell_start(places, steward, seat)
 
 
-@click.command()
+@click.command(short_help="Stop one role; it stays down until started.")
 @click.argument("role")
 def stop(role: str) -> None:
     """Stop one ROLE. It stays down until `kingdom start`, whatever else starts."""
@@ -303,7 +303,8 @@ def last_words(places: Places, name: str) -> str:
         troubles = [each for each in lines if " error " in each or path == places.last_words(name)]
         if troubles:
             return line(troubles[-1], 300)
-    return f"nothing in {places.role_log(name)}; `python -m kingdom.{'general ' if name not in ROLES else ''}{name}` tells"
+    module = name if name in ROLES else f"general {name}"
+    return f"nothing in {places.role_log(name)}; `python -m kingdom.{module}` tells"
 
 
 def _tell_start(places: Places, steward: Steward, seat: Seat) -> int:

@@ -17,8 +17,6 @@ from kingdom.picture import Picture, RoleView
 from kingdom.places import Places
 from kingdom.wake import Waker
 
-AWAKE = ("starting", "idle", "working")
-STAYS_DOWN = ("down", "stopped")
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
 COLUMNS = {
     "waiting": ("pending",),
@@ -27,6 +25,7 @@ COLUMNS = {
     "failed": ("failed",),
     "dead": ("dead",),
 }
+STATES = {"down": "stopped by hand", "silent": "silent, hung?", "absent": "not running"}
 WATCH_SECONDS = 1.0
 CLEAR = "\033[H\033[2J"
 
@@ -53,7 +52,7 @@ def look(places: Places) -> Picture:
 
 def well(view: Picture) -> bool:
     """All who should run do: who was stopped by hand should not."""
-    return all(role.state in (*AWAKE, *STAYS_DOWN) for role in view.roles)
+    return all(role.beats or role.state == "down" for role in view.roles)
 
 
 def _show(places: Places, as_json: bool, before: str) -> int:
@@ -86,7 +85,7 @@ def _roles(view: Picture) -> str:
 
 def _role(role: RoleView) -> tuple[str, str, str, str]:
     beat = "never" if role.beat_age is None else f"{span(role.beat_age)} ago"
-    return role.name, role.state, str(role.pid or "-"), beat
+    return role.name, STATES.get(role.state, role.state), str(role.pid or "-"), beat
 
 
 def _queues(view: Picture) -> str:
@@ -104,7 +103,7 @@ def _more(view: Picture) -> list[str]:
         _block("waits longest", [_oldest(view.oldest)] if view.oldest else []),
         _block("under way", [_task(each) for each in view.under_way]),
         _block("soldiers", [_soldier(each, view.taken_at) for each in view.soldiers]),
-        _block("went wrong", [f"{each['what']}: {line(each['why'] or 'no reason was kept')}" for each in view.failures]),
+        _block("went wrong", [_failure(each) for each in view.failures]),
         _block("next run", [_run(view.next_run, view.taken_at)] if view.next_run else []),
     ]
 
@@ -126,6 +125,10 @@ def _task(task: dict[str, Any]) -> str:
 def _soldier(row: dict[str, Any], now: float) -> str:
     since = f", out for {span(max(0.0, now - moment(row['started_at'])))}" if row.get("started_at") else ""
     return f"{line(row.get('soldier'))}, pid {row.get('pid')}{since}"
+
+
+def _failure(each: dict[str, Any]) -> str:
+    return f"{line(each['what'])}: {line(each['why'] or 'no reason was kept')}"
 
 
 def _run(run: dict[str, Any], now: float) -> str:

@@ -1,0 +1,290 @@
+"""`kingdom doctor`: what could keep the kingdom from working, each with what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import click
+
+from kingdom import config, manifests, picture
+from kingdom.atomic import is_locked
+from kingdom.cli import home
+from kingdom.cli.words import count, line
+from kingdom.errors import BadConfig, BadHome, Exit, LauncherTrouble
+from kingdom.places import Places, find_schema
+from kingdom.processes import all_pids, stat_fields
+
+OLDEST_PYTHON = (3, 11)
+LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
+MOST_USED_OF_LIMIT = 0.8
+CLOCK_TOLERANCE_SECONDS = 60.0
+FIRST_CREDIBLE_TIME = 1_735_689_600  # 2025-01-01: an older clock was never set
+UNFIT_FILE_SYSTEMS = {
+    "nfs": "locks and arrivals are unreliable on it",
+    "nfs4": "locks and arrivals are unreliable on it",
+    "cifs": "locks and arrivals are unreliable on it",
+    "9p": "arrivals do not wake anybody on it",
+    "tmpfs": "it is empty after a restart of the machine",
+}
+MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "red")}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: str
+    what: str
+    sentence: str
+    next_step: str = ""
+
+
+Check = Callable[[Places], Iterator[Finding]]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True)
+def doctor(as_json: bool) -> int:
+    """Look for what could keep the kingdom from working. Exit code 1 when something is BAD."""
+    places = home.find()
+    findings = [finding for check in CHECKS for finding in check(places)]
+    if as_json:
+        print(json.dumps([asdict(each) for each in findings], ensure_ascii=False))
+    else:
+        for each in findings:
+            mark, colour = MARKS[each.level]
+            step = f"; {each.next_step}" if each.next_step else ""
+            click.echo(f"{click.style(f'{mark:4}', fg=colour)}  {each.what}: {each.sentence}{step}")
+    return Exit.FAILED if any(each.level == "bad" for each in findings) else Exit.DONE
+
+
+def _python(places: Places) -> Iterator[Finding]:
+    said = ".".join(map(str, sys.version_info[:3]))
+    old = sys.version_info < OLDEST_PYTHON
+    yield Finding("bad" if old else "ok", "python", said, "3.11 is the oldest that will do" if old else "")
+    missing = [name for name in ("click", "croniter", "fastjsonschema", "psutil", "yaml") if find_spec(name) is None]
+    if missing:
+        yield Finding("bad", "packages", f"{', '.join(missing)} cannot be imported", "run `make setup`")
+
+
+def _programs(places: Places) -> Iterator[Finding]:
+    if shutil.which("tmux"):
+        yield Finding("ok", "tmux", "there")
+    else:
+        step = "install the package tmux for terminals to attach to"
+        try:
+            yield Finding("warn", "tmux", f"not there: roles run under supervisord {version('supervisor')}", step)
+        except PackageNotFoundError:
+            yield Finding("bad", "tmux", "not there, and no supervisord either: nothing can start the roles", step)
+    there = shutil.which("strace") is not None
+    yield Finding("ok", "strace", "there" if there else "not there; only the project's own tests use it")
+
+
+def _home(places: Places) -> Iterator[Finding]:
+    try:
+        places.check()
+    except BadHome as trouble:
+        yield Finding("bad", "home", str(trouble))
+        return
+    for folder in (places.queue, places.state):
+        if not folder.is_dir():
+            yield Finding("bad", "home", f"{folder} is missing", f"run `{home.command()} up`")
+            return
+    yield Finding("ok", "home", str(places.home))
+    loose = [path.name for path in (places.queue, places.state, places.logs) if _others_may_write(path)]
+    if loose:
+        step = f"run `chmod go-w {' '.join(str(places.home / name) for name in loose)}`"
+        yield Finding("warn", "home", f"others may write to {', '.join(loose)}", step)
+    file_system = _file_system(places)
+    if file_system in UNFIT_FILE_SYSTEMS:
+        why = UNFIT_FILE_SYSTEMS[file_system]
+        yield Finding("warn", "home", f"it lies on {file_system}: {why}", "move it to a local disk")
+
+
+def _others_may_write(path: os.PathLike[str]) -> bool:
+    with suppress(FileNotFoundError):
+        return bool(os.stat(path).st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return False
+
+
+def _file_system(places: Places) -> str:
+    """The type of the mount with the longest matching path."""
+    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+        rows = [each.split()[1:3] for each in mounts]
+    real = f"{places.home.resolve()}/"
+    fitting = [(len(point), kind) for point, kind in rows if real.startswith(f"{point.rstrip('/')}/")]
+    return max(fitting)[1] if fitting else ""
+
+
+def _configuration(places: Places) -> Iterator[Finding]:
+    names = sorted(path.name.removesuffix(".schema.json") for path in find_schema("config/king").parent.iterdir())
+    bad = 0
+    for name in names:
+        try:
+            config.load(places, name)
+        except BadConfig as trouble:
+            bad += 1
+            yield Finding("bad", "config", line(trouble, 300))
+    try:
+        config.secrets(places)
+    except BadConfig as trouble:
+        bad += 1
+        yield Finding("bad", "config", line(trouble, 300))
+    if not bad:
+        yield Finding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
+
+
+def _generals(places: Places) -> Iterator[Finding]:
+    good, bad = manifests.installed(places)
+    for trouble in bad:
+        yield Finding("bad", "generals", line(trouble, 300))
+    for each in good:
+        if not (places.package(each.name) / "prompt.md").is_file():
+            step = f"install it again with `{home.command()} generals install PATH`"
+            yield Finding("bad", "generals", f"{each.name} has no package in {places.packages}", step)
+    if good:
+        yield Finding("ok", "generals", ", ".join(each.name for each in good))
+    elif not bad:
+        step = f"`{home.command()} generals install PATH` brings one"
+        yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
+
+
+def _disk(places: Places) -> Iterator[Finding]:
+    about = os.statvfs(places.home)
+    free_mb = about.f_bavail * about.f_frsize >> 20
+    free = 100 * about.f_bavail / max(1, about.f_blocks)
+    inodes = 100 * about.f_favail / about.f_files if about.f_files else 100.0
+    short = free < LEAST_FREE_PERCENT or free_mb < LEAST_FREE_MB or inodes < LEAST_FREE_PERCENT
+    said = f"{free_mb} MB ({free:.0f} %) and {inodes:.0f} % of the inodes are free"
+    yield Finding("bad" if short else "ok", "disk", said, f"make room on the disk of {places.home}" if short else "")
+
+
+def _inotify(places: Places) -> Iterator[Finding]:
+    limit = int(_first_word("/proc/sys/fs/inotify/max_user_instances") or 0)
+    used = _inotify_instances()
+    needed = len(home.seats(places)) + 2
+    tight = limit and used + needed > limit * MOST_USED_OF_LIMIT
+    said = f"{used} of {limit} instances are in use"
+    step = "without one a role only polls; raise fs.inotify.max_user_instances with sysctl"
+    yield Finding("warn" if tight else "ok", "inotify", said, step if tight else "")
+
+
+def _inotify_instances() -> int:
+    found = 0
+    for pid in all_pids():
+        with suppress(OSError):
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    found += os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:inotify"
+    return found
+
+
+def _clock(places: Places) -> Iterator[Finding]:
+    now = time.time()
+    if now < FIRST_CREDIBLE_TIME:
+        said = time.strftime("it says %Y-%m-%d", time.gmtime(now))
+        yield Finding("bad", "clock", said, "set it: ids and schedules go by it")
+        return
+    latest = max((path.stat().st_mtime for path in places.state.glob("*/heartbeat")), default=0.0)
+    if latest - now > CLOCK_TOLERANCE_SECONDS:
+        said = f"a role has beaten {latest - now:.0f} s in the future"
+        yield Finding("warn", "clock", said, "the clock was set back; schedules wait until it has caught up")
+        return
+    yield Finding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def _locks(places: Places) -> Iterator[Finding]:
+    """A living role without its lock has lost it to somebody who replaced the file."""
+    lost = 0
+    for seat in home.seats(places):
+        view = picture.take(places, [seat.name], time.time()).roles[0]
+        beat_by = _beating_pid(places, seat.name)
+        if not is_locked(places.lock(seat.name)) and beat_by is not None:
+            lost += 1
+            step = f"end it with `kill {beat_by}`, then `{home.command()} up`"
+            yield Finding("bad", "locks", f"{seat.name} lives as pid {beat_by} without its lock", step)
+        elif view.state == "silent":
+            lost += 1
+            step = f"`{home.command()} restart {seat.name}`"
+            yield Finding("bad", "locks", f"{seat.name} holds its lock and does not beat", step)
+    if not lost:
+        yield Finding("ok", "locks", "every living role holds its own")
+
+
+def _beating_pid(places: Places, name: str) -> int | None:
+    """The pid in the heartbeat, when such a process lives and is a role of that name."""
+    from kingdom.cli.files import content
+
+    beat = content(places.heartbeat(name))
+    pid = beat.get("pid")
+    if not isinstance(pid, int) or beat.get("state") == "stopped" or stat_fields(pid) is None:
+        return None
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as words:
+        return pid if name.encode() in words.read().replace(b"kingdom.", b"").split(b"\0") else None
+    return None
+
+
+def _launcher(places: Places) -> Iterator[Finding]:
+    from kingdom.steward import pick
+
+    try:
+        steward = pick(places, str(config.load(places, "system")["launcher"]))
+        up = steward.standing()
+    except (LauncherTrouble, BadConfig) as trouble:
+        yield Finding("bad", "launcher", line(trouble, 300))
+        return
+    step = "" if up else f"`{home.command()} up` starts the kingdom"
+    yield Finding("ok" if up else "warn", "launcher", f"{steward.name} {'stands' if up else 'is not up'}", step)
+
+
+def _roles(places: Places) -> Iterator[Finding]:
+    view = picture.take(places, [seat.name for seat in home.seats(places)], time.time())
+    silent = [role for role in view.roles if not role.beats]
+    for role in silent:
+        start = f"`{home.command()} start {role.name}`"
+        if role.state == "quarantined":
+            step = f"read logs/{role.name}.log, then {start}"
+            yield Finding("bad", "roles", f"{role.name} is quarantined after a crash loop", step)
+        elif role.state == "down":
+            yield Finding("warn", "roles", f"{role.name} is stopped by hand", start)
+    beating = len(view.roles) - len(silent)
+    yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} beat")
+
+
+def _dead(places: Places) -> Iterator[Finding]:
+    view = picture.take(places, (), time.time())
+    if view.dead:
+        step = f"`{home.command()} queue ls events/dead` (tasks, messages, orders too) says why"
+        yield Finding("warn", "queues", f"{count(view.dead, 'file')} could not be read and wait for you in dead/", step)
+    else:
+        yield Finding("ok", "queues", "nothing lies in dead/")
+
+
+def _first_word(path: str) -> str:
+    with suppress(OSError), open(path, encoding="ascii") as file:
+        return (file.read().split() or [""])[0]
+    return ""
+
+
+CHECKS: tuple[Check, ...] = (
+    _python,
+    _programs,
+    _home,
+    _configuration,
+    _generals,
+    _disk,
+    _inotify,
+    _clock,
+    _launcher,
+    _roles,
+    _locks,
+    _dead,
+)

@@ -1,0 +1,77 @@
+"""Finding and reading single files of the queues, for commands that show them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import read_json
+from kingdom.errors import BadFile, NoSuchThing
+from kingdom.places import Places
+from kingdom.states import MOVES
+from kingdom.wake import is_hidden
+
+REASON = ".reason"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a queue. Its content is empty when it cannot be read as one."""
+
+    kind: str
+    state: str
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.path.name.removesuffix(".json")
+
+    @property
+    def where(self) -> str:
+        return f"queue/{self.kind}/{self.state}"
+
+    def get(self, key: str) -> Any:
+        return self.content.get(key)
+
+
+def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Found:
+    """By id, file name or path, wherever it lies; the first kind wins."""
+    bare = Path(name).name
+    for kind in kinds:
+        for state in MOVES[kind]:
+            for file in (bare, f"{bare}.json"):
+                path = places.folder(kind, state) / file
+                if not is_hidden(file) and os.path.lexists(path):
+                    return Found(kind, state, path, content(path))
+    kind = next(iter(kinds)).removesuffix("s") if len(tuple(kinds)) == 1 else "event, task, message or order"
+    raise NoSuchThing(what=kind, name=bare, hint="; ended ones are kept for 7 days")
+
+
+def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:
+    """The files of these states, by their time, the newest first; each is read when it is its turn."""
+    dated: list[tuple[float, str, Path]] = []
+    for state in states:
+        with suppress(FileNotFoundError), os.scandir(places.folder(kind, state)) as entries:
+            for entry in entries:
+                if not is_hidden(entry.name) and not entry.name.endswith(REASON):
+                    with suppress(FileNotFoundError):
+                        dated.append((entry.stat(follow_symlinks=False).st_mtime, state, Path(entry.path)))
+    for _, state, path in sorted(dated, reverse=True):
+        yield Found(kind, state, path, content(path))
+
+
+def reason(found: Found) -> str:
+    """Why something lies in dead/."""
+    return str(content(found.path.with_name(f"{found.path.name}{REASON}")).get("reason", "no reason was kept"))
+
+
+def content(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except (OSError, BadFile):
+        return {}

@@ -1,0 +1,94 @@
+"""`kingdom generals`: who is installed, and how one is checked, installed and taken out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from kingdom import manifests
+from kingdom.atomic import is_locked
+from kingdom.cli import home, packages, running
+from kingdom.cli.words import count, line, table
+from kingdom.errors import Exit
+from kingdom.manifests import Manifest
+from kingdom.roster import general
+
+
+@click.group(invoke_without_command=True, short_help="Who is installed: ls, validate, install, uninstall.")
+@click.pass_context
+def generals(ctx: click.Context) -> int | None:
+    """Who is installed."""
+    return ctx.invoke(list_generals) if ctx.invoked_subcommand is None else None
+
+
+@generals.command("ls")
+@click.option("--json", "as_json", is_flag=True)
+def list_generals(as_json: bool = False) -> int:
+    """The installed generals, and the manifests that cannot be used. Exit code 1 when there are any of those."""
+    places = home.find()
+    good, bad = manifests.installed(places)
+    if as_json:
+        told = [_facts(each, is_locked(places.lock(each.name))) for each in good]
+        print(json.dumps({"generals": told, "bad": [str(trouble) for trouble in bad]}, ensure_ascii=False))
+        return Exit.FAILED if bad else Exit.DONE
+    rows = [
+        (each.name, "runs" if is_locked(places.lock(each.name)) else "does not run", line(each.description))
+        for each in good
+    ]
+    print(table(rows, indent="") or f"none; `{home.command()} generals install PATH` brings one")
+    for trouble in bad:
+        print(f"cannot be used: {trouble}")
+    return Exit.FAILED if bad else Exit.DONE
+
+
+@generals.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def validate(path: Path) -> None:
+    """Check a general's package without installing it."""
+    manifest = packages.check(path)
+    print(f"{manifest.name} can be installed: {_summary(manifest)}.")
+
+
+@generals.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def install(path: Path) -> None:
+    """Install the general whose package lies at PATH, or take over what has changed in it."""
+    places = home.find()
+    places.check()
+    manifest = packages.install(places, home.disk(places), path)
+    for claim, holder in packages.claimed_by_others(places, manifest):
+        print(f"Note: {claim!r} belongs to {holder} already; {manifest.name} does not get it.")
+    running.begin(places, general(manifest.name))
+    print(f"{manifest.name} is installed: {_summary(manifest)}.")
+
+
+@generals.command()
+@click.argument("name")
+def uninstall(name: str) -> None:
+    """Take a general out. Its package and its memory stay."""
+    places = home.find()
+    packages.uninstall(places, home.disk(places), name)
+    running.end(places, name)
+    print(f"{name} is taken out; `{home.command()} generals install {places.package(name)}` brings it back.")
+
+
+def _summary(manifest: Manifest) -> str:
+    told = [
+        count(len(manifest.subscribes), "event type"),
+        count(len(manifest.keywords), "word"),
+        count(len(manifest.schedules), "schedule"),
+    ]
+    return ", ".join(told)
+
+
+def _facts(manifest: Manifest, runs: bool) -> dict[str, object]:
+    return {
+        "name": manifest.name,
+        "description": manifest.description,
+        "runs": runs,
+        "subscribes": list(manifest.subscribes),
+        "keywords": list(manifest.keywords),
+        "schedules": [{"name": each.name, "cron": each.cron} for each in manifest.schedules],
+    }

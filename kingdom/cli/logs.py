@@ -1,0 +1,134 @@
+"""`kingdom logs`, `kingdom attach`: what roles and soldiers say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from kingdom.atomic import is_locked
+from kingdom.cli import home
+from kingdom.config import closest
+from kingdom.errors import NoSuchThing, NotRunning, Usage
+from kingdom.places import Places
+from kingdom.wake import Waker
+
+LOOK_SECONDS = 0.2
+BLOCK = 1 << 16
+
+
+@click.command()
+@click.argument("role", default="")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows, until Ctrl-C.")
+@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="Lines to begin with.")
+def logs(role: str, follow: bool, count: int) -> None:
+    """The end of a ROLE's log, or of everybody's."""
+    places = home.find()
+    path = places.role_log(role) if role else places.system_log
+    if not path.exists():
+        known = sorted(each.stem for each in places.logs.glob("*.log"))
+        hint = closest(role, known) or (f"; here are {', '.join(known)}" if known else "; nothing has run here yet")
+        raise NoSuchThing(what="log of", name=role or "the kingdom", hint=hint)
+    Tail([path], count).run(follow)
+
+
+@click.command(short_help="A role's terminal, or what a task's soldier says.")
+@click.argument("role_or_task")
+def attach(role_or_task: str) -> None:
+    """Look at a ROLE's terminal (leave with Ctrl-b d), or follow what the soldier of a TASK says."""
+    places = home.find()
+    if role_or_task in {seat.name for seat in home.seats(places)}:
+        _attach_role(places, role_or_task)
+        return
+    _follow_task(places, role_or_task)
+
+
+def _attach_role(places: Places, role: str) -> None:
+    from kingdom.steward.tmux import Tmux
+
+    steward = Tmux(places)
+    if not steward.standing():
+        why = "under supervisord it has no terminal" if is_locked(places.lock(role)) else "it is not running"
+        raise NotRunning(what=f"a terminal of {role}", hint=f"{why}; `{home.command()} logs {role} -f` follows its log")
+    if role not in steward.alive():
+        raise NotRunning(what=role, hint=f"start it with `{home.command()} start {role}`")
+    if not sys.stdout.isatty():
+        raise Usage(message=f"attach needs a terminal; `{home.command()} logs {role} -f` follows without one")
+    command = steward.attach_command(role)
+    os.chdir(places.home)
+    os.execv(command[0], command)
+
+
+def _follow_task(places: Places, task: str) -> None:
+    """Every try has two files; those of the newest one are followed as long as it works."""
+    tries = sorted(places.session_logs.glob(f"soldier-{task}-*.out"), key=lambda path: path.stat().st_mtime)
+    if not tries:
+        raise NoSuchThing(what="role or soldier's task", name=task, hint=f"; `{home.command()} tasks` lists tasks")
+    newest = tries[-1]
+    lock = places.soldier(task) / "lock"
+    Tail([newest, newest.with_suffix(".err")], count=50).run(follow=is_locked(lock), until_free=lock)
+
+
+class Tail:
+    """The ends of some files, and what is added to them; a rotated file is gone on with from its beginning."""
+
+    def __init__(self, paths: Sequence[Path], count: int) -> None:
+        self._places = {path: _Mark() for path in paths}
+        self._count = count
+
+    def run(self, follow: bool, until_free: Path | None = None) -> None:
+        for path, mark in self._places.items():
+            with suppress(FileNotFoundError):
+                mark.show_end(path, self._count)
+        waker = Waker((), "poll")
+        while follow:
+            ends = until_free is not None and not is_locked(until_free)
+            for path, mark in self._places.items():
+                with suppress(FileNotFoundError):
+                    mark.show_new(path)
+            if ends:
+                return
+            waker.wait(LOOK_SECONDS)
+
+
+class _Mark:
+    """How far one file has been shown."""
+
+    def __init__(self) -> None:
+        self._inode = 0
+        self._offset = 0
+
+    def show_end(self, path: Path, count: int) -> None:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self._inode, self._offset = os.fstat(file.fileno()).st_ino, size
+            _show(b"".join(_last_lines(file.fileno(), size, count)))
+
+    def show_new(self, path: Path) -> None:
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            if about.st_ino != self._inode or about.st_size < self._offset:
+                self._inode, self._offset = about.st_ino, 0
+            file.seek(self._offset)
+            new = file.read()
+            self._offset += len(new)
+            _show(new)
+
+
+def _last_lines(fd: int, size: int, count: int) -> Iterator[bytes]:
+    """The end is read in blocks, backwards, so that a large log costs no more than a small one."""
+    data, start = b"", size
+    while start > 0 and data.count(b"\n") <= count:
+        start = max(0, start - BLOCK)
+        data = os.pread(fd, min(BLOCK, size - start), start) + data
+    yield from data.splitlines(keepends=True)[-count:] if count else ()
+
+
+def _show(data: bytes) -> None:
+    if data:
+        sys.stdout.write(data.decode("utf-8", "replace"))
+        sys.stdout.flush()

@@ -1,0 +1,62 @@
+"""What a person tells the king to do, as a file in its queue, and what the king says to it."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from pathlib import Path
+
+from kingdom.atomic import is_locked, to_json
+from kingdom.cli import home
+from kingdom.cli.files import content
+from kingdom.cli.words import plain
+from kingdom.errors import Collision, Exit, TookTooLong
+from kingdom.messages import Order, stamp
+from kingdom.places import Places, check_name
+from kingdom.wake import Waker
+
+ANSWER_SECONDS = 30.0
+LOOK_SECONDS = 0.5
+
+
+def give(places: Places, action: str, target: str) -> int:
+    """Print what came of it; 1 when the king refused."""
+    places.check()
+    bare = check_name("id", Path(target).name.removesuffix(".json"))
+    done = places.folder("orders", "done")
+    waker = Waker((done,))
+    try:
+        order = _put(places, action, bare)
+        if not is_locked(places.lock("king")):
+            print(f"{order} waits for the king, who does not run; `{home.command()} up` starts it.")
+            return Exit.NOT_RUNNING
+        outcome = _outcome(places, order, waker)
+    finally:
+        waker.close()
+    print(plain(outcome))
+    return Exit.FAILED if outcome.startswith("refused") else Exit.DONE
+
+
+def _put(places: Places, action: str, target: str) -> str:
+    disk = home.disk(places)
+    while True:
+        now = time.time_ns()
+        name = f"order-cli-{now // 1000}"
+        order = Order(id=name, action=action, target=target, by=getpass.getuser(), created_at=stamp(now / 1e9))
+        try:
+            disk.create(places.letter("orders", "pending", name), to_json(order.to_json()))
+        except Collision:
+            continue
+        return name
+
+
+def _outcome(places: Places, order: str, waker: Waker) -> str:
+    give_up = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < give_up:
+        for state in ("done", "dead"):
+            path = places.letter("orders", state, order)
+            if path.exists():
+                return str(content(path).get("outcome") or "refused: it could not be read")
+        waker.wait(LOOK_SECONDS)
+    hint = f"`{home.command()} why {order}` tells what came of it"
+    raise TookTooLong(what=f"answer of the king to {order}", seconds=ANSWER_SECONDS, hint=hint)

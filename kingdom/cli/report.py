@@ -1,0 +1,99 @@
+"""`kingdom report`: what was done in the last days, from the files that are still kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+import click
+
+from kingdom.cli import home
+from kingdom.cli.files import Found, content, newest
+from kingdom.cli.words import count, line, span, table
+from kingdom.places import Places
+
+DAY = 86400.0
+KEPT_DAYS = 7
+
+
+@dataclass
+class Report:
+    events: Counter[str] = field(default_factory=Counter)
+    tasks: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    letters: int = 0
+    questions: list[str] = field(default_factory=list)
+
+
+@click.command(short_help="What was done in the last days.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def report(days: float, as_json: bool) -> None:
+    """What came in and what was done in the last DAYS. Ended things are kept for 7 days."""
+    places = home.find()
+    places.check()
+    told = gather(places, time.time() - days * DAY)
+    print(_as_json(told) if as_json else _as_text(told, days))
+
+
+def gather(places: Places, since: float) -> Report:
+    told = Report()
+
+    def recent(each: Found) -> bool:
+        try:
+            return each.path.stat().st_mtime >= since
+        except FileNotFoundError:
+            return False
+
+    for event in takewhile(recent, newest(places, "events", ("pending", "dispatched", "completed"))):
+        told.events[f"{line(event.get('type'))}{' (discarded)' if event.get('status') == 'discarded' else ''}"] += 1
+    for task in takewhile(recent, newest(places, "tasks", ("completed",))):
+        general = line(task.get("target_general"))
+        told.tasks[general][line(task.get("outcome") or task.get("status"))] += 1
+        took = (content(places.result(task.id)).get("metrics") or {}).get("duration_seconds")
+        if isinstance(took, int | float):
+            told.seconds[general].append(float(took))
+        if task.get("outcome") == "needs_human" and places.checkpoint(task.id).exists():
+            told.questions.append(task.id)
+    told.letters = sum(1 for _ in takewhile(recent, newest(places, "messages", ("sent",))))
+    return told
+
+
+def _as_text(told: Report, days: float) -> str:
+    if not told.events and not told.tasks and not told.letters:
+        return f"Nothing happened in the last {span(days * DAY)}."
+    came, ended = told.events.total(), sum(outcomes.total() for outcomes in told.tasks.values())
+    done = f"{count(came, 'event')}, {count(ended, 'task')} ended, {count(told.letters, 'letter')} sent"
+    parts = [f"The last {span(days * DAY)}: {done}."]
+    if told.events:
+        parts.append(table([(number, name) for name, number in told.events.most_common()], ("", "events")))
+    if told.tasks:
+        rows = [(name, _outcomes(outcomes), _typical(told.seconds[name])) for name, outcomes in told.tasks.items()]
+        parts.append(table(sorted(rows), ("general", "tasks ended", "typically took")))
+    if told.questions:
+        parts.append(f"Unanswered: {', '.join(told.questions)}; `{home.command()} why ID` shows the question.")
+    return "\n\n".join(parts)
+
+
+def _outcomes(outcomes: Counter[str]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in outcomes.most_common())
+
+
+def _typical(seconds: list[float]) -> str:
+    return span(sorted(seconds)[len(seconds) // 2]) if seconds else "-"
+
+
+def _as_json(told: Report) -> str:
+    return json.dumps(
+        {
+            "events": dict(told.events),
+            "tasks": {name: dict(outcomes) for name, outcomes in told.tasks.items()},
+            "median_seconds": {name: sorted(each)[len(each) // 2] for name, each in told.seconds.items() if each},
+            "letters": told.letters,
+            "questions": told.questions,
+        },
+        ensure_ascii=False,
+    )

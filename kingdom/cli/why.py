@@ -1,0 +1,213 @@
+"""`kingdom why`: what became of an event, a task or a letter, and what it waits for, by the files that tell it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from kingdom import config, gate, manifests, picture, routing, schemas
+from kingdom.atomic import is_locked
+from kingdom.cli import home
+from kingdom.cli.files import Found, content, find, reason
+from kingdom.cli.words import line, span
+from kingdom.errors import BadInput, NoSuchThing
+from kingdom.gate import Gate
+from kingdom.messages import Event, moment
+from kingdom.places import Places
+
+IDS = ("events", "tasks", "messages", "orders")
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is told of one thing, and of what it led to."""
+
+    found: Found
+    sentence: str
+    details: list[str] = field(default_factory=list)
+    followed_by: list[Story] = field(default_factory=list)
+
+    def lines(self, indent: str = "") -> Iterator[str]:
+        yield f"{indent}{self.sentence}"
+        yield from (f"{indent}  {each}" for each in self.details)
+        for each in self.followed_by:
+            yield from each.lines(f"{indent}  ")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.found.id,
+            "lies_in": self.found.where,
+            "sentence": self.sentence,
+            "details": self.details,
+            "followed_by": [each.to_json() for each in self.followed_by],
+        }
+
+
+@click.command(short_help="What became of an event, task or letter, and what it waits for.")
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True)
+def why(id: str, as_json: bool) -> None:
+    """What happened to an event, a task, a letter or an order, and what it waits for."""
+    story = explain(home.find(), id)
+    print(json.dumps(story.to_json(), ensure_ascii=False) if as_json else "\n".join(story.lines()))
+
+
+def explain(places: Places, name: str) -> Story:
+    return _tell(places, find(places, name, IDS))
+
+
+def _tell(places: Places, found: Found) -> Story:
+    if found.state == "dead":
+        return Story(found, f"{line(found.id)} could not be used and lies in {found.where}: {line(reason(found), 300)}")
+    return TELLERS[found.kind](places, found)
+
+
+# --- events
+
+
+def _event(places: Places, found: Found) -> Story:
+    text = (found.get("payload") or {}).get("text")
+    said = f", saying {line(text, 60)!r}" if text else ""
+    what = f"{found.id} is a {line(found.get('type'))} from {line(found.get('source'))}{said}"
+    if found.state == "pending":
+        return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _rules(places, found))
+    if found.get("status") == "discarded":
+        tried = _rules(places, found) if "subscribes" in str(found.get("discarded_reason")) else []
+        return Story(found, f"{what}; it was discarded: {line(found.get('discarded_reason'), 300)}", tried)
+    task = _followers(places, found.get("task_id"), "tasks")
+    letters = [] if task else _letters(places, found.get("letters"))
+    ended = f": {line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
+    return Story(found, f"{what}; it is {line(found.get('status'))}{ended}, in {found.where}", [], task or letters)
+
+
+def _what_holds(places: Places, found: Found) -> str:
+    if not is_locked(places.lock("king")):
+        return f"the king does not run; `{home.command()} up` starts it"
+    event = _noun(found)
+    if event is None:
+        return "the king has not looked at it yet, and will bury it, because it is no valid event"
+    if event.is_answer or event.task_id is not None:
+        return "the king has not come to it yet; nothing holds it"
+    held = _gate(places).holds_because(event.priority)
+    if held is None:
+        return "the king has not come to it yet; nothing holds it"
+    return f"{held}; its own priority is {event.priority}"
+
+
+def _gate(places: Places) -> Gate:
+    king = config.load(places, "king")
+    tasks = picture.take(places, (), time.time()).queues["tasks"]
+    under_way = tasks["pending"] + tasks["in_progress"]
+    return gate.look(
+        places, time.time(), king["resources"]["stale_seconds"], under_way, king["concurrency"]["max_soldiers"]
+    )
+
+
+def _rules(places: Places, found: Found) -> list[str]:
+    event = _noun(found)
+    if event is None or event.is_answer:
+        return []
+    table = routing.table(manifests.installed(places)[0])
+    route = table.route(event)
+    if route is not None:
+        return [f"it will go to {route.general}, by its {route.rule}"]
+    return [f"rule tried: {each}" for each in table.tried(event)]
+
+
+def _noun(found: Found) -> Event | None:
+    try:
+        return Event.from_json(schemas.check("event", dict(found.content)))
+    except BadInput:
+        return None
+
+
+# --- tasks
+
+
+def _task(places: Places, found: Found) -> Story:
+    what = f"{found.id} is a task of {line(found.get('target_general'))} ({line(found.get('type'))})"
+    origin = [f"it came from {line(found.get('event_id'))}"] if found.get("event_id") else []
+    letters = _started(places, found) + _letters(places, found.get("letters"))
+    if found.state == "completed":
+        ended = line(found.get("outcome") or found.get("status"))
+        return Story(found, f"{what}; it ended: {ended}", [*origin, *_result(places, found)], letters)
+    return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, letters)
+
+
+def _what_it_does(places: Places, found: Found) -> str:
+    general = str(found.get("target_general"))
+    if general not in manifests.names(places):
+        return f"{line(general)} is not installed; `{home.command()} generals` lists who is"
+    if not is_locked(places.lock(general)):
+        return f"{general} does not run; `{home.command()} start {general}`"
+    if found.state == "pending":
+        return f"{general} has not taken it yet"
+    if is_locked(places.soldier(found.id) / "lock"):
+        return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
+    later = found.get("not_before")
+    if isinstance(later, str) and moment(later) > time.time():
+        return f"try {found.get('attempt')} failed; the next one starts in {span(moment(later) - time.time())}"
+    return f"{general} is about to send a soldier or to report"
+
+
+def _result(places: Places, found: Found) -> list[str]:
+    result = content(places.result(found.id))
+    told = [f"{key}: {line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)]
+    if found.get("outcome") == "needs_human" and places.checkpoint(found.id).exists():
+        told.append(f'it waits for your answer: {home.command()} say --answer {found.id} "..."')
+    return told
+
+
+def _started(places: Places, found: Found) -> list[Story]:
+    """The letters that its event had noted before the task could."""
+    try:
+        event = find(places, str(found.get("event_id")), ("events",))
+    except NoSuchThing:
+        return []
+    return _letters(places, event.get("letters"))
+
+
+# --- letters and orders
+
+
+def _message(places: Places, found: Found) -> Story:
+    what = f"{found.id} ({line(found.get('type'))}): {line(found.get('content'), 80)!r}"
+    if found.state == "sent":
+        posted = found.get("posted") or {}
+        return Story(found, f"{what} was sent on {line(posted.get('channel'))}, in {line(posted.get('room'))}")
+    refusals = f", refused {found.get('tries')} times: {line(found.get('refused_because'), 200)}"
+    tries = refusals if found.get("tries") else ""
+    if found.state == "failed":
+        again = f"`{home.command()} queue requeue {found.id}` tries it again"
+        return Story(found, f"{what} was not sent{tries}; {again}")
+    if not is_locked(places.lock("envoy")):
+        return Story(found, f"{what} waits: the envoy does not run; `{home.command()} start envoy`")
+    return Story(found, f"{what} waits for the envoy{tries}")
+
+
+def _order(places: Places, found: Found) -> Story:
+    what = f"{found.id}: {line(found.get('action'))} {line(found.get('target'))}, by {line(found.get('by'))}"
+    return Story(found, f"{what}: {line(found.get('outcome') or 'the king has not come to it yet')}")
+
+
+def _letters(places: Places, noted: object) -> list[Story]:
+    ids = noted.values() if isinstance(noted, dict) else ()
+    return [story for each in ids for story in _followers(places, each, "messages")]
+
+
+def _followers(places: Places, name: object, kind: str) -> list[Story]:
+    """Nothing when it is gone: kept no longer, or not made yet."""
+    if not isinstance(name, str):
+        return []
+    try:
+        return [_tell(places, find(places, name, (kind,)))]
+    except NoSuchThing:
+        return []
+
+
+TELLERS = {"events": _event, "tasks": _task, "messages": _message, "orders": _order}
