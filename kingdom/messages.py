@@ -207,7 +207,8 @@ class Numbers:
             # Lost or damaged: go on after the highest number that is seen in use.
             today = self._today().strftime("%Y%m%d")
             return today, self._used(today)
-        return written[1], int(written[2])
+        # A file put back from a copy may be behind what is in use.
+        return written[1], max(int(written[2]), self._used(written[1]))
 
 
 def highest_number(folders: list[Path], shape: str) -> Callable[[str], int]:

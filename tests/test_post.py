@@ -1,0 +1,195 @@
+"""The queues: nothing is lost, overwritten or unexplained on its way through them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kingdom.atomic import read_json
+from kingdom.errors import BadInput, IllegalMove
+from kingdom.messages import Event
+from kingdom.post import SETTLING_SECONDS, Post, Shelf
+from kingdom.schemas import check
+from kingdom.states import MOVES
+from tests.kit import Clock, event, here, kit, put, read
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def post(home: Path, clock: Clock) -> Post:
+    return kit(home, "king", clock).post
+
+
+def an_event(name: str = "evt-1", **fields: object) -> Event:
+    return Event.from_json(check("event", event(name, **fields)))
+
+
+def test_what_is_delivered_waits_and_what_is_there_stays(post: Post, home: Path) -> None:
+    post.deliver("events", [an_event("evt-1", payload={"n": 1})])
+    post.deliver("events", [an_event("evt-1", payload={"n": 2}), an_event("evt-2")])
+    assert here(home, "events", "pending") == ["evt-1", "evt-2"]
+    assert read(home, "events", "pending", "evt-1")["payload"] == {"n": 1}
+
+
+def test_unknown_fields_are_kept(post: Post, home: Path) -> None:
+    put(home, "events", "pending", **event(colour="blue", nested={"왕": [1]}))
+    post.annotate("events", "pending", [post.read("events", "pending", "evt-1").but(status="dispatched")])
+    kept = read(home, "events", "pending", "evt-1")
+    assert (kept["colour"], kept["nested"], kept["status"]) == ("blue", {"왕": [1]}, "dispatched")
+
+
+def test_a_move_tells_what_did_not_move(post: Post, home: Path) -> None:
+    put(home, "events", "pending", **event("evt-1"))
+    put(home, "events", "pending", **event("evt-2"))
+    put(home, "events", "dispatched", **event("evt-2", payload={"first": True}))
+    assert post.move("events", ["evt-1", "evt-2", "evt-3"], "pending", "dispatched") == ["evt-2", "evt-3"]
+    assert read(home, "events", "dispatched", "evt-2")["payload"] == {"first": True}
+
+
+@pytest.mark.parametrize("kind", MOVES)
+def test_only_moves_in_the_table_are_made(post: Post, kind: str) -> None:
+    for src, targets in MOVES[kind].items():
+        for dst in set(MOVES[kind]) - targets:
+            with pytest.raises(IllegalMove, match=f"{kind} may not go from {src} to {dst}"):
+                post.move(kind, ["x"], src, dst)
+
+
+def test_hidden_names_are_seen_by_nobody(post: Post, home: Path) -> None:
+    for name in (".draft.json", "evt-1.json.tmp", "evt-1.json"):
+        (post.places.folder("events", "pending") / name).write_text("{}")
+    assert post.names("events", "pending") == ["evt-1.json"]
+
+
+# --- what cannot be read
+
+Maker = Callable[[Path], object]
+BAD: dict[str, tuple[bytes, Maker, str]] = {
+    "half a file": (b"evt-1.json", lambda path: path.write_text('{"id": "evt-1"'), "Expecting"),
+    "another one's id": (b"evt-1.json", lambda path: path.write_text(json.dumps(event("evt-2"))), "belongs in evt-2"),
+    "a field missing": (b"evt-1.json", lambda path: path.write_text('{"id": "evt-1"}'), "must contain"),
+    "a foreign name": (b"README", lambda path: path.write_text("hello"), "does not end in .json"),
+    "a name that is no UTF-8": (b"n\xff.json", lambda path: path.write_text("{}"), "not allowed"),
+    "a name of two lines": (b"a\nb.json", lambda path: path.write_text("{}"), "not allowed"),
+    "a very long name": (b"x" * 250 + b".json", lambda path: path.write_text("{}"), "250 characters"),
+    "a folder": (b"evt-1.json", lambda path: path.mkdir(), "not a regular file"),
+    "a pipe": (b"evt-1.json", os.mkfifo, "not a regular file"),
+    "a link": (b"evt-1.json", lambda path: path.symlink_to("/dev/zero"), "a symbolic link"),
+    "a wandering note": (
+        b"evt-1.json",
+        lambda path: path.write_text(json.dumps(event(letters={"start": "../../x"}))),
+        "letters",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_cannot_be_read_lies_in_dead_with_its_reason(post: Post, home: Path, what: str) -> None:
+    raw, make, why = BAD[what]
+    name = os.fsdecode(raw)
+    make(post.places.folder("events", "pending") / name)
+    assert post.open("events", "pending", name) is None
+    assert os.listdir(post.places.folder("events", "pending")) == []
+    (reason,) = post.places.folder("events", "dead").glob("*.reason")
+    assert why in read_json(reason)["reason"]
+    assert os.path.lexists(str(reason).removesuffix(".reason"))
+    post.log.flush()
+    assert post.places.events_log.read_text().count('"file.buried"') == 1
+
+
+def test_two_of_one_name_are_both_kept(post: Post, home: Path) -> None:
+    for _ in range(3):
+        (post.places.folder("events", "pending") / "evt-1.json").write_text("{")
+        post.open("events", "pending", "evt-1.json")
+    dead = post.places.folder("events", "dead")
+    assert sorted(path.name for path in dead.iterdir() if path.suffix != ".reason") == [
+        "evt-1.json",
+        "evt-1.json.2",
+        "evt-1.json.3",
+    ]
+
+
+def test_readers_who_do_not_own_the_queue_bury_nothing(post: Post, home: Path) -> None:
+    (post.places.folder("events", "pending") / "evt-1.json").write_text("{")
+    assert post.open("events", "pending", "evt-1.json", buries=False) is None
+    assert here(home, "events", "pending") == ["evt-1"]
+    with pytest.raises(BadInput):
+        post.read("events", "pending", "evt-1")
+    with pytest.raises(FileNotFoundError):
+        post.read("events", "pending", "evt-2")
+
+
+def test_a_file_that_is_being_written_in_place_is_given_time(post: Post, home: Path, clock: Clock) -> None:
+    path = post.places.folder("events", "pending") / "evt-1.json"
+    shelf = Shelf(post, "events")
+    path.write_text('{"id": "evt-1", ')
+    clock.now = path.stat().st_mtime + SETTLING_SECONDS / 2
+    shelf.rescan()
+    assert post.unsettled
+    assert (len(shelf), here(home, "events", "dead")) == (0, [])
+    with open(path, "a") as file:
+        file.write(json.dumps(event()).partition(", ")[2])
+    shelf.note(["evt-1.json"])
+    assert [each.filename for each in shelf] == ["evt-1.json"]
+
+
+def test_a_file_that_stays_half_written_is_buried(post: Post, home: Path, clock: Clock) -> None:
+    path = post.places.folder("events", "pending") / "evt-1.json"
+    path.write_text('{"id": "evt-1", ')
+    clock.now = path.stat().st_mtime + SETTLING_SECONDS
+    Shelf(post, "events").rescan()
+    assert not post.unsettled
+    assert here(home, "events", "dead") == ["evt-1"]
+
+
+# --- the shelf
+
+
+def names(shelf: Shelf) -> list[str]:
+    return [each.filename.removesuffix(".json") for each in shelf]
+
+
+def test_a_shelf_is_sorted_however_things_arrive(post: Post, home: Path) -> None:
+    put(home, "events", "pending", **event("evt-low", priority="low", created_at="2020-01-01T00:00:00Z"))
+    put(home, "events", "pending", **event("evt-b"))
+    shelf = Shelf(post, "events")
+    shelf.rescan()
+    for name, fields in {
+        "evt-high": {"priority": "high", "created_at": "2027-01-01T00:00:00Z"},
+        "evt-a": {},
+        "evt-older": {"created_at": "2026-02-06T00:00:00Z"},
+    }.items():
+        put(home, "events", "pending", **event(name, **fields))
+        shelf.note([f"{name}.json", f"{name}.json", "never-was.json"])
+    assert names(shelf) == ["evt-high", "evt-older", "evt-a", "evt-b", "evt-low"]
+
+
+def test_a_rescan_finds_what_no_arrival_told_and_forgets_what_left(post: Post, home: Path) -> None:
+    shelf = Shelf(post, "events")
+    put(home, "events", "pending", **event("evt-1"))
+    put(home, "events", "pending", **event("evt-2"))
+    shelf.rescan()
+    (post.places.folder("events", "pending") / "evt-1.json").unlink()
+    put(home, "events", "pending", **event("evt-3"))
+    shelf.rescan()
+    assert names(shelf) == ["evt-2", "evt-3"]
+    shelf.drop(["evt-2.json"])
+    assert names(shelf) == ["evt-3"]
+    shelf.rescan()
+    assert names(shelf) == ["evt-2", "evt-3"], "what did not leave comes back"
+
+
+def test_a_shelf_may_be_for_some_alone(post: Post, home: Path) -> None:
+    put(home, "events", "pending", **event("evt-mine", source="github"))
+    put(home, "events", "pending", **event("evt-other", source="jira"))
+    shelf = Shelf(post, "events", mine=lambda thing: thing.source == "github")
+    shelf.rescan()
+    shelf.note(["evt-other.json"])
+    assert names(shelf) == ["evt-mine"]
