@@ -37,6 +37,20 @@ def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
+def judge(schema: Schema) -> Callable[[Any], str]:
+    """For a schema of the user's own: takes a value, returns what is wrong with it, or nothing."""
+    compiled = fastjsonschema.compile(schema, use_default=False)
+
+    def judged(value: Any) -> str:
+        try:
+            compiled(value)
+        except fastjsonschema.JsonSchemaValueException as misfit:
+            return _plain(misfit)
+        return ""
+
+    return judged
+
+
 def misfits(name: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
     """Every field that does not fit, as (path, sentence), for people who mend a file by hand."""
     import jsonschema
