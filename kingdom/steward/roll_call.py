@@ -111,7 +111,7 @@ class RollCall:
                 return self._raise(now) if self._own == CHAMBERLAIN else []
             words = self._steward.alive()
             for ending in list(self._endings.values()):
-                findings += self._go_on(ending, now)
+                findings += self._go_on(ending, words.get(ending.seat.name), now)
             for seat in self._watched():
                 if seat.name not in self._endings:
                     findings += self._look(seat, words.get(seat.name), threshold, now)
@@ -179,13 +179,15 @@ class RollCall:
             return []
         return [Finding(seat.name, What.MISSED, f"missed:{seat.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
 
-    def _go_on(self, ending: _Ending, now: float) -> list[Finding]:
+    def _go_on(self, ending: _Ending, word: Word | None, now: float) -> list[Finding]:
         name = ending.seat.name
         if groups.living([ending.pid]):
             if now >= ending.kill_at and not ending.killed:
                 groups.send([ending.pid], signal.SIGKILL)
                 ending.killed = True
             return []
+        if word is not None and word.pid == ending.pid:
+            return []  # the launcher has not noticed yet, and would call a start superfluous
         if ending.start_again:
             self._steward.start(ending.seat)
         del self._endings[name]
@@ -223,7 +225,7 @@ class RollCall:
                 groups.send([pid], signal.SIGTERM)
         for ending in list(self._endings.values()):
             ending.start_again = False
-            self._go_on(ending, now)
+            self._go_on(ending, None, now)
         if self._endings:
             return []
         seats = sorted(self._seats(), key=lambda seat: seat.name == CHAMBERLAIN)
