@@ -272,3 +272,10 @@ def test_it_runs_the_python_it_is_given(script: Script, court: Court) -> None:
     code, said = script.run("nobody", KINGDOM_HOME=str(court.places.home), KINGDOM_PYTHON=sys.executable)
     assert code == 1
     assert "No module named kingdom.nobody" in said
+
+
+def test_without_a_python_it_says_what_to_do(script: Script, court: Court) -> None:
+    code, said = script.run("king", KINGDOM_PYTHON="/nowhere/python")
+    assert code == 1
+    assert said == "king: no python at /nowhere/python; run make setup, or name one with KINGDOM_PYTHON\n"
+    assert len(ledger(court)) == 2, "it counts as a short life"

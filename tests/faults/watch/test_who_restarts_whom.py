@@ -1,0 +1,333 @@
+"""Every cell of the table of duties, under both launchers: its owner acts, and nobody else does.
+
+The roles are stand-ins in sh; the launchers, bin/role and the roll call are the real ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kingdom.atomic import Disk
+from kingdom.processes import carries
+from kingdom.steward import STEWARDS
+from kingdom.steward.base import Steward, Word, command
+from kingdom.steward.duties import DUTIES, Action, Owner, State
+from kingdom.steward.roll_call import Finding, RollCall, What
+from tests.standins import Court, found_court, runs, seat
+from tests.waiting import stays, wait_until
+
+SOON = 10.0
+A_WHILE = 0.4
+THRESHOLD = 1.0
+KING = seat("king")
+NEVER = "99999999"
+
+
+class Stage:
+    """A king, his launcher, and a chamberlain who calls the roll when the test says so."""
+
+    def __init__(self, court: Court, steward: Steward, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.court = court
+        self.steward = steward
+        self.set = monkeypatch.setenv
+        self.findings: list[Finding] = []
+        self.own = "chamberlain"
+        self.rearm = 1e9
+        self._roll: RollCall | None = None
+
+    def raise_king(self, *lives: str, beats: bool = True) -> None:
+        self.court.behave("king", *lives)
+        self.steward.raise_all([KING])
+        if beats:
+            self.court.wait_for_beats("king", meanwhile=self.steward.alive)
+
+    def want(self, word: str) -> None:
+        self.court.places.wanted("king").write_text(f"{word}\n")
+
+    def call(self) -> list[Finding]:
+        if self._roll is None:
+            disk = Disk(self.court.places.scratch("chamberlain"))
+            self._roll = RollCall(
+                self.court.places,
+                self.steward,
+                disk,
+                lambda: [KING, seat("chamberlain")] if self.own == "king" else [KING],
+                own=self.own,
+                clock=time.monotonic,
+                period=0.1,
+                grace=0.3,
+                rearm=self.rearm,
+            )
+        found = self._roll.call(THRESHOLD)
+        self.findings += found
+        return found
+
+    @property
+    def lives(self) -> list[int]:
+        return self.court.lives("king")
+
+    @property
+    def word(self) -> Word | None:
+        return self.steward.alive().get("king")
+
+    def wait_for_word(self, word: Word) -> None:
+        wait_until(lambda: self.word == word, SOON, f"the launcher says {word}")
+
+    def waits(self) -> bool:
+        word = self.word
+        return word is not None and word.pid is not None and cmdline(word.pid) == command(KING)
+
+    def bin_roles(self) -> list[int]:
+        return [int(each.name) for each in Path("/proc").glob("[0-9]*") if self._is_ours(int(each.name))]
+
+    def _is_ours(self, pid: int) -> bool:
+        home = b"KINGDOM_HOME=" + os.fsencode(self.court.places.home)
+        return cmdline(pid) == command(KING) and carries(pid, frozenset({home}))
+
+    def launcher_pid(self) -> int:
+        word = self.word
+        assert word is not None
+        return int(Path(f"/proc/{word.pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def cmdline(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except OSError:
+        return []
+
+
+@pytest.fixture(params=STEWARDS)
+def stage(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    if request.param == "tmux" and shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    court = found_court(home, monkeypatch)
+    module, attribute = STEWARDS[request.param].split(":")
+    steward: Steward = getattr(import_module(module), attribute)(court.places, patience=0.5)
+    yield Stage(court, steward, monkeypatch)
+    steward.down()
+    for pid in court.left():
+        os.kill(pid, signal.SIGKILL)
+
+
+# --- how a king gets into each state
+
+
+def well(stage: Stage) -> None:
+    stage.raise_king("beat")
+
+
+def waiting(stage: Stage) -> None:
+    stage.set("KINGDOM_DELAY_FIRST", NEVER)
+    stage.raise_king("exit=1", beats=False)
+    wait_until(lambda: stage.lives and stage.waits(), SOON, "bin/role waits")
+
+
+def hung(stage: Stage) -> None:
+    stage.raise_king("deaf hang", "beat")
+
+
+def dead(stage: Stage) -> None:
+    stage.raise_king("beat")
+    os.kill(stage.lives[0], signal.SIGKILL)
+
+
+def forgotten(stage: Stage) -> None:
+    """A launcher that does not do its duty: tmux without its hook. supervisord has no such switch."""
+    if stage.steward.name != "tmux":
+        pytest.skip("supervisord restarts whatever it could start once")
+    stage.raise_king("beat")
+    stage.steward._tmux("break", "the hook", "set-hook", "-gu", "pane-died")  # type: ignore[attr-defined]
+    os.kill(stage.lives[0], signal.SIGKILL)
+    stage.wait_for_word(Word(code=-9))
+
+
+def ended(stage: Stage) -> None:
+    stage.raise_king("exit=0", beats=False)
+    stage.wait_for_word(Word(code=0))
+
+
+def displaced(stage: Stage) -> None:
+    stage.raise_king("exit=75", "beat", beats=False)
+    stage.wait_for_word(Word(code=75))
+
+
+def refused(stage: Stage) -> None:
+    stage.raise_king("exit=78", beats=False)
+    stage.wait_for_word(Word(code=78))
+
+
+def absent(stage: Stage) -> None:
+    stage.steward.raise_all([seat("envoy")])
+
+
+def unwanted(stage: Stage) -> None:
+    stage.want("down")
+    stage.raise_king("beat", beats=False)
+    stage.wait_for_word(Word(code=0))
+
+
+def lingering(stage: Stage) -> None:
+    stage.raise_king("beat")
+    stage.want("down")
+
+
+def quarantined(stage: Stage) -> None:
+    stage.set("KINGDOM_DELAY_FIRST", "1")
+    stage.set("KINGDOM_SHORT_LIVES", "1")
+    stage.raise_king("exit=1", beats=False)
+    stage.wait_for_word(Word(code=78))
+
+
+def launcher_dead(stage: Stage) -> None:
+    stage.set("KINGDOM_DELAY_FIRST", "200")
+    stage.raise_king("exit=1", "beat", beats=False)
+    wait_until(lambda: stage.lives and stage.waits(), SOON, "bin/role waits")
+    os.kill(stage.launcher_pid(), signal.SIGKILL)
+    wait_until(lambda: not stage.steward.standing(), SOON, "the launcher is dead")
+
+
+SCENES: dict[State, Callable[[Stage], None]] = {
+    State.WELL: well,
+    State.WAITING: waiting,
+    State.HUNG: hung,
+    State.DEAD: dead,
+    State.FORGOTTEN: forgotten,
+    State.ENDED: ended,
+    State.DISPLACED: displaced,
+    State.REFUSED: refused,
+    State.ABSENT: absent,
+    State.UNWANTED: unwanted,
+    State.LINGERING: lingering,
+    State.QUARANTINED: quarantined,
+    State.LAUNCHER_DEAD: launcher_dead,
+}
+
+
+# --- how each action shows
+
+
+def leaves(stage: Stage, state: State, owner: Owner) -> None:
+    allowed = len(stage.lives) + (state is State.DEAD)  # the launcher's own restart
+    act = stage.call if owner is Owner.WATCHER else lambda: None
+    stays(lambda: (act(), len(stage.lives) <= allowed)[1], A_WHILE, "left alone")
+    assert not stage.findings
+
+
+def restarts(stage: Stage, state: State, owner: Owner) -> None:
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.alive)
+
+
+def delays(stage: Stage, state: State, owner: Owner) -> None:
+    ledger = stage.court.places.starts("king")
+    wait_until(lambda: stage.waits() or ledger.read_text().startswith("streak 1\n"), SOON, "a short life was counted")
+
+
+def refuses(stage: Stage, state: State, owner: Owner) -> None:
+    lives = len(stage.lives)
+    if state is not State.LAUNCHER_DEAD:
+        stage.steward.start(KING)
+        stage.wait_for_word(Word(code=78 if state is State.QUARANTINED else 0))
+    wait_until(lambda: not stage.bin_roles(), SOON, "bin/role has ended")
+    assert len(stage.lives) == lives
+
+
+def starts(stage: Stage, state: State, owner: Owner) -> None:
+    lives = len(stage.lives)
+    stage.court.wait_for_beats("king", life=lives + 1, meanwhile=stage.call)
+    stays(lambda: (stage.call(), len(stage.lives) == lives + 1)[1], A_WHILE, "started once")
+    assert [finding.what for finding in stage.findings] == [What.STARTED]
+
+
+def replaces(stage: Stage, state: State, owner: Owner) -> None:
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.call)
+    assert not runs(stage.lives[0]), "the old one was gone first"
+    stays(lambda: (stage.call(), len(stage.lives) == 2)[1], A_WHILE, "replaced once")
+    assert [finding.what for finding in stage.findings] == [What.MISSED, What.RESTARTED]
+
+
+def ends(stage: Stage, state: State, owner: Owner) -> None:
+    wait_until(lambda: (stage.call(), not runs(stage.lives[0]))[1], SOON, "ended")
+    stays(lambda: (stage.call(), len(stage.lives) == 1)[1], A_WHILE, "not started again")
+    assert [finding.what for finding in stage.findings] == [What.STOPPED]
+
+
+def tells(stage: Stage, state: State, owner: Owner) -> None:
+    lives = len(stage.lives)
+    stays(lambda: (stage.call(), len(stage.lives) == lives)[1], A_WHILE, "left alone")
+    told = What.QUARANTINED if state is State.QUARANTINED else What.REFUSED
+    assert [finding.what for finding in stage.findings] == [told]
+
+
+def raises(stage: Stage, state: State, owner: Owner) -> None:
+    wait_until(lambda: What.RAISED in [finding.what for finding in stage.call()], SOON, "raised")
+    assert stage.steward.standing()
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.alive)
+
+
+SHOWS: dict[Action, Callable[[Stage, State, Owner], None]] = {
+    Action.LEAVE: leaves,
+    Action.RESTART: restarts,
+    Action.DELAY: delays,
+    Action.REFUSE: refuses,
+    Action.START: starts,
+    Action.REPLACE: replaces,
+    Action.END: ends,
+    Action.TELL: tells,
+    Action.RAISE: raises,
+}
+
+
+@pytest.mark.parametrize("owner", Owner, ids=lambda owner: owner.name)
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
+def test_cell(state: State, owner: Owner, stage: Stage) -> None:
+    SCENES[state](stage)
+    SHOWS[DUTIES[state][owner]](stage, state, owner)
+
+
+# --- rules that span cells
+
+
+def test_a_role_that_is_wanted_again_is_started(stage: Stage) -> None:
+    lingering(stage)
+    ends(stage, State.LINGERING, Owner.WATCHER)
+    stage.court.places.wanted("king").unlink()
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.call)
+
+
+def test_quarantine_is_over_when_the_rest_was_well_for_long_enough(stage: Stage) -> None:
+    quarantined(stage)
+    stage.court.behave("king", "beat")
+    stage.rearm = 0.5
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.call)
+    assert [finding.what for finding in stage.findings] == [What.QUARANTINED, What.REARMED]
+
+
+def test_the_king_watches_the_chamberlain_alone(stage: Stage) -> None:
+    stage.own = "king"
+    stage.court.behave("chamberlain", "deaf hang", "beat")
+    stage.raise_king("deaf hang", "beat")
+    stage.steward.start(seat("chamberlain"))
+    stage.court.wait_for_beats("chamberlain", life=2, meanwhile=stage.call)
+    assert len(stage.lives) == 1
+    assert {finding.role for finding in stage.findings} == {"chamberlain"}
+
+
+def test_a_role_started_by_hand_is_left_alone(stage: Stage) -> None:
+    absent(stage)
+    by_hand = subprocess.Popen(command(KING), env={**os.environ, "KINGDOM_HOME": str(stage.court.places.home)})
+    try:
+        stage.court.wait_for_beats("king")
+        stays(lambda: (stage.call(), stage.lives == [by_hand.pid])[1], A_WHILE, "left alone")
+        assert not stage.findings
+    finally:
+        by_hand.terminate()
+        assert by_hand.wait(SOON) == 0
