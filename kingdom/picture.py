@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import is_locked, parse_json, read_bytes, read_json
+from kingdom import sessions
+from kingdom.atomic import is_locked, read_json
 from kingdom.errors import BadFile
 from kingdom.places import Places
 from kingdom.states import MOVES
@@ -70,7 +71,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float =
         queues=queues,
         oldest=_oldest(places, now),
         under_way=tuple(_under_way(places)),
-        soldiers=tuple(soldiers(places)),
+        soldiers=tuple(sessions.read(places)),
         failures=tuple(_failures(places)),
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now) else "unknown",
@@ -128,14 +129,6 @@ def _under_way(places: Places) -> Iterable[dict[str, Any]]:
         if task:
             keys = ("id", "target_general", "type", "repo", "attempt")
             yield {key: task.get(key) for key in keys}
-
-
-def soldiers(places: Places) -> list[dict[str, Any]]:
-    try:
-        rows = parse_json(read_bytes(places.sessions))
-    except (OSError, BadFile, ValueError):
-        return []
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _failures(places: Places) -> list[dict[str, Any]]:

@@ -47,13 +47,31 @@ def soldier_markers(home: Path, task: str) -> Marker:
     return frozenset({f"KINGDOM_TASK_ID={task}".encode(), f"KINGDOM_HOME={home}".encode()})
 
 
+def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
+    """By task, every process of this home's soldiers, as (pid, start)."""
+    ours, prefix = f"KINGDOM_HOME={home}".encode(), b"KINGDOM_TASK_ID="
+    found: dict[str, list[tuple[int, int]]] = {}
+    for pid in all_pids():
+        environment = _environment(pid)
+        task = next((each for each in environment if each.startswith(prefix)), None)
+        start = started_at(pid)
+        if ours in environment and task is not None and start is not None and pid != os.getpid():
+            found.setdefault(os.fsdecode(task.removeprefix(prefix)), []).append((pid, start))
+    return found
+
+
 def carries(pid: int, markers: Marker) -> bool:
     """Whether a process was started with all of these `NAME=value` in its environment."""
+    return markers <= _environment(pid)
+
+
+def _environment(pid: int) -> frozenset[bytes]:
+    """As it was when the program started; empty when the process is gone or not ours to look at."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
-            return markers <= set(environ.read().split(b"\0"))
+            return frozenset(environ.read().split(b"\0"))
     except OSError:
-        return False
+        return frozenset()
 
 
 def carriers(markers: Marker, not_before: int = 0) -> list[tuple[int, int]]:

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kingdom import config, manifests, picture
+from kingdom import config, manifests, picture, sessions
 from kingdom.atomic import to_json
+from kingdom.chamberlain import barracks
 from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.vitals import Health, Reading, measure
 from kingdom.messages import stamp
@@ -26,6 +27,7 @@ INTERNAL_EVENT = {
     What.RAISED: "recovery.session_restarted",
     What.STOPPED: "recovery.session_killed",
 }
+SHORT_OF_MEMORY = 95.0
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.RAISED, What.TROUBLE})
 
 
@@ -42,6 +44,7 @@ class Rounds:
         self._next_vitals = self._next_roll_call = 0.0
         self._alerts = Alerts(kit)
         self._has_successor = False
+        self._short_rounds = 0
         self._roll_call = self._roll_call_of(kit)
         measure(kit.places.home)
 
@@ -61,6 +64,7 @@ class Rounds:
             self._next_vitals = now + self._config["intervals"]["vitals_seconds"]
         if now >= self._next_roll_call:
             self._call_roll()
+            self._clear_barracks()
             self._show_picture()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._kit.clock)
@@ -82,7 +86,7 @@ class Rounds:
         kit = self._kit
         reading = measure(kit.places.home)
         health = self._health.judge(reading, self._config["thresholds"])
-        soldiers = picture.soldiers(kit.places)
+        soldiers = sessions.read(kit.places)
         most = config.load(kit.places, "king")["concurrency"]["max_soldiers"]
         vitals: dict[str, Any] = {
             "timestamp": stamp(kit.clock()),
@@ -96,6 +100,7 @@ class Rounds:
         }
         kit.light.rewrite(kit.places.resources, to_json(vitals))
         self._tell_changes(health, reading)
+        self._relieve(reading)
 
     def _tell_changes(self, health: str, reading: Reading) -> None:
         """Alerts on transitions only: a machine that stays red is one alert."""
@@ -115,6 +120,22 @@ class Rounds:
         if not full:
             self._alerts.forget("disk")
         self._disk_is_full = full
+
+    def _clear_barracks(self) -> None:
+        for orphans in barracks.clear(self._kit):
+            self._kit.log.warn(f"ended {orphans.ended} processes that outlived the soldier of {orphans.task}")
+            self._kit.log.event("system.session_orphaned", task_id=orphans.task, processes=orphans.ended)
+
+    def _relieve(self, reading: Reading) -> None:
+        """Memory that stays short costs one soldier, before it costs the machine."""
+        self._short_rounds = self._short_rounds + 1 if reading.memory_percent > SHORT_OF_MEMORY else 0
+        if self._short_rounds < 2:
+            return
+        self._short_rounds = 0
+        task = barracks.stop_newest(self._kit)
+        if task is not None:
+            self._kit.log.warn(f"memory is at {reading.memory_percent:.0f} %: stopped the soldier of {task}")
+            self._kit.log.event("recovery.session_killed", task_id=task)
 
     def _show_picture(self) -> None:
         kit = self._kit

@@ -13,10 +13,10 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from kingdom import config, manifests, schemas
+from kingdom import config, manifests, schemas, sessions
 from kingdom.atomic import make_folder, read_json, to_json
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
-from kingdom.general import memory, outfit, roll
+from kingdom.general import memory, outfit
 from kingdom.general.barrack import Barrack, last_sign
 from kingdom.general.ground import Ground, NoGround
 from kingdom.general.outfit import NeedsSetUp
@@ -154,8 +154,15 @@ class Campaign:
         return True
 
     def _enlist(self, task: Task, soldier: str, pid: int) -> None:
-        row = {"soldier": soldier, "task_id": task.id, "general": self.name, "pid": pid, "started_at": self._now()}
-        roll.enlist(self._kit.light, self._kit.places, row)
+        row = {
+            "soldier": soldier,
+            "task_id": task.id,
+            "general": self.name,
+            "pid": pid,
+            "started_at": self._now(),
+            "priority": task.priority,
+        }
+        sessions.enlist(self._kit.light, self._kit.places, row)
         self._kit.log.say(f"sends {soldier} for {task.type}")
         self._kit.log.event("task.started", task_id=task.id, general=self.name, attempt=task.attempt)
         self._kit.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
@@ -240,7 +247,7 @@ class Campaign:
     def _rest(self, task: Task, barrack: Barrack, wait: Wait) -> bool:
         """A limit is no failure: the same try is made again when the account has rested."""
         self._postpone(task, wait)
-        roll.dismiss(self._kit.light, self._kit.places, task.id)
+        sessions.dismiss(self._kit.light, self._kit.places, task.id)
         barrack.clear()
         return True
 
@@ -261,7 +268,7 @@ class Campaign:
             later = stamp(self._kit.clock() + self._retry["backoff_seconds"])
             again = task.but(attempt=task.attempt + 1, not_before=later, extra={**task.extra, "spent_usd": cost})
             self._kit.post.annotate("tasks", "in_progress", [again])
-            roll.dismiss(self._kit.light, self._kit.places, task.id)
+            sessions.dismiss(self._kit.light, self._kit.places, task.id)
             barrack.clear()
             self._kit.log.warn(f"{task.id} failed ({why}); tries again after {later}")
             self._kit.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=why)
@@ -316,7 +323,7 @@ class Campaign:
 
     def _clear_traces(self, task_id: str, barrack: Barrack) -> None:
         if barrack.left_traces():
-            roll.dismiss(self._kit.light, self._kit.places, task_id)
+            sessions.dismiss(self._kit.light, self._kit.places, task_id)
             barrack.clear()
 
     def _follow_manifest(self) -> None:

@@ -20,6 +20,14 @@ def dismiss(disk: Disk, places: Places, task: str) -> None:
     _change(disk, places, lambda rows: [each for each in rows if each.get("task_id") != task])
 
 
+def keep_only(disk: Disk, places: Places, is_out: Callable[[str], bool]) -> list[str]:
+    """Strike out every soldier that is not out any more. Returns the tasks struck out."""
+    struck = [task for task in (str(each.get("task_id")) for each in read(places)) if not is_out(task)]
+    if struck:
+        _change(disk, places, lambda rows: [each for each in rows if str(each.get("task_id")) not in struck])
+    return struck
+
+
 def _change(disk: Disk, places: Places, change: Callable[[Rows], Rows]) -> None:
     lock = Lock(places.sessions.with_suffix(".lock"), "sessions")
     lock.acquire(5.0)
