@@ -241,14 +241,20 @@ def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
     awaiting.set(task, {**page, "asked_at": now, **context})
 
 
+def _goes_on(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """An answer has come: nobody is reminded of the question any more."""
+    if said.letter.task_id and "answers" in said.letter.context:
+        awaiting.strike(said.letter.task_id)
+
+
 def _ends_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    if said.letter.task_id and (said.letter.dedup_key or "").startswith(said.letter.task_id):
+    if said.letter.task_id:
         threads.strike(said.letter.task_id)
 
 
 SENDERS: Mapping[str, Sender] = {
     "thread_start": Sender(in_thread=False, remember=_begins_thread),
-    "thread_update": Sender(in_thread=True, remember=_nothing),
+    "thread_update": Sender(in_thread=True, remember=_goes_on),
     "thread_reply": Sender(in_thread=True, remember=_nothing),
     "human_input_request": Sender(in_thread=True, remember=_asks),
     "notification": Sender(in_thread=True, remember=_ends_thread),

@@ -79,7 +79,9 @@ def started(task: Task, default_channel: str) -> Draft:
 
 
 def resumed(task: Task, default_channel: str) -> Draft:
-    return _draft("update", task, default_channel, "answer received, resuming")
+    """In the question's thread; it names the task that had asked."""
+    update = _draft("update", task, default_channel, "answer received, resuming")
+    return replace(update, context={"answers": task.payload.get("original_task_id")})
 
 
 def lost_answer(event: Event, default_channel: str, why: str) -> Draft:
