@@ -19,7 +19,7 @@ import orjson
 from kingdom.atomic import Lock
 from kingdom.mq import envelopes, names
 from kingdom.mq.envelopes import Draft, Failure, Ids, Unfit
-from kingdom.mq.lines import NEVER, Line
+from kingdom.mq.lines import NEVER, RATE_WINDOW_MS, Line
 from kingdom.mq.policies import Policy
 from kingdom.mq.recall import Recall, fingerprint
 from kingdom.mq.refusals import (
@@ -875,8 +875,8 @@ class Engine:
             line = Line(queue, feeds[0].policy)
         if line.alarm <= now:
             self._ripen(line, now)
-        rates = line.rates(now)
-        ended = rates["acked"] + rates["failed"]
+        lately = line.lately(now)
+        ended = lately["acked"] + lately["failed"]
         waiting = line.first(1)
         return QueueStatus(
             queue=queue,
@@ -886,8 +886,8 @@ class Engine:
             dlq=len(line.dead),
             oldest_age_ms=max(0, now - names.created_of(waiting[0])) if waiting else 0,
             paused=line.paused,
-            rates=rates,
-            failure_rate=round(rates["failed"] / ended, 4) if ended else 0.0,
+            rates={what: round(count * 1000 / RATE_WINDOW_MS, 3) for what, count in lately.items()},
+            failure_rate=round(lately["failed"] / ended, 4) if ended else 0.0,
             handling_mean_ms=round(line.handled_ms / line.acked, 3) if line.acked else 0.0,
             handling_p99_ms=line.p99_ms(),
             policy=line.policy,
@@ -1168,7 +1168,7 @@ class Engine:
             return
         line = self._line_of(found.queue)
         if found.state == "dlq":
-            for name in sorted(found.names, key=names.due_of):
+            for name in sorted(found.names, key=names.by_due):
                 line.dead[name[-36:]] = name
             return
         for name in found.names:

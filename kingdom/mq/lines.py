@@ -195,12 +195,8 @@ class Line:
         while len(self.history) > 2 and self.history[1].at <= now - RATE_WINDOW_MS:
             self.history.popleft()
 
-    def rates(self, now: int) -> dict[str, float]:
-        """Per second, over the last minute."""
+    def lately(self, now: int) -> dict[str, int]:
+        """What happened in the last minute."""
         past = next((each for each in reversed(self.history) if each.at <= now - RATE_WINDOW_MS), None)
         before = past.values if past else (0,) * len(COUNTED)
-        seconds = RATE_WINDOW_MS / 1000
-        return {
-            what: round((count - old) / seconds, 3)
-            for what, count, old in zip(COUNTED, self.counts(), before, strict=True)
-        }
+        return {what: count - old for what, count, old in zip(COUNTED, self.counts(), before, strict=True)}

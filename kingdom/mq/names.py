@@ -72,6 +72,11 @@ def due_first(name: str) -> str:
     return f"{name[8:22]}{name[:8]}{name[22:]}"
 
 
+def by_due(name: str) -> str:
+    """To sort by, when priority does not count."""
+    return name[8:30]
+
+
 def rank_first(turned: str) -> str:
     return f"{turned[14:22]}{turned[:14]}{turned[22:]}"
 

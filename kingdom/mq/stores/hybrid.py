@@ -126,17 +126,20 @@ class HybridStore(SqliteStore):
         yield from found
 
     def check(self, repair: bool, now: int) -> list[Finding]:
-        findings = super().check(repair, now)
         try:
-            for folder, file in self._orphans():
-                if repair:
-                    os.unlink(f"{self._root}/{folder}/{file}")
-                findings.append(Finding("orphan_payload", self._queue_in(folder), f"{folder}/{file}", repair))
+            orphans = list(self._orphans())
+            findings = [
+                Finding("orphan_payload", self._queue_in(folder), f"{folder}/{file}", repair)
+                for folder, file in orphans
+            ]
+            findings += super().check(repair, now)
+            for queue, key, name in self._bodiless():
+                self._mend(repair, "delete_body", key)
+                findings.append(Finding("missing_payload", queue, f"{self._folders.get(queue)}/{_file(name)}", repair))
+            if repair:
+                self._clear_orphans()
         except OSError as trouble:
             raise self._trouble("look the payloads over", trouble) from None
-        for queue, key, name in self._bodiless():
-            self._mend(repair, "delete_body", key)
-            findings.append(Finding("missing_payload", queue, f"{self._folders.get(queue, '')}/{_file(name)}", repair))
         return findings
 
     # --- files

@@ -25,7 +25,7 @@ class Journal:
     def write(self, memos: Iterable[Memo]) -> None:
         if self._fd < 0 or self._size >= SEGMENT_BYTES:
             self._turn()
-        data = b"".join(orjson.dumps(memo) + b"\n" for memo in memos)
+        data = b"".join(orjson.dumps(tuple(memo)) + b"\n" for memo in memos)
         self.unsynced = True
         while data:
             written = os.write(self._fd, data)

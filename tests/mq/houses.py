@@ -1,0 +1,123 @@
+"""An engine over a store that a test can shut, kill and open again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import Durability
+from kingdom.mq.engine import Engine, EngineSettings, Policy
+from kingdom.mq.envelopes import Draft, Ids
+from kingdom.mq.stores import STORES
+from kingdom.mq.stores.base import Plan, Store
+from tests.mq.clocks import Clock
+
+QUEUE = "telemetry"
+PAYLOAD = '{"temp":36.5,"rpm":1200}'
+
+
+class House:
+    """`mq` is the engine. What a test does is committed with `commit`, as a manager would."""
+
+    def __init__(
+        self,
+        backend: str,
+        folder: Path,
+        durability: Durability = "process",
+        policy: Mapping[str, Any] | None = None,
+        queues: Mapping[str, Mapping[str, Any]] | None = None,
+        strict: bool = False,
+        dice: Callable[[], float] = lambda: 0.5,
+    ) -> None:
+        self.backend = backend
+        self.folder = folder
+        self.clock = Clock()
+        self.said: list[str] = []
+        self.plan = Plan(root=folder, durability=durability)
+        self.settings = EngineSettings(
+            Policy.from_json(policy or {}),
+            {queue: Policy.from_json(each) for queue, each in (queues or {}).items()},
+            strict,
+        )
+        self._dice = dice
+        self._store: Store | None = None
+        self.mq = self._open()
+
+    def use(self, policy: Mapping[str, Any], queue: str = QUEUE) -> None:
+        self.mq.set_policy(queue, Policy.from_json(policy))
+
+    def publish(self, text: str = PAYLOAD, queue: str = QUEUE, request: str = "", **more: Any) -> str:
+        key = self.mq.publish(queue, Draft(text, **more), request).message_key
+        self.mq.commit()
+        return key
+
+    def lease(self, consumer: str = "c", queue: str = QUEUE, **more: Any) -> Any:
+        leased = self.mq.lease(queue, consumer, **more)
+        self.mq.commit()
+        return leased[0] if leased else None
+
+    def lease_texts(self, limit: int = 100, consumer: str = "c", queue: str = QUEUE) -> list[str]:
+        texts = [each.payload for each in self.mq.lease(queue, consumer, limit)]
+        self.mq.commit()
+        return texts
+
+    def ack(self, leased: Any) -> None:
+        self.mq.ack(leased.message_key, leased.lease_id)
+        self.mq.commit()
+
+    def nack(self, leased: Any, reason: str = "", requeue: bool = True) -> str:
+        fate = self.mq.nack(leased.message_key, leased.lease_id, reason=reason, requeue=requeue)
+        self.mq.commit()
+        return fate
+
+    def sweep(self, seconds: float = 0.0) -> int | None:
+        self.clock.pass_(seconds)
+        due = self.mq.sweep()
+        self.mq.commit()
+        return due
+
+    def die(self, queue: str = QUEUE, reason: str = "broken") -> str:
+        """A message that is a dead letter now; its key."""
+        key = self.publish(queue=queue)
+        self.nack(self.lease(queue=queue), reason, requeue=False)
+        return key
+
+    def counts(self, queue: str = QUEUE) -> tuple[int, int, int, int]:
+        status = self.mq.status(queue)
+        return status.ready, status.inflight, status.delayed, status.dlq
+
+    def reopen(self, kill: bool = False) -> None:
+        """As after a restart. A killed life writes nothing more."""
+        if self.backend != "memory":
+            if kill:
+                self._kill()
+            else:
+                self.mq.close()
+            self._store = None
+        self.mq = self._open()
+
+    def close(self) -> None:
+        self.mq.close()
+
+    def _kill(self) -> None:
+        """Let go of everything without the farewells of close()."""
+        store = self.mq.store
+        connection = getattr(store, "_connection", None)
+        if connection is not None:
+            connection.rollback()
+            connection.close()
+
+    def _open(self) -> Engine:
+        if self._store is None:
+            module, _, name = STORES[self.backend].partition(":")
+            self._store = getattr(import_module(module), name)(self.plan)
+        return Engine(
+            self._store,
+            settings=self.settings,
+            clock=self.clock,
+            dice=self._dice,
+            ids=Ids(),
+            say=lambda key, sentence, **facts: self.said.append(key),
+        )
