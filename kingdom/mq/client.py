@@ -122,18 +122,9 @@ class Client:
         self._drafts = self._folder / f".{self._token[:16]}"
         if not self._requests.is_dir():
             raise NotRunning(what="the queue manager", hint=f"there is no mailbox at {self.root}; {START_IT}")
-        make_folder(self._drafts)
-        self._ours = os.stat(self._requests).st_uid == os.geteuid()
-        # Where the manager is somebody else, it reads our requests by their mode, and its answers stay its own.
-        self._files = Group(
-            str(self._drafts),
-            durability="process",
-            mode=0o600 if self._ours else 0o644,
-            most_spares=SPARES if self._ours else 0,
-        )
         self._wake = wake
-        self._waker = Waker([self._folder], wake)
         self._sent = 0
+        self._move_in()
 
     # --- messages
 
@@ -322,7 +313,7 @@ class Client:
             "deadlineMs": now_ms + int(seconds * 1000),
             "payload": payload,
         }
-        self._files.create(str(self._requests), name, orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
+        self._send(name, orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
         try:
             answer = orjson.loads(self._await(name, seconds))
         except KeyboardInterrupt:
@@ -366,7 +357,7 @@ class Client:
         while True:
             left = end - time.monotonic()
             if self._waker.wait(max(0.0, min(left, longest))) is None:
-                self._watch_again()
+                self._move_again()
             try:
                 data = read_bytes(path, LARGEST_ANSWER)
             except FileNotFoundError:
@@ -376,11 +367,29 @@ class Client:
                 self._files.remove(folder, name, keep=len(data) <= LARGEST_SPARE)
                 return data
 
-    def _watch_again(self) -> None:
-        """Our folder was removed while we were idle: what is watched there now is not what lies at its path."""
-        self._waker.close()
+    def _move_in(self) -> None:
         make_folder(self._drafts)
+        # Where the manager is somebody else, it reads our requests by their mode, and its answers stay its own.
+        ours = os.stat(self._requests).st_uid == os.geteuid()
+        self._files = Group(
+            str(self._drafts),
+            durability="process",
+            mode=0o600 if ours else 0o644,
+            most_spares=SPARES if ours else 0,
+        )
         self._waker = Waker([self._folder], self._wake)
+
+    def _move_again(self) -> None:
+        """Our folder was removed while we were idle: what we watch is not what lies at its path now."""
+        self._waker.close()
+        self._move_in()
+
+    def _send(self, name: str, request: bytes) -> None:
+        try:
+            self._files.create(str(self._requests), name, request)
+        except FileNotFoundError:
+            self._move_again()
+            self._files.create(str(self._requests), name, request)
 
     def _take_back(self, name: str) -> None:
         """A request that waits for a message lies in processing/; without its file the manager forgets it."""

@@ -10,10 +10,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from click.testing import CliRunner
 
 from kingdom import config as configuration
 from kingdom.atomic import Disk
+from kingdom.cli.yirangmq import cli
 from kingdom.mailbox.answers import Answers
 from kingdom.mailbox.commands import Desk
 from kingdom.mailbox.figures import Figures
@@ -22,6 +25,12 @@ from kingdom.mq import opening, settings
 from kingdom.mq.client import Client
 
 Answer = dict[str, Any]
+
+
+class Ended(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class ByHand:
@@ -150,14 +159,21 @@ class Running:
         self.process.communicate(timeout=20)
         return self.process.returncode
 
-    def cli(self, *words: str, given: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def cli(self, *words: str) -> Ended:
+        """yirangmq in this process: twenty times faster than a new one."""
+        ended = CliRunner().invoke(cli, list(words), env={"KINGDOM_HOME": str(self.home)})
+        return Ended(ended.exit_code, ended.stdout, ended.stderr)
+
+    def shell(self, *words: str, given: str = "") -> Ended:
+        """yirangmq as a process of its own."""
+        ended = subprocess.run(
             [sys.executable, "-m", "kingdom.cli.yirangmq", *words],
             env=self.environment,
             input=given,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=60,
             check=False,
             cwd=Path(__file__).parents[2],
         )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)

@@ -15,6 +15,6 @@ def box(home: Path) -> Iterator[ByHand]:
 
 @pytest.fixture
 def manager(home: Path) -> Iterator[Running]:
-    running = Running(home, durability="process")
+    running = Running(home, backend="memory", durability="process")
     yield running
     running.stop()

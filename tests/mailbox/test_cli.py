@@ -1,0 +1,279 @@
+"""yirangmq: options, JSON on stdout, one line on stderr, exit codes 0 1 2 3 4; with a manager and without."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.atomic import Lock
+from kingdom.cli.yirangmq import cli
+from tests.mailbox.boxes import Ended, Running, configure
+
+
+def out(ended: Ended) -> Any:
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_a_round_as_the_manual_shows_it(manager: Running) -> None:
+    assert out(manager.cli("health"))["status"] == "ok"
+    sent = out(manager.cli("publish", "--queue", "telemetry", "--message", '{"temp":36.5}', "--priority", "5"))
+    held = out(manager.cli("consume", "--queue", "telemetry", "--consumer-id", "consumer-01"))
+    assert held["message"]["messageKey"] == sent["messageKey"]
+    lease = held["lease"]
+    words = ("--message-key", lease["messageKey"], "--lease-id", lease["leaseId"])
+    assert out(manager.cli("extend", *words, "--visibility", "90"))["leaseUntil"] > lease["leaseUntil"]
+    assert out(manager.cli("nack", *words, "--reason", "error", "--requeue")) == {}
+    counts = out(manager.cli("status", "--queue", "telemetry"))["metrics"]
+    assert counts["delayed"] + counts["ready"] == 1
+    assert out(manager.cli("metrics"))["requests"]["total"] >= 5
+
+
+def test_consume_and_ack_need_only_the_key(manager: Running) -> None:
+    manager.cli("publish", "--queue", "q", "--message", "x")
+    key = out(manager.cli("consume", "--queue", "q"))["lease"]["messageKey"]
+    assert out(manager.cli("ack", "--message-key", key)) == {}
+    assert out(manager.cli("consume", "--queue", "q")) == {"message": None}
+
+
+def test_publish_says_all_that_can_be_said(manager: Running) -> None:
+    words = ["--queue", "q", "--message", '{"a":1}', "--type", "t", "--trace-id", "tr", "--dedup-key", "k"]
+    words += ["--ttl", "60", "--attributes", '{"b":2}', "--target", "only", "--delay", "0", "--priority", "-3"]
+    first = out(manager.cli("publish", *words))
+    assert out(manager.cli("publish", *words)) == first
+    held = out(manager.cli("consume", "--queue", "q", "--consumer-id", "only"))["message"]
+    assert json.loads(held["attributes"]) == {"b": 2}
+    assert held["priority"] == -3
+
+
+def test_dead_letters_from_the_shell(manager: Running) -> None:
+    manager.cli("publish", "--queue", "q", "--message", "x")
+    key = out(manager.cli("consume", "--queue", "q"))["lease"]["messageKey"]
+    manager.cli("nack", "--message-key", key, "--reason", 'it\'s "bad"')
+    listed = out(manager.cli("list-dlq", "--queue", "q", "--limit", "50"))
+    assert (listed["count"], listed["messages"][0]["message"]) == (1, 'it\'s "bad"')
+    assert out(manager.cli("dlq-stats", "--queue", "q"))["reasons"] == {"HANDLER_ERROR": 1}
+    out(manager.cli("quarantine", "--message-key", key))
+    assert out(manager.cli("reprocess", "--queue", "q"))["count"] == 0
+    out(manager.cli("quarantine", "--message-key", key, "--off"))
+    assert out(manager.cli("reprocess", "--message-key", key))["reprocessed"] is True
+
+
+def test_queues_pause_resume_peek_purge(manager: Running) -> None:
+    manager.cli("publish", "--queue", "q", "--message", "x")
+    assert out(manager.cli("peek", "--queue", "q"))["messages"][0]["payload"] == "x"
+    assert out(manager.cli("pause", "--queue", "q")) == {}
+    assert out(manager.cli("consume", "--queue", "q")) == {"message": None}
+    assert out(manager.cli("resume", "--queue", "q")) == {}
+    assert out(manager.cli("queues"))["queues"][0]["ready"] == 1
+    refused = manager.cli("purge", "--queue", "q")
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+    assert out(manager.cli("purge", "--queue", "q", "--yes"))["purged"] == 1
+
+
+def test_one_message_per_line(manager: Running) -> None:
+    lines = '{"n": 1}\nplain text\n\n{"n": 3}'
+    ended = manager.shell("publish", "--queue", "q", "--file", "-", given=lines)
+    assert ended.returncode == 0, ended.stderr
+    assert len(ended.stdout.splitlines()) == 3
+    got = out_lines(manager.cli("consume", "--queue", "q", "--limit", "9"))
+    payloads = [each["message"] and each["message"]["payload"] for each in got]
+    assert payloads == [
+        '{"n": 1}',
+        "plain text",
+        '{"n": 3}',
+        None,
+    ]
+
+
+def out_lines(ended: Ended) -> list[Any]:
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_a_bad_line_is_named_and_stops_no_other(home: Path) -> None:
+    running = Running(home, backend="memory", queues={"q": {"schema": {"type": "object"}}})
+    ended = running.shell("publish", "--queue", "q", "--file", "-", given='{"n": 1}\n7\n{"n": 3}\n')
+    assert ended.returncode == 1
+    assert "line 2: ERR_VALIDATION_FAILED" in ended.stderr
+    assert len(ended.stdout.splitlines()) == 2
+    running.stop()
+
+
+# --- exit codes
+
+
+def test_a_refusal_ends_with_1_and_one_line(manager: Running) -> None:
+    ended = manager.cli("consume", "--queue", "nowhere")
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("yirangmq: ERR_QUEUE_NOT_FOUND: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("publish",),
+        ("publish", "--queue", "q"),
+        ("publish", "--queue", "q", "--message", "x", "--file", "-"),
+        ("consume",),
+        ("ack",),
+        ("nonsense",),
+        ("consume", "--queue", "q", "--priority", "1"),
+        ("status", "--queue", "q", "--timeout", "soon"),
+        ("reprocess",),
+    ],
+)
+def test_wrong_usage_ends_with_2(home: Path, words: tuple[str, ...]) -> None:
+    from click.testing import CliRunner
+
+    assert CliRunner().invoke(cli, list(words)).exit_code == 2
+
+
+def test_without_a_manager_it_ends_with_3(home: Path) -> None:
+    running = Running(home, backend="memory")
+    running.stop()
+    for words in (("health",), ("publish", "--queue", "q", "--message", "x"), ("health", "--ipc-root", "/nowhere")):
+        ended = running.cli(*words, "--timeout", "200")
+        assert ended.returncode == 3, ended.stderr
+        assert "not running" in ended.stderr
+    assert os.listdir(running.root / "requests") == []
+
+
+def test_without_an_answer_it_ends_with_4(home: Path) -> None:
+    running = Running(home, backend="memory")
+    running.stop()
+    lock = Lock(running.root / "manager.lock", "queue manager")
+    lock.acquire()
+    ended = running.cli("health", "--timeout", "200")
+    lock.release()
+    assert ended.returncode == 4
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_mailbox_may_be_elsewhere(home: Path) -> None:
+    running = Running(home, backend="memory")
+    assert out(running.cli("health", "--ipc-root", str(running.root)))["status"] == "ok"
+    running.stop()
+
+
+# --- without a manager
+
+
+def direct(running: Running, *words: str) -> Ended:
+    return running.cli(*words, "--direct")
+
+
+@pytest.fixture
+def stopped(home: Path) -> Running:
+    running = Running(home, backend="sqlite", durability="process")
+    running.stop()
+    return running
+
+
+def test_direct_access_to_the_store(stopped: Running) -> None:
+    sent = out(direct(stopped, "publish", "--queue", "q", "--message", '{"temp":36.5}', "--priority", "5"))
+    held = out(direct(stopped, "consume", "--queue", "q", "--consumer-id", "c", "--timeout", "90"))
+    assert held["message"]["messageKey"] == sent["messageKey"]
+    assert 80_000 < held["lease"]["leaseUntil"] - held["message"]["createdAt"] < 120_000
+    assert out(direct(stopped, "status", "--queue", "q"))["metrics"]["inflight"] == 1
+    assert out(direct(stopped, "ack", "--message-key", sent["messageKey"], "--consumer-id", "c")) == {}
+    assert direct(stopped, "ack", "--message-key", "msg:q:none").returncode == 1
+    assert stopped.shell("publish", "--queue", "q", "--file", "-", "--direct", given="a\nb\n").returncode == 0
+    assert out(direct(stopped, "purge", "--queue", "q", "--yes"))["purged"] == 2
+    assert out(direct(stopped, "health"))["status"] == "ok"
+    assert direct(stopped, "metrics").returncode == 2
+
+
+def test_direct_access_is_refused_while_a_manager_holds_the_store(manager: Running) -> None:
+    ended = direct(manager, "publish", "--queue", "q", "--message", "x")
+    assert ended.returncode == 1
+    assert "holds" in ended.stderr
+
+
+def test_check_compares_and_needs_the_store_for_itself(stopped: Running) -> None:
+    direct(stopped, "publish", "--queue", "q", "--message", "x")
+    assert out(stopped.cli("check")) == {"findings": []}
+    stopped.start()
+    stopped.wait_ready()
+    assert stopped.cli("check", "--repair").returncode == 1
+    stopped.stop()
+
+
+def test_an_older_configuration_file_is_taken_as_it_is(home: Path) -> None:
+    old = home / "main_mq_configuration.json"
+    old.write_text(json.dumps(OLDER))
+    configure(home, {})
+    running = Running.__new__(Running)
+    running.home, running.root = home, home / "ipc"
+    running._arguments = ("--config", str(old))
+    (home / "ipc" / "requests").mkdir(parents=True, mode=0o700)
+    running.start()
+    running.wait_ready()
+    words = ("--ipc-root", str(home / "ipc"))
+    good = '{"deviceId":"a","timestamp":1}'
+    assert out(running.cli("publish", "--queue", "telemetry", "--message", good, *words))["messageId"]
+    refused = running.cli("publish", "--queue", "telemetry", "--message", '{"timestamp":1}', *words)
+    assert "ERR_VALIDATION_FAILED" in refused.stderr
+    status = out(running.cli("status", "--queue", "telemetry", "--config", str(old)))
+    assert status["policy"]["visibilityTimeoutSec"] == 12
+    assert status["policy"]["dlq"]["queue"] == "telemetry-dlq"
+    assert (home / "data" / "fs" / "telemetry" / "inbox").is_dir()
+    running.stop()
+    log = (home / "logs" / "yirangmq.log").read_text()
+    assert "mode mailbox_fs wins over backend sqlite" in log
+    assert "durability power wins over sqlite.synchronous NORMAL" in log
+
+
+OLDER = {
+    "schemaVersion": "0.1",
+    "nodeId": "device-01",
+    "backend": "sqlite",
+    "mode": "mailbox_fs",
+    "paths": {"dataRoot": "./data", "logRoot": "./logs"},
+    "ipc": {
+        "root": "./ipc",
+        "requestsDir": "requests",
+        "processingDir": "processing",
+        "responsesDir": "responses",
+        "deadDir": "dead",
+        "staleTimeoutMs": 30000,
+        "pollIntervalMs": 100,
+        "useFolderWatcher": True,
+    },
+    "sqlite": {
+        "dbPath": "./data/yirangmq.db",
+        "kvTable": "kv",
+        "messageIndexTable": "msg_index",
+        "schemaPath": "./sqlite_schema.sql",
+        "busyTimeoutMs": 5000,
+        "journalMode": "WAL",
+        "synchronous": "NORMAL",
+    },
+    "filesystem": {"root": "./data/fs", "inboxDir": "inbox", "processingDir": "processing", "dlqDir": "dlq"},
+    "lease": {"visibilityTimeoutSec": 30, "sweepIntervalMs": 1000},
+    "policyDefaults": {
+        "visibilityTimeoutSec": 30,
+        "retry": {"limit": 5, "backoff": "exponential", "initialDelaySec": 1, "maxDelaySec": 60},
+        "dlq": {"enabled": True, "queue": "telemetry-dlq", "retentionDays": 14},
+    },
+    "queues": [
+        {
+            "name": "telemetry",
+            "policy": {"visibilityTimeoutSec": 12},
+            "messageSchema": {
+                "name": "TelemetryMessage",
+                "description": "what a device says",
+                "rules": [
+                    {"field": "deviceId", "type": "required"},
+                    {"field": "deviceId", "type": "type", "expectedType": "string"},
+                    {"field": "timestamp", "type": "type", "expectedType": "number"},
+                ],
+            },
+        }
+    ],
+}

@@ -1,0 +1,188 @@
+"""The library against a manager in its own process."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kingdom.errors import BadName, NotRunning, TookTooLong
+from kingdom.mq import Client
+from kingdom.mq.client import Published, Refused
+from tests.mailbox.boxes import ByHand, Running
+from tests.waiting import wait_until
+
+
+def test_five_lines(manager: Running) -> None:
+    with Client(manager.root) as mq:
+        mq.publish("telemetry", {"temp": 36.5}, attributes={"unit": "C"})
+        delivery = mq.consume("telemetry")
+        assert delivery is not None
+        assert (delivery.payload, delivery.attributes, delivery.attempt) == ({"temp": 36.5}, {"unit": "C"}, 1)
+        mq.ack(delivery)
+        assert mq.consume("telemetry") is None
+
+
+def test_text_stays_text(manager: Running) -> None:
+    with manager.client() as mq:
+        mq.publish("q", "not JSON: 'quoted' \n큐")
+        delivery = mq.consume("q")
+        assert delivery is not None
+        assert delivery.payload == delivery.text == "not JSON: 'quoted' \n큐"
+
+
+def test_every_call_has_its_method(manager: Running) -> None:
+    with manager.client() as mq:
+        first = mq.publish("q", {"n": 1}, priority=2, type="t", trace_id="x", ttl_sec=60, dedup_key="k")
+        assert mq.publish("q", {"n": 2}, dedup_key="k") == first
+        held = mq.consume("q", consumer_id="me", visibility=5)
+        assert held is not None
+        assert mq.extend(held, 60) > held.lease_until
+        mq.nack(held, "cannot")
+        assert mq.list_dlq("q")[0]["messageKey"] == first.message_key
+        assert mq.dlq_stats("q")["reasons"] == {"HANDLER_ERROR": 1}
+        mq.quarantine(first.message_key)
+        assert mq.reprocess(queue="q") == 0
+        mq.quarantine(first.message_key, on=False)
+        assert mq.reprocess(first.message_key) == 1
+        assert mq.peek("q")[0]["messageKey"] == first.message_key
+        mq.pause("q")
+        assert mq.consume("q") is None
+        mq.resume("q")
+        assert mq.status("q")["metrics"]["ready"] == 1
+        assert [each["queue"] for each in mq.queues()] == ["q"]
+        assert mq.purge("q") == 1
+        assert mq.health()["status"] == "ok"
+        assert mq.metrics()["commands"]["publish"] == 2
+
+
+def test_batches(manager: Running) -> None:
+    with manager.client() as mq:
+        sent = mq.publish_batch("q", [{"n": n} for n in range(20)])
+        assert all(isinstance(each, Published) for each in sent)
+        got = mq.consume_batch("q", 50)
+        assert [each.payload["n"] for each in got] == list(range(20))
+        assert all(each["ok"] for each in mq.ack_batch(got))
+
+
+def test_a_refusal_says_its_code(manager: Running) -> None:
+    with manager.client() as mq, pytest.raises(Refused, match="ERR_QUEUE_NOT_FOUND") as caught:
+        mq.consume("nowhere")
+    assert caught.value.code == "ERR_QUEUE_NOT_FOUND"
+
+
+def test_a_waiting_consumer_wakes_when_a_message_comes(manager: Running) -> None:
+    with manager.client() as mq:
+        mq.publish("q", 0)
+        assert mq.purge("q") == 1
+        found: list[object] = []
+
+        def consume() -> None:
+            with manager.client() as other:
+                delivery = other.consume("q", wait=20)
+                found.append(delivery and delivery.payload)
+
+        thread = threading.Thread(target=consume)
+        thread.start()
+        wait_until(lambda: os.listdir(manager.root / "processing"), 10, "the request waits")
+        mq.publish("q", {"n": 1})
+        thread.join(10)
+        assert found == [{"n": 1}]
+
+
+def test_polling_does_without_inotify(manager: Running) -> None:
+    with Client(manager.root, wake="poll") as mq:
+        mq.publish("q", 1)
+        assert mq.consume("q") is not None
+
+
+def test_a_client_leaves_no_trace(manager: Running) -> None:
+    with manager.client() as mq:
+        mq.publish("q", 1)
+        assert len(os.listdir(manager.root / "responses")) == 1
+    assert os.listdir(manager.root / "responses") == []
+    assert os.listdir(manager.root / "requests") == []
+
+
+def test_a_client_with_a_name_keeps_its_folder(manager: Running) -> None:
+    with manager.client("sensor") as mq:
+        mq.publish("q", 1)
+    assert os.listdir(manager.root / "responses" / "sensor") == []
+
+
+def test_a_client_survives_the_loss_of_its_folder(manager: Running) -> None:
+    with manager.client("sensor") as mq:
+        mq.publish("q", 1)
+        for path in (manager.root / "responses" / "sensor").rglob("*"):
+            if path.is_file():
+                path.unlink()
+        for path in (manager.root / "responses" / "sensor").iterdir():
+            path.rmdir()
+        (manager.root / "responses" / "sensor").rmdir()
+        assert mq.publish("q", 2)
+
+
+def test_without_a_mailbox_there_is_nobody(home: Path) -> None:
+    with pytest.raises(NotRunning, match="no mailbox"):
+        Client(home / "queue" / "mailbox")
+
+
+def test_without_a_manager_a_request_is_taken_back(home: Path) -> None:
+    requests = home / "requests"
+    requests.mkdir()
+    with Client(home, timeout=0.2) as mq, pytest.raises(NotRunning):
+        mq.publish("q", 1)
+    assert os.listdir(requests) == []
+
+
+def test_a_manager_that_says_nothing_is_a_time_out(home: Path) -> None:
+    box = ByHand(home, backend="memory")
+    from kingdom.atomic import Lock
+
+    lock = Lock(box.box.root / "manager.lock", "queue manager")
+    lock.acquire()
+    with Client(box.box.root, timeout=0.2) as mq, pytest.raises(TookTooLong, match=r"0\.2 s"):
+        mq.publish("q", 1)
+    lock.release()
+    box.engine.close()
+
+
+def test_a_request_waits_for_a_manager_that_restarts(home: Path) -> None:
+    running = Running(home, backend="filesystem", durability="process")
+    with running.client() as mq:
+        running.kill()
+        answers: list[object] = []
+        thread = threading.Thread(target=lambda: answers.append(mq.publish("q", 1)))
+        thread.start()
+        wait_until(lambda: os.listdir(running.root / "requests"), 10, "the request lies there")
+        running.start()
+        thread.join(20)
+        assert len(answers) == 1
+        assert mq.status("q")["metrics"]["ready"] == 1
+    running.stop()
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "", "x" * 201, "a b"])
+def test_a_client_name_that_is_no_file_name_is_refused(manager: Running, name: str) -> None:
+    if name:
+        with pytest.raises(BadName):
+            manager.client(name)
+
+
+def test_requests_say_who_asks_and_until_when(home: Path) -> None:
+    (home / "requests").mkdir()
+    client = Client(home, "me", timeout=0.1, clock=lambda: 1000.0)
+    seen: list[dict[str, object]] = []
+    give_up = client._gave_up  # what lies there when the client stops waiting
+    client._gave_up = lambda name, seconds: (  # type: ignore[method-assign]
+        seen.append(json.loads((home / "requests" / name).read_text())) or give_up(name, seconds)  # type: ignore[func-returns-value]
+    )
+    with pytest.raises(NotRunning):
+        client.call("ack", {"messageKey": "k"})
+    client.close()
+    (request,) = seen
+    assert request["clientId"] == "me"
+    assert request["command"] == "ack"
+    assert request["timestampMs"] == 1_000_000
+    assert request["deadlineMs"] == 1_000_100
