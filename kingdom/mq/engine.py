@@ -561,11 +561,16 @@ class Engine:
             return LeaseExpired(key=key)
         message_id = key[-36:]
         line = self._lines.get(key[4:-37])
+        if line is None or not key.startswith("msg:"):
+            return MessageNotFound(key=key)
         past = self._past_young.get(message_id) or self._past_old.get(message_id)
-        here = message_id in self._flights or (past is not None and past.key == key)
-        if line is not None and key.startswith("msg:") and (here or message_id in line.dead or line.holds(message_id)):
+        if message_id in self._flights or message_id in line.dead or (past is not None and past.key == key):
             return LeaseMismatch(key=key)
-        return MessageNotFound(key=key)
+        waiting = line.find(message_id)
+        if waiting is None:
+            return MessageNotFound(key=key)
+        # Leased before, perhaps in another life of ours: then it is this lease that ended.
+        return LeaseExpired(key=key) if lease_id and names.attempt_of(waiting) else LeaseMismatch(key=key)
 
     def _fail(self, flight: Flight, now: int, exhausted: Code, reason: str) -> Fate:
         """The retry rule."""

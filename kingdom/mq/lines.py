@@ -166,8 +166,9 @@ class Line:
         ready = nsmallest(limit, chain(self.ready, *self.aimed.values()))
         return ready + [names.rank_first(each) for each in nsmallest(limit - len(ready), self.delayed)]
 
-    def holds(self, message_id: str) -> bool:
-        return any(name.endswith(message_id) for name in self.waiting())
+    def find(self, message_id: str) -> str | None:
+        """The waiting name of a message. As slow as the line is long: for telling a caller what was wrong."""
+        return next((name for name in self.waiting() if name.endswith(message_id)), None)
 
     @property
     def ready_count(self) -> int:
