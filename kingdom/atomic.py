@@ -374,7 +374,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 def to_json(value: Mapping[str, Any]) -> bytes:
     """One key a line: people `cat` these files."""
     lines = ",\n".join([f"  {_key(key)}: {_ENCODE(part)}" for key, part in value.items()])
-    return f"{{\n{lines}\n}}\n".encode()
+    return f"{{\n{lines}\n}}\n".encode() if lines else b"{}\n"
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,92 @@
+"""The machine's health: thresholds, smoothing, alerts on transitions, and what is done when memory runs out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kingdom.atomic import read_json
+from kingdom.chamberlain import rounds
+from kingdom.chamberlain.rounds import Rounds
+from kingdom.chamberlain.vitals import Health, Reading
+from tests.kit import Clock, all_of, kit
+
+THRESHOLDS = {"yellow": 60.0, "orange": 80.0, "red": 90.0}
+
+
+def reading(cpu: float = 5.0, memory: float = 5.0, disk: float = 5.0) -> Reading:
+    return Reading(cpu, memory, disk, (0.1, 0.1, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("percent", "health"),
+    [(0, "green"), (59.9, "green"), (60, "yellow"), (80, "yellow"), (80.1, "orange"), (90, "orange"), (90.1, "red")],
+)
+@pytest.mark.parametrize("of", ["cpu", "memory"])
+def test_the_worse_of_cpu_and_memory_is_the_health(percent: float, health: str, of: str) -> None:
+    judge = Health()
+    seen = [judge.judge(reading(**{of: percent}), THRESHOLDS) for _ in range(3)]
+    assert seen[-1] == health
+
+
+def test_one_busy_moment_is_no_alarm() -> None:
+    judge = Health()
+    assert judge.judge(reading(cpu=100), THRESHOLDS) == "green"
+    assert judge.judge(reading(cpu=5), THRESHOLDS) == "green"
+
+
+def test_a_busy_minute_is() -> None:
+    judge = Health()
+    assert [judge.judge(reading(cpu=100), THRESHOLDS) for _ in range(3)] == ["green", "yellow", "red"]
+
+
+class Machine:
+    """What the next measurement will say."""
+
+    def __init__(self) -> None:
+        self.now = reading()
+
+    def __call__(self, home: Path) -> Reading:
+        return self.now
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    stand_in = Machine()
+    monkeypatch.setattr(rounds, "measure", stand_in)
+    return stand_in
+
+
+def letters(home: Path) -> list[str]:
+    return [letter["content"] for letter in all_of(home, "messages", "pending")]
+
+
+def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> None:
+    machine.now = reading(cpu=7.04, memory=8.06)
+    ours = kit(home, "chamberlain", Clock())
+    Rounds(ours).turn(None)
+    vitals = read_json(ours.places.resources)
+    assert vitals["timestamp"] == "2026-02-07T10:00:00Z"
+    assert (vitals["system"]["cpu_percent"], vitals["system"]["memory_percent"]) == (7.0, 8.1)
+    assert vitals["sessions"] == {"soldiers_active": 0, "soldiers_max": 3, "list": []}
+    assert vitals["health"] == "green"
+
+
+def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machine: Machine) -> None:
+    machine.now = reading(memory=95)
+    ours = kit(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
+    role = Rounds(ours)
+    for _ in range(6):
+        role.turn(None)
+    assert len(letters(home)) == 1
+    assert "red" in letters(home)[0]
+
+
+def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
+    machine.now = reading(disk=86)
+    ours = kit(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
+    role = Rounds(ours)
+    for _ in range(4):
+        role.turn(None)
+    assert [("86 % full" in each) for each in letters(home)] == [True]
