@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kingdom.mq.engine import Engine, EngineSettings, Policy, open_engine
-
 from kingdom.config import thawed
+from kingdom.mq.engine import Engine, EngineSettings, Policy, open_engine
 from kingdom.mq.settings import Settings
 from kingdom.mq.stores.base import Plan
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from kingdom.mq.engine import Draft, Engine, Leased
 from kingdom.mq.engine import Published as Stored
-
 from kingdom.mq.refusals import InvalidRequest, Refusal
 
 Data = dict[str, Any]
