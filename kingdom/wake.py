@@ -1,4 +1,7 @@
-"""Sleep until a file arrives, a signal comes or time is up. The only file that knows inotify."""
+"""Sleep until a file arrives, a signal comes or time is up. The only file that knows inotify.
+
+The library is loaded when something is watched: commands that only look do not pay for it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,12 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from inotify_simple import INotify, flags
+if TYPE_CHECKING:
+    from inotify_simple import INotify
 
 Mode = Literal["inotify", "poll"]
-
-ARRIVALS = flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR
-"""Renamed or linked in, and closed by somebody who writes in place: its start shows up half-finished."""
 
 
 class Waker:
@@ -72,10 +73,12 @@ class Waker:
         os.close(self._bell_rope)
 
     def _watch(self, folders: Iterable[Path]) -> None:
+        from inotify_simple import INotify
+
         try:
             self._inotify = INotify(nonblocking=True)
             for folder in folders:
-                self._folders[self._inotify.add_watch(folder, ARRIVALS)] = folder
+                self._folders[self._inotify.add_watch(folder, _arrival_flags())] = folder
         except OSError:
             # Out of watches or instances: polling alone must do, and does.
             if self._inotify is not None:
@@ -85,6 +88,8 @@ class Waker:
         self._poll.register(self._inotify.fileno(), select.POLLIN)
 
     def _arrivals(self, inotify: INotify) -> dict[Path, list[str]] | None:
+        from inotify_simple import flags
+
         arrived: dict[Path, list[str]] = {}
         lost = False
         for event in inotify.read(timeout=0):
@@ -104,11 +109,18 @@ class Waker:
         assert self._inotify is not None
         while self._unwatched:
             try:
-                self._folders[self._inotify.add_watch(self._unwatched[-1], ARRIVALS)] = self._unwatched[-1]
+                self._folders[self._inotify.add_watch(self._unwatched[-1], _arrival_flags())] = self._unwatched[-1]
             except OSError:
                 return False
             self._unwatched.pop()
         return True
+
+
+def _arrival_flags() -> int:
+    """Renamed or linked in, and closed by somebody who writes in place: its start shows up half-finished."""
+    from inotify_simple import flags
+
+    return int(flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR)
 
 
 def is_hidden(name: str) -> bool:
