@@ -126,7 +126,7 @@ def event(name: str) -> bytes:
         "id": name,
         "type": "github.pr.review_requested",
         "source": "github",
-        "repo": "acme/shop",
+        "repo": None,
         "payload": {
             "reason": "review_requested",
             "subject_title": "Make the checkout faster, and explain how it was measured",

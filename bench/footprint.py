@@ -1,0 +1,192 @@
+"""What the kingdom costs while nothing happens, and how long its commands take."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import homes
+from bench.court import python_alone, remember
+from bench.figures import Row, curve, interleaved, median, ratio, row, seconds
+from bench.homes import HOUSE
+from kingdom.places import Places
+
+TICKS = os.sysconf("SC_CLK_TCK")
+MEGABYTES_PER_ROLE = 25.0
+SETTLE_SECONDS = 3.0
+
+
+def run(quick: bool) -> dict[str, Any]:
+    with installed() as places:
+        rows = [*starts(places, rounds=3 if quick else 5), *idle(places, watched=5.0 if quick else 60.0)]
+    growth_rows, plot = looks(rounds=5, past=(0, 10_000) if quick else (0, 1_000, 10_000, 100_000))
+    rows += growth_rows
+    if not quick:
+        rows.append(check())
+    return {"title": "Idle, memory and commands", "rows": rows, "curves": [plot]}
+
+
+# --- a home as people have it
+
+
+@contextmanager
+def installed(**variables: str) -> Iterator[Places]:
+    with homes.folder() as root:
+        places = Places(root / "castle")
+        kingdom(places, "init", str(places.home), **variables)
+        try:
+            yield places
+        finally:
+            kingdom(places, "down", **variables)
+
+
+def kingdom(places: Places, *words: str, **variables: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("KINGDOM_")}
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "kingdom"), *words],
+        env={**clean, "KINGDOM_HOME": str(places.home), **variables},
+        cwd=HOUSE,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"kingdom {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def starts(places: Places, *, rounds: int) -> list[Row]:
+    """`kingdom up` returns when every role beats."""
+    took = []
+    for _ in range(rounds):
+        took.append(seconds(lambda: kingdom(places, "up")))
+        kingdom(places, "down")
+    mine = median(took)
+    return [
+        row(
+            "`kingdom up` on an installed home → every role beating",
+            goal="≤ 2 s",
+            met=mine <= 2,
+            ours=mine,
+            unit="s",
+            reason="" if mine <= 2 else "five interpreters start at once on two cores",
+        )
+    ]
+
+
+# --- while nothing happens
+
+
+def idle(places: Places, *, watched: float) -> list[Row]:
+    kingdom(places, "up")
+    time.sleep(SETTLE_SECONDS)
+    before = used(places)
+    time.sleep(watched)
+    after = used(places)
+    share = 100 * (sum(after.values()) - sum(before.get(pid, 0.0) for pid in after)) / watched
+    rows = [
+        row(
+            f"whole suite idle for {watched:g} s, launcher included",
+            goal="≤ 0.5 % of one core",
+            met=share <= 0.5,
+            ours=share,
+            unit="% of a core",
+            reason="" if share <= 0.5 else "somebody wakes without need",
+        )
+    ]
+    for beat in sorted(places.state.glob("*/heartbeat")):
+        role = beat.parent.name
+        own = unique_megabytes(holder(places, role))
+        rows.append(
+            row(
+                f"unique memory of {role}",
+                goal=f"≤ {MEGABYTES_PER_ROLE:g} MB",
+                met=own <= MEGABYTES_PER_ROLE,
+                ours=own,
+                unit="MB",
+                reason="" if own <= MEGABYTES_PER_ROLE else "it loads what it does not need",
+            )
+        )
+    return rows
+
+
+def used(places: Places) -> dict[int, float]:
+    """Seconds of processor time by process, of everybody who was started for this home."""
+    mark = f"KINGDOM_HOME={places.home}".encode()
+    spent = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                spent[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
+        except OSError:
+            continue
+    return spent
+
+
+def holder(places: Places, role: str) -> int:
+    return int(places.lock(role).read_text().split()[1])
+
+
+def unique_megabytes(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+# --- looking
+
+
+def looks(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], dict[str, Any]]:
+    with homes.folder() as root:
+        castles = [Places(root / f"castle-{ended}") for ended in past]
+        for places, ended in zip(castles, past, strict=True):
+            kingdom(places, "init", str(places.home))
+            remember(places, ended)
+        contests = {str(n): lambda at=at: seconds(lambda: look(at)) for n, at in zip(past, castles, strict=True)}
+        seen = interleaved(rounds, {**contests, "python": lambda: seconds(python_alone)})
+    bare = median(seen["python"]) * 1e3
+    rows = []
+    for ended in (past[0], past[-1]):
+        mine = median(seen[str(ended)]) * 1e3
+        around = f" with {ended:,} ended files in each queue" if ended else ""
+        rows.append(
+            row(
+                f"`kingdom status`{around}",
+                goal="≤ 100 ms",
+                met=mine <= 100,
+                ours=mine,
+                unit="ms",
+                floor=bare,
+                floor_is="python -c pass",
+                ratio=ratio(seen[str(ended)], seen["python"]),
+                reason="" if mine <= 100 else "imports" if not ended else "every ended file is looked at",
+            )
+        )
+    lines = {"kingdom status (ms)": [(float(n), median(seen[str(n)]) * 1e3) for n in past]}
+    return rows, curve("A look at the kingdom against ended files", "ended files in each queue", "ms", lines)
+
+
+def look(places: Places) -> None:
+    """Nobody runs there, so that it ends with 1; what it costs is the same."""
+    command = [str(Path(sys.executable).parent / "kingdom"), "status"]
+    environment = {**os.environ, "KINGDOM_HOME": str(places.home)}
+    subprocess.run(command, env=environment, cwd=HOUSE, stdout=subprocess.DEVNULL, check=False)
+
+
+def check() -> Row:
+    took = seconds(lambda: subprocess.run(["make", "check"], cwd=HOUSE, capture_output=True, check=False))
+    return row(
+        "`make check`",
+        goal="≤ 50 s",
+        met=took <= 50,
+        ours=took,
+        unit="s",
+        reason="" if took <= 50 else "once, on a machine that others use too",
+    )

@@ -1,0 +1,87 @@
+"""How soon a role beats again after it was killed, or after it hung."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from typing import Any
+
+import yaml
+
+from bench.figures import Row, median, row
+from bench.footprint import holder, installed, kingdom
+from bench.homes import wait_for
+from kingdom.atomic import is_locked, read_json
+from kingdom.errors import BadFile
+from kingdom.places import Places
+
+THRESHOLD = 2.0
+KILLED_SECONDS = 2.0
+HUNG_SECONDS = THRESHOLD + 20.0
+LAUNCHERS = ("tmux", "supervisord")
+
+
+def run(quick: bool) -> dict[str, Any]:
+    rows: list[Row] = []
+    for launcher in LAUNCHERS if shutil.which("tmux") else LAUNCHERS[1:]:
+        # No life counts as short: what is measured is a role that had worked, not the back-off of a crash loop.
+        with installed(KINGDOM_SHORT_LIFE="0") as places:
+            settings = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}}
+            (places.config / "system.yaml").write_text(yaml.safe_dump(settings))
+            kingdom(places, "up", KINGDOM_SHORT_LIFE="0")
+            rows += killed(places, launcher, rounds=1 if quick else 5)
+            rows += hung(places, launcher, rounds=1 if quick else 3)
+    return {"title": "Recovery", "rows": rows, "curves": []}
+
+
+def killed(places: Places, launcher: str, *, rounds: int) -> list[Row]:
+    rows = []
+    for role in roles(places):
+        took = median([replaced(places, role, signal.SIGKILL) for _ in range(rounds)])
+        rows.append(
+            row(
+                f"kill -9 of {role} → beating again ({launcher})",
+                goal=f"≤ {KILLED_SECONDS:g} s",
+                met=took <= KILLED_SECONDS,
+                ours=took,
+                unit="s",
+                reason="" if took <= KILLED_SECONDS else "the launcher and a new interpreter",
+            )
+        )
+    return rows
+
+
+def hung(places: Places, launcher: str, *, rounds: int) -> list[Row]:
+    took = median([replaced(places, "king", signal.SIGSTOP) for _ in range(rounds)])
+    return [
+        row(
+            f"hung king → replaced, threshold {THRESHOLD:g} s ({launcher})",
+            goal=f"≤ {HUNG_SECONDS:g} s",
+            met=took <= HUNG_SECONDS,
+            ours=took,
+            unit="s",
+            reason="" if took <= HUNG_SECONDS else "roll call, TERM and ten seconds of patience, KILL",
+        )
+    ]
+
+
+def replaced(places: Places, role: str, number: signal.Signals) -> float:
+    old = holder(places, role)
+    begun = time.monotonic()
+    os.kill(old, number)
+    wait_for(lambda: beats(places, role, old), 60, f"another {role} beats")
+    return time.monotonic() - begun
+
+
+def beats(places: Places, role: str, not_pid: int) -> bool:
+    try:
+        beat = read_json(places.heartbeat(role))
+    except (FileNotFoundError, BadFile):
+        return False
+    return beat["state"] in ("idle", "working") and beat["pid"] != not_pid and is_locked(places.lock(role))
+
+
+def roles(places: Places) -> list[str]:
+    return sorted(beat.parent.name for beat in places.state.glob("*/heartbeat"))
