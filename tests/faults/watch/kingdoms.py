@@ -1,0 +1,202 @@
+"""Whole kingdoms of real roles under a real launcher, and what may befall them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kingdom.places import Places
+from kingdom.processes import carries
+from kingdom.steward import STEWARDS, pick
+from kingdom.steward.base import Steward
+from tests.faults import homes, trees
+from tests.waiting import wait_until
+
+LAUNCHERS = [name for name in STEWARDS if name != "tmux" or shutil.which("tmux")]
+THRESHOLD = 2.0
+REPLACED_WITHIN = THRESHOLD + 20.0
+BACK_WITHIN = 30.0
+UP_SECONDS = 30.0
+ROLES = ("chamberlain", "envoy", "king", "mailbox", homes.GENERAL)
+MISFORTUNES = Path(__file__).with_name("misfortunes.py")
+
+
+@dataclass
+class Kingdom:
+    tree: Path
+    places: Places
+    launcher: str
+    env: Mapping[str, str]
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def home(self) -> Path:
+        return self.places.home
+
+    @property
+    def steward(self) -> Steward:
+        return pick(self.places, self.launcher)
+
+    def cli(self, *words: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+        program = "import sys; from kingdom.cli.main import main; sys.exit(main())"
+        return trees.run(self.tree, self.home, ["-c", program, *words], timeout=timeout, env=self.env)
+
+    def up(self) -> None:
+        done = self.cli("up")
+        assert done.returncode == 0, done.stdout + done.stderr + self.logs()
+        self.wait_for_beats(*ROLES)
+
+    def beat(self, role: str) -> dict[str, Any]:
+        with suppress(FileNotFoundError, ValueError):
+            record: dict[str, Any] = json.loads(self.places.heartbeat(role).read_text())
+            return record
+        return {"pid": 0, "seq": 0, "state": "never"}
+
+    def pid(self, role: str) -> int:
+        return int(self.beat(role)["pid"])
+
+    def pids(self) -> dict[str, int]:
+        return {role: self.pid(role) for role in ROLES}
+
+    def wait_for_beats(self, *roles: str, seconds: float = UP_SECONDS, not_by: Mapping[str, int] | None = None) -> None:
+        """Each of the roles lives and has ended a turn; with `not_by` in another life than that."""
+        old = not_by or {}
+        wait_until(
+            lambda: all(self._works(role) and self.pid(role) != old.get(role) for role in roles),
+            seconds,
+            f"{', '.join(roles)} beat (now {[(role, self.beat(role), self.word(role)) for role in roles]})",
+        )
+
+    def _works(self, role: str) -> bool:
+        beat = self.beat(role)
+        return beat["state"] in ("idle", "working") and runs(int(beat["pid"]))
+
+    def word(self, role: str) -> object:
+        with suppress(Exception):  # only told when something has gone wrong already
+            return self.steward.alive().get(role)
+        return None
+
+    def befall(self, role: str, kind: str) -> int:
+        """Returns the pid it befell."""
+        pid = self.pid(role)
+        if kind == "stop":
+            os.kill(pid, signal.SIGSTOP)
+        elif kind == "kill":
+            os.kill(pid, signal.SIGKILL)
+        else:
+            (self.home / f"misfortune-{pid}").write_text(kind)
+            os.kill(pid, signal.SIGUSR2)
+        return pid
+
+    def launcher_pid(self) -> int:
+        return next(
+            pid for pid in self.processes() if Path(f"/proc/{pid}/comm").read_text().startswith(COMM[self.launcher])
+        )
+
+    def processes(self) -> list[int]:
+        """Every process of this home: roles, launcher, soldiers."""
+        ours = frozenset({b"KINGDOM_HOME=" + os.fsencode(self.home)})
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in pids if pid != os.getpid() and runs(pid) and carries(pid, ours)]
+
+    def role_processes(self, role: str) -> list[int]:
+        """Interpreters of this role, not bin/role that waits."""
+        module = "kingdom.general" if role.startswith("gen-") else f"kingdom.{role}"
+        return [pid for pid in self.processes() if module in command_line(pid) and role in " ".join(command_line(pid))]
+
+    def logs(self) -> str:
+        texts = [
+            path.read_text(errors="replace")[-1500:] for path in sorted(self.places.logs.glob("*.*")) if path.is_file()
+        ]
+        return "\n".join(texts)
+
+    def letters(self, *states: str) -> list[dict[str, Any]]:
+        folders = [self.places.folder("messages", state) for state in states or ("pending", "sent", "failed")]
+        return [json.loads(path.read_text()) for folder in folders for path in folder.glob("*.json")]
+
+
+COMM = {"tmux": "tmux: server", "supervisord": "python"}
+
+
+def runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+@contextmanager
+def kingdom(
+    launcher: str,
+    *,
+    tree: Path | None = None,
+    config: Mapping[str, dict[str, Any]] | None = None,
+    env: Mapping[str, str] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+) -> Iterator[Kingdom]:
+    """A kingdom that is not up yet; whatever the test leaves of it is ended."""
+    home = trees.new_folder()
+    tree = tree or trees.program()
+    system = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}, "roles": {"mailbox": True}}
+    settings = {
+        "system": {**system, **(config or {}).get("system", {})},
+        "chamberlain": {"intervals": {"roll_call_seconds": 0.5}, **(config or {}).get("chamberlain", {})},
+        **{name: value for name, value in (config or {}).items() if name not in ("system", "chamberlain")},
+    }
+    places = homes.make(home, config=settings)
+    if manifest is not None:
+        homes.install(home, homes.GENERAL, **manifest)
+    court = Kingdom(tree, places, launcher, {"KINGDOM_PYTHON": str(_python(tree, home)), **(env or {})})
+    try:
+        yield court
+    finally:
+        _end(court)
+        trees.remove(home)
+
+
+def _python(tree: Path, home: Path) -> Path:
+    """The launchers hand on no PYTHONPATH, so the interpreter that they are given sets it."""
+    shutil.copy(MISFORTUNES, home / "sitecustomize.py")
+    wrapper = home / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={home}:{tree} exec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    return wrapper
+
+
+def _end(court: Kingdom) -> None:
+    for _ in range(50):
+        left = court.processes()
+        if not left:
+            return
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(AssertionError):
+            wait_until(lambda: not court.processes(), 0.2, "all gone")
+
+
+def since(began: float) -> float:
+    return time.monotonic() - began
+
+
+def chunks(things: Sequence[str], count: int) -> list[str]:
+    """`count` of them, going round."""
+    return [things[number % len(things)] for number in range(count)]

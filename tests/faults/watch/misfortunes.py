@@ -1,0 +1,57 @@
+"""What may befall a role: loaded as sitecustomize by the interpreter of the unmodified roles, when USR2 comes.
+
+Which one is in the home's file misfortune-<pid>. With KINGDOM_CLOCK_FILE set, the wall clock is off by the
+seconds in that file: what a step of the machine's clock looks like to every role, without one.
+"""
+
+import os
+import signal
+import threading
+import time
+
+
+def busy() -> None:
+    while True:
+        pass
+
+
+def read() -> None:
+    os.read(os.pipe()[0], 1)
+
+
+def deadlock() -> None:
+    lock = threading.Lock()
+    with lock:
+        lock.acquire()
+
+
+def c_call() -> None:
+    sum(range(10**15))
+
+
+def crash() -> None:
+    os._exit(1)
+
+
+KINDS = {"busy": busy, "read": read, "deadlock": deadlock, "c_call": c_call, "crash": crash}
+
+
+def befall(*_: object) -> None:
+    with open(f"{os.environ['KINGDOM_HOME']}/misfortune-{os.getpid()}") as note:
+        KINDS[note.read()]()
+
+
+def stepped_time() -> float:
+    try:
+        with open(os.environ["KINGDOM_CLOCK_FILE"]) as step:
+            return TRUE_TIME() + float(step.read())
+    except (OSError, ValueError):
+        return TRUE_TIME()
+
+
+TRUE_TIME = time.time
+
+if __name__ == "sitecustomize" and "KINGDOM_HOME" in os.environ:
+    signal.signal(signal.SIGUSR2, befall)
+    if "KINGDOM_CLOCK_FILE" in os.environ:
+        time.time = stepped_time
