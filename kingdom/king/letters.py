@@ -92,6 +92,14 @@ def lost_answer(event: Event, default_channel: str, why: str) -> Draft:
     return Draft("final", task_id, channel, f"[failed] {why}", source_ref=address, dedup_key=f"{event.id}:lost_answer")
 
 
+def lost_task(event: Event, default_channel: str, why: str) -> Draft:
+    """To whoever waits for what a task that vanished would have brought."""
+    address = reply_address(event)
+    channel = str((address or {}).get("channel") or default_channel)
+    key = f"{event.task_id}:notification:lost"
+    return Draft("final", str(event.task_id), channel, f"[failed] {why}", source_ref=address, dedup_key=key)
+
+
 def completed(task: Task, result: Result, default_channel: str) -> list[Draft]:
     return [_final(task, result, default_channel, f"[complete] {task.type} — {result.summary or 'completed'}")]
 

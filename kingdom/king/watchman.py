@@ -11,7 +11,7 @@ from kingdom.roster import ROLES, Seat
 from kingdom.steward import pick
 from kingdom.steward.roll_call import Finding, RollCall
 
-PERIOD_SECONDS = 10.0
+PERIOD_SECONDS = 5.0
 
 
 class Watchman:

@@ -1,0 +1,104 @@
+"""The king's desk: his kit, the ids he gives away, the letters he writes, who his generals are, the gate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import TypeVar
+
+from kingdom import config, gate, manifests, routing
+from kingdom.gate import Gate
+from kingdom.king.done import DoneIndex
+from kingdom.king.letters import Draft
+from kingdom.messages import Event, Json, Message, Numbers, Task, highest_number, stamp
+from kingdom.role import Kit
+
+T = TypeVar("T", Event, Task)
+
+AHEAD = 64
+"""Numbers noted before they are needed: a lone event does not wait for two more files."""
+ANYWHERE = {"tasks": ("pending", "in_progress", "completed", "dead"), "messages": ("pending", "sent", "failed", "dead")}
+
+
+class Desk:
+    def __init__(self, kit: Kit) -> None:
+        self.take_over(kit)
+        self.done = DoneIndex(kit.disk, kit.places.own("king") / "done.idx", kit.clock)
+        self.generals: list[manifests.Manifest] = []
+        self.routes = routing.table([])
+        self._seen_manifests: object = None
+        self._task_numbers = self._numbers("tasks", "task-")
+        self._letter_numbers = self._numbers("messages", "msg-")
+
+    def take_over(self, kit: Kit) -> None:
+        self.kit = kit
+        self.config = kit.config
+        named = os.environ.get("SLACK_DEFAULT_CHANNEL") or config.secrets(kit.places).get("SLACK_DEFAULT_CHANNEL")
+        self.channel = named or str(kit.config["slack"]["default_channel"])
+        self.zone = config.zone(kit.places, kit.system)
+
+    def close(self) -> None:
+        self._task_numbers.close()
+        self._letter_numbers.close()
+
+    def read_manifests(self) -> bool:
+        """Whether the generals have changed; a broken manifest is skipped with its reason."""
+        seen = manifests.fingerprint(self.kit.places)
+        if seen == self._seen_manifests:
+            return False
+        self.generals, bad = manifests.installed(self.kit.places)
+        self.routes = routing.table(self.generals)
+        self._seen_manifests = seen
+        for trouble in bad:
+            self.kit.log.error(f"skips a manifest: {trouble}")
+        for warning in self.routes.warnings:
+            self.kit.log.warn(warning)
+        names = ", ".join(each.name for each in self.generals) or "none"
+        self.kit.log.say(f"generals: {names}; {len(self.routes.claims)} event types, {len(self.routes.words)} words")
+        return True
+
+    def gate(self) -> Gate:
+        post = self.kit.post
+        under_way = len(post.ids("tasks", "pending")) + len(post.ids("tasks", "in_progress"))
+        stale = self.config["resources"]["stale_seconds"]
+        at_most = self.config["concurrency"]["max_soldiers"]
+        return gate.look(self.kit.places, self.kit.clock(), stale, under_way, at_most)
+
+    def write_letters(self, sets: list[tuple[list[Draft], Json, bool]]) -> None:
+        now = stamp(self.kit.clock())
+        due: list[Message] = []
+        for drafts, ids, repeated in sets:
+            for draft in drafts:
+                if not self.there("messages", ids[draft.label], repeated):
+                    due.append(draft.letter(ids[draft.label], now))
+        self.kit.post.deliver("messages", due)
+
+    def there(self, kind: str, name: str, repeated: bool) -> bool:
+        """Whether an earlier life has made it already. Fresh ids need no look."""
+        return repeated and self.kit.post.has(kind, name, *ANYWHERE[kind])
+
+    def task_ids(self, count: int) -> list[str]:
+        return [f"task-{number}" for number in self._task_numbers.take(count)] if count else []
+
+    def letter_ids(self, count: int) -> list[str]:
+        return [f"msg-{number}" for number in self._letter_numbers.take(count)] if count else []
+
+    def _numbers(self, kind: str, prefix: str) -> Numbers:
+        places = self.kit.places
+        folders = [places.folder(kind, state) for state in ANYWHERE[kind]]
+        path = places.own("king") / f"{prefix}seq"
+        return Numbers(self.kit.disk, path, self._today, highest_number(folders, f"{prefix}{{day}}-"), AHEAD)
+
+    def _today(self) -> date:
+        now = self.kit.clock()
+        return datetime.fromtimestamp(now, self.zone).date()
+
+
+def with_letters(thing: T, drafts: list[Draft], ids: Iterable[str]) -> T:
+    """The thing with an id noted for every letter that follows from it."""
+    named = {**thing.letters}
+    for draft in drafts:
+        if draft.label not in named:
+            named[draft.label] = next(iter(ids))
+    return thing.but(letters=named)
