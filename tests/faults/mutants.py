@@ -6,6 +6,7 @@ find something wrong. A row of MUTANTS is one mutant; `checks` in test_mutants.p
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 from tests.faults import trees
 from tests.faults.sweep import StepFails
 
-Check = Callable[[Path], list[str]]
-"""A check runs the program of a tree and returns what is wrong; with the unchanged program, nothing."""
+Check = Callable[[Path, str], list[str]]
+"""A check runs the program of a tree and returns what is wrong; with the unchanged program, nothing.
+It may look only near the calls that the pattern names."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Mutant:
     old: str
     new: str
     caught_by: str
+    near: str = ""
+    """Of a sweep, the calls at which the defect can show: the others are not tried."""
     quick: bool = False
 
 
@@ -31,24 +35,30 @@ class Outdated(AssertionError):
     """The program has changed, so that this mutant's old text is not there exactly once."""
 
 
-def plant(mutant: Mutant) -> Path:
-    """A compiled copy of the program with the defect in it."""
-    folder = trees.new_folder()
-    trees.copy_program(trees.program(), folder)
-    path = folder / mutant.file
+def defective(mutant: Mutant) -> str:
+    """The text of the file with the defect in it."""
+    path = trees.program() / mutant.file
     text = path.read_text() if path.is_file() else ""
     count = text.count(mutant.old)
     if count != 1:
         raise Outdated(f"{mutant.name}: the old text is {count} times in {mutant.file}:\n{mutant.old}")
-    path.write_text(text.replace(mutant.old, mutant.new))
-    trees.compile_program(folder)
+    return text.replace(mutant.old, mutant.new)
+
+
+def plant(mutant: Mutant) -> Path:
+    """A compiled copy of the program with the defect in it."""
+    text = defective(mutant)
+    folder = trees.new_folder()
+    shutil.copytree(trees.program(), folder, dirs_exist_ok=True)
+    (folder / mutant.file).write_text(text)
+    trees.compile_file(folder / mutant.file)
     return folder
 
 
 def is_caught(mutant: Mutant, check: Check) -> bool:
     tree = plant(mutant)
     try:
-        found = check(tree)
+        found = check(tree, mutant.near)
     except StepFails as trouble:
         found = [str(trouble)]
     finally:
@@ -61,4 +71,196 @@ def chosen(mutants: Iterable[Mutant]) -> list[Mutant]:
     return [mutant for mutant in mutants if mutant.quick or trees.ALL_MUTANTS]
 
 
-MUTANTS: list[Mutant] = []
+ATOMIC, PLACES, ROLE, CONFIG = "kingdom/atomic.py", "kingdom/places.py", "kingdom/role.py", "kingdom/config.py"
+COURT, OUTBOUND = "kingdom/king/court.py", "kingdom/envoy/outbound.py"
+CAMPAIGN, BARRACK = "kingdom/general/campaign.py", "kingdom/general/barrack.py"
+
+MUTANTS = [
+    # 1: killed anywhere
+    Mutant(
+        "files are written in place",
+        ATOMIC,
+        "                os.replace(draft, path)\n",
+        "                path.write_bytes(Path(draft).read_bytes())\n                os.unlink(draft)\n",
+        caught_by="king kill",
+        near="write",
+        quick=True,
+    ),
+    Mutant(
+        "an event moves before its task is made",
+        COURT,
+        '        post.deliver(\n            "tasks",\n',
+        '        post.move("events", [e.event.id for e in decrees], "pending", "dispatched")\n'
+        '        post.deliver(\n            "tasks",\n',
+        caught_by="king kill",
+        near="tasks|tmp",
+    ),
+    Mutant(
+        "the task's id is not noted in its event first",
+        COURT,
+        '        post.annotate("events", "pending", [each.event for each in decrees])\n',
+        "",
+        caught_by="king kill",
+        near="events/",
+        quick=True,
+    ),
+    Mutant(
+        "litter of a killed life is left",
+        ROLE,
+        "    disk.sweep_scratch()\n",
+        "",
+        caught_by="king kill",
+        near="tmp",
+    ),
+    Mutant(
+        "no intent is noted before a letter is said",
+        OUTBOUND,
+        "        self._note_intents(letters)\n",
+        "",
+        caught_by="envoy kill",
+        near="receipts|messages/",
+        quick=True,
+    ),
+    Mutant(
+        "a result is reported before its checkpoint and its lessons",
+        CAMPAIGN,
+        '        if result.status == "needs_human":\n            self._kit.disk.rewrite(',
+        "        self._kit.disk.rewrite(self._kit.places.result(task.id), to_json(result.to_json()))\n"
+        '        if result.status == "needs_human":\n            self._kit.disk.rewrite(',
+        caught_by="general kill",
+        near="tmp|results",
+    ),
+    Mutant(
+        "a restarted general does not know its soldiers",
+        CAMPAIGN,
+        "        if barrack.lives():\n",
+        "        if task.id in self._children:\n",
+        caught_by="general kill",
+        near="tmp|log",
+        quick=True,
+    ),
+    Mutant(
+        "a raw report of an earlier attempt counts",
+        BARRACK,
+        'if report and report.get("attempt") == attempt else None',
+        "if report else None",
+        caught_by="general kill",
+        near="sessions",
+    ),
+    # 2: power cuts
+    Mutant(
+        "no fsync of files",
+        ATOMIC,
+        '            if self.durability == "power" and self.grouping == "fsync":\n                os.fsync(fd)\n',
+        "",
+        caught_by="king power",
+        quick=True,
+    ),
+    Mutant(
+        "no fsync of folders",
+        ATOMIC,
+        '        if self.durability == "process":\n            return\n        for folder in folders:\n',
+        "        for folder in ():\n",
+        caught_by="envoy power",
+    ),
+    # 3: a disk that fails
+    Mutant(
+        "a full disk ends the role for good",
+        ROLE,
+        "        except (KingdomError, OSError) as trouble:\n            # A full",
+        "        except OSError:\n            raise SystemExit(78) from None\n"
+        "        except KingdomError as trouble:\n            # A full",
+        caught_by="king ENOSPC",
+        near="rename|tmp",
+    ),
+    # 8: two kings
+    Mutant(
+        "no flock",
+        ATOMIC,
+        "            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            pass\n",
+        caught_by="parallel starts",
+        quick=True,
+    ),
+    Mutant(
+        "a replaced lock is not noticed",
+        ROLE,
+        "        self._lock.check()\n",
+        "",
+        caught_by="replaced while it idles",
+    ),
+    # 13: bad files
+    Mutant(
+        "reads wait for a pipe's writer",
+        ATOMIC,
+        "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)\n    except FileNotFoundError:",
+        "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)\n    except FileNotFoundError:",
+        caught_by="bad events",
+        quick=True,
+    ),
+    Mutant(
+        "duplicate keys pass",
+        ATOMIC,
+        "json.JSONDecoder(object_pairs_hook=_unique, ",
+        "json.JSONDecoder(",
+        caught_by="bad events",
+    ),
+    Mutant("NaN passes", ATOMIC, "parse_constant=_no_constant, ", "", caught_by="bad events"),
+    Mutant(
+        "no reason beside the dead",
+        "kingdom/post.py",
+        "{grave.name}.reason",
+        "{grave.name}.tmp",
+        caught_by="bad events",
+    ),
+    # 14: names
+    Mutant(
+        "a slash may stand in a name",
+        PLACES,
+        "[A-Za-z0-9._:@+-]*\\Z",
+        "[A-Za-z0-9._:@+/-]*\\Z",
+        caught_by="doors",
+        quick=True,
+    ),
+    # 15: permissions
+    Mutant(
+        "everybody may write to the home",
+        PLACES,
+        "        if about.st_mode & stat.S_IWOTH:\n",
+        "        if about.st_mode & stat.S_IFIFO and False:\n",
+        caught_by="open to all",
+        quick=True,
+    ),
+    Mutant(
+        "others may read the secrets",
+        CONFIG,
+        "    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):\n",
+        "    if about.st_mode & stat.S_ISVTX:\n",
+        caught_by="open secrets",
+    ),
+    # 16: duplicates
+    Mutant(
+        "a replay after retention is not recognised",
+        COURT,
+        "        return self._done.task_of(event.id)\n",
+        "        return None\n",
+        caught_by="told_again_after_retention",
+        quick=True,
+    ),
+    # 19: configuration
+    Mutant(
+        "broken configuration ends a running role",
+        ROLE,
+        '            self._kit.log.error(f"keeps its old configuration: {trouble}")\n',
+        "            raise SystemExit(78) from trouble\n",
+        caught_by="reload",
+        quick=True,
+    ),
+    Mutant(
+        "broken configuration is told at every turn",
+        ROLE,
+        "        self._seen_files, self._reload_asked = now_there, False\n",
+        "        self._reload_asked = False\n",
+        caught_by="reload",
+    ),
+]

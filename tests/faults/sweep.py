@@ -28,7 +28,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from tests.faults import oracle, trees
+from tests.faults import oracle, powerloss, trees
 from tests.faults.strace import CHANGING, STRACE, Call, only_first_process, paths_of, read_calls, was_killed
 
 Prepare = Callable[[Path], None]
@@ -63,6 +63,9 @@ class Step:
     timeout: float = 20.0
     restarts: int = 1
     steady: bool = True
+
+    def spelt(self, home: Path) -> list[str]:
+        return [part.replace("{home}", str(home)) for part in self.argv]
 
 
 class Point(NamedTuple):
@@ -115,11 +118,13 @@ def sweep(
     tree: Path | None = None,
     budget: int | None = None,
     stop_at: int | None = None,
+    near: str = "",
     calls: Sequence[str] = CHANGING,
 ) -> Report:
     """Every point of the step in a campaign, else at most `budget` of them, evenly spread.
 
-    With `stop_at` it ends once so many points were bad: enough to know that a defect is caught.
+    To show that a defect is caught: with `stop_at` it ends once so many points were bad, and with `near`, a
+    pattern, it tries only calls that match.
     """
     began = time.monotonic()
     report = Report(step.name, fault)
@@ -127,7 +132,9 @@ def sweep(
     try:
         with ThreadPoolExecutor(len(stands)) as pool:
             report.wobbles = [each for found in pool.map(lambda stand: stand.learn(fault), stands) for each in found]
-        places = range(max(len(stand.points) for stand in stands))
+        first, *_ = stands
+        most = max(len(stand.points) for stand in stands)
+        places = [each for each in range(most) if re.search(near, first.call_at(each))]
         chosen = places if trees.CAMPAIGN or budget is None else spread(places, budget)
         report.left_out = len(places) - len(chosen)
         waiting: SimpleQueue[int] = SimpleQueue()
@@ -139,6 +146,30 @@ def sweep(
         for stand in stands:
             stand.close()
     report.seconds = time.monotonic() - began
+    return report
+
+
+def power_cuts(
+    step: Step, *, tree: Path | None = None, budget: int | None = None, stop_at: int | None = None
+) -> powerloss.Report:
+    """The step under power cuts, with the same oracles: after each, the step is started again and checked."""
+    program = tree or trees.program()
+    home = trees.new_folder() / "home"
+    home.mkdir(mode=0o700)
+    step.prepare(home)
+    argv = [sys.executable, *step.spelt(home)]
+    recorded = powerloss.record(argv, home, cwd=program, env=trees.environment(program, home, step.env))
+    end_strays(home)
+    if recorded.code != 0:
+        raise StepFails(f"{step.name} ends with {recorded.code} without any fault:\n{recorded.errors}")
+
+    def judge(home: Path, cut: powerloss.Cut) -> list[str]:
+        wrong = [*step.at_fault(home), *restart_and_check(step, program, home)]
+        end_strays(home)
+        return wrong
+
+    report = powerloss.replay(step.name, recorded, judge, budget=budget, stop_at=stop_at)
+    remove_home(home.parent)
     return report
 
 
@@ -184,13 +215,16 @@ class Stand:
             wobbles.append(f"two runs differ: {len(self.points)} and {len(again)} calls")
         return wobbles
 
+    def call_at(self, place: int) -> str:
+        return self.points[place].call if place < len(self.points) else ""
+
     def trace(self, fault: str) -> list[Point]:
         """The step without a fault: its calls that touch the home and that the fault can strike."""
         self.fresh()
         ended = self._start(["-e", f"trace={','.join(f'?{name}' for name in self.calls)}"])
         if ended.code != 0:
             raise StepFails(f"{self.step.name} ends with {ended.code} without any fault:\n{ended.said}")
-        if wrong := [*self.step.at_fault(self.home), *self.restart_and_check()]:
+        if wrong := [*self.step.at_fault(self.home), *restart_and_check(self.step, self.tree, self.home)]:
             raise StepFails("\n".join([f"{self.step.name} goes wrong without any fault:", *wrong]))
         count: Counter[str] = Counter()
         points = []
@@ -214,26 +248,7 @@ class Stand:
             if "Traceback" in ended.said:
                 wrong.append(f"a traceback: {ended.said.strip()[-600:]}")
         wrong += [f"at the fault: {each}" for each in self.step.at_fault(self.home)]
-        return self._struck(point, fault), wrong + self.restart_and_check()
-
-    def restart_and_check(self) -> list[str]:
-        for _ in range(self.step.restarts):
-            try:
-                again = trees.run(
-                    self.tree,
-                    self.home,
-                    self.argv(),
-                    timeout=self.step.timeout,
-                    env=self.step.env,
-                )
-            except subprocess.TimeoutExpired:
-                return [f"the restart did not end within {self.step.timeout:g} s"]
-            if again.returncode != 0:
-                return [f"the restart ended with {again.returncode}: {again.stderr.strip()[-600:]}"]
-        return self.step.check(self.home)
-
-    def argv(self) -> list[str]:
-        return [part.replace("{home}", str(self.home)) for part in self.step.argv]
+        return self._struck(point, fault), wrong + restart_and_check(self.step, self.tree, self.home)
 
     def likeness(self, call: Call) -> str:
         """A call as it reads in every run: without pids, numbers and the home's place."""
@@ -264,7 +279,7 @@ class Stand:
         command = [STRACE, "-q", "-o", str(self._log), "-y", "-s", "0", *options]
         self._log.unlink(missing_ok=True)
         with subprocess.Popen(
-            [*command, sys.executable, *self.argv()],
+            [*command, sys.executable, *self.step.spelt(self.home)],
             cwd=self.tree,
             env=trees.environment(self.tree, self.home, self.step.env),
             stdin=subprocess.DEVNULL,
@@ -288,6 +303,17 @@ class Stand:
 class Ended(NamedTuple):
     code: int | None
     said: str
+
+
+def restart_and_check(step: Step, tree: Path, home: Path) -> list[str]:
+    for _ in range(step.restarts):
+        try:
+            again = trees.run(tree, home, step.spelt(home), timeout=step.timeout, env=step.env)
+        except subprocess.TimeoutExpired:
+            return [f"the restart did not end within {step.timeout:g} s"]
+        if again.returncode != 0:
+            return [f"the restart ended with {again.returncode}: {again.stderr.strip()[-600:]}"]
+    return step.check(home)
 
 
 def _work(stand: Stand, fault: str, waiting: SimpleQueue[int], report: Report, stop_at: int | None) -> None:

@@ -135,6 +135,10 @@ def check(story: Story, tree: Path) -> list[str]:
     return wrong
 
 
+def check_of(story: Story) -> Callable[[Path], list[str]]:
+    return lambda tree: check(story, tree)
+
+
 @pytest.mark.parametrize("what", STORIES)
 def test_one_source_event_is_one_task(what: str, figure: oracle.Figure) -> None:
     wrong = check(STORIES[what], trees.program())

@@ -4,7 +4,6 @@ thread, and filed."""
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 
 from kingdom.places import Places
-from tests.faults import homes, oracle, powerloss, trees
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
+from tests.faults import homes, oracle
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
 QUICK_POINTS = {KILL: 50, FULL: 24, BROKEN: 24}
 QUICK_STATES = 30
@@ -105,20 +104,7 @@ def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_letter(fault:
     assert not report.missed, report.details
 
 
-def test_no_power_cut_under_the_envoy_loses_or_repeats_a_letter(home: Path, figure: oracle.Figure) -> None:
-    prepare(home)
-    tree = trees.program()
-    recorded = powerloss.record([sys.executable, *ARGV], home, cwd=tree, env=trees.environment(tree, home))
-    assert recorded.code == 0, recorded.errors
-    report = powerloss.replay("envoy", recorded, judge, budget=QUICK_STATES)
+def test_no_power_cut_under_the_envoy_loses_or_repeats_a_letter(figure: oracle.Figure) -> None:
+    report = power_cuts(ENVOY, budget=QUICK_STATES)
     figure(report.line)
     assert not report.bad, report.details
-
-
-def judge(home: Path, cut: powerloss.Cut) -> list[str]:
-    wrong = oracle.half_visible(home)
-    for _ in range(2):
-        again = trees.run(trees.program(), home, ARGV)
-        if again.returncode != 0:
-            return [*wrong, f"the restart ended with {again.returncode}: {again.stderr}"]
-    return wrong + check(home)

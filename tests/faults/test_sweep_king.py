@@ -1,15 +1,14 @@
 """The king, killed or cut off from its disk at every file call: every event becomes one task, every result
 its letters, every due run one task, and nothing of it twice."""
 
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kingdom.places import Places
-from tests.faults import homes, oracle, powerloss, trees
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
+from tests.faults import homes, oracle
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
 QUICK_POINTS = {KILL: 60, FULL: 24, BROKEN: 24}
 QUICK_STATES = 30
@@ -139,19 +138,7 @@ def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: 
     assert not report.missed, report.details
 
 
-def test_no_power_cut_under_the_king_loses_or_doubles_anything(home: Path, figure: oracle.Figure) -> None:
-    prepare(home)
-    tree = trees.program()
-    recorded = powerloss.record([sys.executable, *ARGV], home, cwd=tree, env=trees.environment(tree, home))
-    assert recorded.code == 0, recorded.errors
-    report = powerloss.replay("king", recorded, judge, budget=QUICK_STATES)
+def test_no_power_cut_under_the_king_loses_or_doubles_anything(figure: oracle.Figure) -> None:
+    report = power_cuts(KING, budget=QUICK_STATES)
     figure(report.line)
     assert not report.bad, report.details
-
-
-def judge(home: Path, cut: powerloss.Cut) -> list[str]:
-    wrong = oracle.half_visible(home)
-    again = trees.run(trees.program(), home, ARGV)
-    if again.returncode != 0:
-        return [*wrong, f"the restart ended with {again.returncode}: {again.stderr}"]
-    return wrong + check(home)

@@ -22,6 +22,7 @@ CAMPAIGN = os.environ.get("KINGDOM_CAMPAIGN") == "1"
 ALL_MUTANTS = os.environ.get("MUTANTS") == "1"
 WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 
+UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 _PARTS = ("kingdom", "schemas", "config", "generals", "bin")
 
 
@@ -48,7 +49,11 @@ def copy_program(source: Path, folder: Path) -> None:
 
 
 def compile_program(folder: Path) -> None:
-    compileall.compile_dir(folder / "kingdom", quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    compileall.compile_dir(folder / "kingdom", quiet=2, invalidation_mode=UNCHECKED)
+
+
+def compile_file(path: Path) -> None:
+    py_compile.compile(str(path), doraise=True, invalidation_mode=UNCHECKED)
 
 
 def environment(tree: Path, home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:

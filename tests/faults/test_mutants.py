@@ -1,0 +1,75 @@
+"""Every check of this folder is shown a program with a defect, and must catch it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults import (
+    mutants,
+    oracle,
+    test_bad_config,
+    test_bad_files,
+    test_duplicates,
+    test_permissions,
+    test_sweep_envoy,
+    test_sweep_general,
+    test_sweep_king,
+    test_traversal,
+    test_two_kings,
+)
+from tests.faults.mutants import MUTANTS, Check
+from tests.faults.sweep import FULL, KILL, Step, power_cuts, sweep
+
+KNOWN = {mutant.name: mutant for mutant in MUTANTS}
+
+
+def swept(step: Step, fault: str) -> Check:
+    return lambda tree, near: sweep(step, fault, tree=tree, near=near, stop_at=1).bad
+
+
+def cut(step: Step) -> Check:
+    return lambda tree, _: power_cuts(step, tree=tree, stop_at=1).bad
+
+
+def whole(check: Callable[[Path], list[str]]) -> Check:
+    return lambda tree, _: check(tree)
+
+
+WHOLE = {
+    **test_two_kings.CHECKS,
+    **test_bad_files.CHECKS,
+    **test_traversal.CHECKS,
+    **test_permissions.CHECKS,
+    **test_bad_config.CHECKS,
+    **{name: test_duplicates.check_of(story) for name, story in test_duplicates.STORIES.items()},
+}
+CHECKS: dict[str, Check] = {
+    "king kill": swept(test_sweep_king.KING, KILL),
+    "king ENOSPC": swept(test_sweep_king.KING, FULL),
+    "king power": cut(test_sweep_king.KING),
+    "envoy kill": swept(test_sweep_envoy.ENVOY, KILL),
+    "envoy power": cut(test_sweep_envoy.ENVOY),
+    "general kill": swept(test_sweep_general.KILLED, KILL),
+    **{name: whole(check) for name, check in WHOLE.items()},
+}
+
+_caught: list[bool] = []
+
+
+@pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
+def test_a_seeded_defect_is_caught(name: str) -> None:
+    caught = mutants.is_caught(KNOWN[name], CHECKS[KNOWN[name].caught_by])
+    _caught.append(caught)
+    assert caught, f"{KNOWN[name].caught_by} does not see that {name}"
+
+
+def test_the_score(figure: oracle.Figure) -> None:
+    figure(f"mutants caught: {sum(_caught)} of {len(_caught)}")
+
+
+def test_every_mutant_still_fits_the_program() -> None:
+    for mutant in MUTANTS:
+        mutants.defective(mutant)
