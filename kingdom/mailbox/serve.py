@@ -97,6 +97,7 @@ class Server:
         self._unsaid: dict[str, Deed] = {}
         self._going_on: deque[Deed] = deque()
         self._stuck: set[str] = set()
+        self._found: set[str] = set()
         self._owners: dict[str, int] = {}
 
     def open(self) -> None:
@@ -111,6 +112,7 @@ class Server:
         }
         self._answers.open()
         self._take_back()
+        self._found = set(os.listdir(self._requests))
 
     # --- one turn
 
@@ -236,7 +238,7 @@ class Server:
             if command.once:
                 # Durably, before it begins: a successor that finds it there does not run it again.
                 self._set_apart(deed, self._disk)
-            data = command.run(self._desk, Call(request.payload, request.client, request.id))
+            data = command.run(self._desk, self._call(request))
             if isinstance(data, Unfinished):
                 deed.done += data.done
                 self._going_on.append(deed)
@@ -259,6 +261,10 @@ class Server:
             self._say(f"a defect met {deed.name} {request.id}: {traceback.format_exc(limit=-6)}", "error")
             self._refuse(deed, "ERR_INTERNAL_ERROR", "a defect of the manager; its log says more")
         deed.seconds += time.perf_counter() - began
+
+    def _call(self, request: Request) -> Call:
+        again = bool(self._found) and request.filename in self._found
+        return Call(request.payload, request.client, request.id, again)
 
     def _go_on(self, group: list[Deed]) -> None:
         """One more step of what is too long for one turn."""
@@ -319,7 +325,7 @@ class Server:
     def _retry(self, waiter: Waiter, command: Command, group: list[Deed], still: list[Waiter]) -> None:
         deed = waiter.deed
         try:
-            data = command.run(self._desk, Call(deed.request.payload, deed.request.client, deed.request.id))
+            data = command.run(self._desk, self._call(deed.request))
         except Refusal as refusal:
             self._refuse(deed, refusal.code, str(refusal))
             group.append(deed)
@@ -360,6 +366,7 @@ class Server:
                 self._unsaid[deed.request.filename] = deed
                 continue
             self._unsaid.pop(deed.request.filename, None)
+            self._found.discard(deed.request.filename)
             self._desk.figures.count(deed.name, deed.code, deed.seconds)
 
     # --- what is no request

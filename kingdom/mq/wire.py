@@ -12,7 +12,7 @@ from typing import Any
 
 from kingdom.mq.engine import Draft, Engine, Leased
 from kingdom.mq.engine import Published as Stored
-from kingdom.mq.refusals import InvalidRequest, Refusal
+from kingdom.mq.refusals import InvalidRequest, MessageNotFound, Refusal
 
 Data = dict[str, Any]
 Payload = Mapping[str, Any]
@@ -24,11 +24,15 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who asks what. A call with a request id may come again, and then changes nothing."""
+    """Who asks what. A call with a request id may come again, and then changes nothing.
+
+    `again`: it may have been carried out by a manager that was killed before it could say so.
+    """
 
     payload: Payload
     client: str
     request_id: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,12 @@ def consume_batch(engine: Engine, call: Call) -> Data:
 
 
 def ack(engine: Engine, call: Call) -> Data:
-    _ack(engine, call.payload, call.client)
+    _ack(engine, call.payload, call)
     return {}
 
 
 def ack_batch(engine: Engine, call: Call) -> Data:
-    return {"results": [_outcome_of_ack(engine, each, call.client) for each in _objects(call.payload, "acks")]}
+    return {"results": [_outcome_of_ack(engine, each, call) for each in _objects(call.payload, "acks")]}
 
 
 def nack(engine: Engine, call: Call) -> Data:
@@ -293,17 +297,21 @@ def _delivered(leased: Leased) -> Data:
     }
 
 
-def _outcome_of_ack(engine: Engine, payload: Payload, client: str) -> Data:
+def _outcome_of_ack(engine: Engine, payload: Payload, call: Call) -> Data:
     try:
-        _ack(engine, payload, client)
+        _ack(engine, payload, call)
     except Refusal as refusal:
         return {"messageKey": payload.get("messageKey"), "ok": False, "error": refused(refusal)}
     return {"messageKey": payload["messageKey"], "ok": True}
 
 
-def _ack(engine: Engine, payload: Payload, client: str) -> None:
-    lease_id, consumer = _holder(payload, client)
-    engine.ack(_text(payload, "messageKey"), lease_id, consumer)
+def _ack(engine: Engine, payload: Payload, call: Call) -> None:
+    lease_id, consumer = _holder(payload, call.client)
+    try:
+        engine.ack(_text(payload, "messageKey"), lease_id, consumer)
+    except MessageNotFound:
+        if not call.again:
+            raise
 
 
 # --- parts of payloads

@@ -410,3 +410,19 @@ def test_only_its_user_speaks_for_a_client(home: Path) -> None:
 def test_an_owner_that_is_not_there_is_a_config_error(home: Path) -> None:
     with pytest.raises(BadConfig, match=r"ipc\.clients\.sensor\.owner"):
         ByHand(home, backend="memory", ipc={"clients": {"sensor": {"owner": "nobody-of-that-name"}}})
+
+
+def test_an_ack_that_was_done_before_a_kill_is_no_error_afterwards(home: Path) -> None:
+    box = ByHand(home, backend="filesystem")
+    box.data("publish", PUBLISH)
+    held = box.data("consume_next", {"queue": "q"})["lease"]
+    given = {"messageKey": held["messageKey"], "leaseId": held["leaseId"]}
+    assert box.data("ack", given) == {}
+    again = box.post("ack", given)
+    batch = box.post("ack_batch", {"acks": [given]})
+    box.reopen()
+    box.turn()
+    assert (box.answer(again) or {})["data"] == {}
+    assert (box.answer(batch) or {})["data"]["results"][0]["ok"] is True
+    assert box.code("ack", given) == "ERR_MESSAGE_NOT_FOUND"
+    box.engine.close()

@@ -1,0 +1,102 @@
+"""Those who use the mailbox while its manager is killed: each notes what it asked, was told and was given.
+
+python -m tests.faults.mailbox.actors produce|consume ROOT NOTES NAME
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from kingdom.errors import KingdomError
+from kingdom.mq.client import Client, Delivery, Refused
+
+QUEUE = "history"
+PATIENCE = 60.0
+VISIBILITY = 3.0
+EVERY_NTH_FAILS = 10
+
+
+class Notes:
+    """One line for each thing, with the machine's monotonic time: all actors share that clock."""
+
+    def __init__(self, file: TextIO, who: str) -> None:
+        self._file = file
+        self._who = who
+
+    def note(self, what: str, **about: Any) -> None:
+        line = {"at": time.monotonic_ns(), "who": self._who, "what": what, **about}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+
+def produce(client: Client, notes: Notes, stop: Path, name: str) -> None:
+    number = 0
+    while not stop.exists():
+        number += 1
+        label = f"{name}-{number}"
+        notes.note("publishes", label=label)
+        if number % 7 == 0:
+            outcomes = client.publish_batch(QUEUE, [{"label": label}, {"label": f"{label}b"}])
+            ids = [None if isinstance(each, Refused) else each.message_id for each in outcomes]
+            notes.note("published", label=label, id=ids[0])
+            notes.note("published", label=f"{label}b", id=ids[1])
+        else:
+            published = client.publish(QUEUE, {"label": label})
+            notes.note("published", label=label, id=published.message_id)
+
+
+def consume(client: Client, notes: Notes, stop: Path, name: str) -> None:
+    """Works until it is told to stop and nothing is left anywhere."""
+    while True:
+        try:
+            delivery = client.consume(QUEUE, consumer_id=name, visibility=VISIBILITY, wait=0.5)
+        except Refused as refusal:
+            if refusal.code != "ERR_QUEUE_NOT_FOUND":
+                raise
+            continue
+        if delivery is None:
+            if stop.exists() and is_empty(client):
+                return
+            continue
+        work(client, notes, delivery)
+
+
+def work(client: Client, notes: Notes, delivery: Delivery) -> None:
+    label = delivery.payload["label"]
+    notes.note("got", label=label, id=delivery.message_id, attempt=delivery.attempt)
+    try:
+        if int(label.rstrip("b").rpartition("-")[2]) % EVERY_NTH_FAILS == 0:
+            client.nack(delivery, "told to fail")
+            notes.note("buried", label=label, id=delivery.message_id)
+        else:
+            client.ack(delivery)
+            notes.note("acked", label=label, id=delivery.message_id)
+    except Refused as refusal:
+        notes.note("refused", label=label, id=delivery.message_id, code=refusal.code)
+
+
+def is_empty(client: Client) -> bool:
+    metrics = client.status(QUEUE)["metrics"]
+    return not (metrics["ready"] or metrics["inflight"] or metrics["delayed"])
+
+
+def main() -> int:
+    kind, root, folder, name = sys.argv[1:]
+    stop = Path(folder) / "stop"
+    with (Path(folder) / f"{name}.notes").open("w") as file:
+        notes = Notes(file, name)
+        try:
+            with Client(root, name, timeout=PATIENCE) as client:
+                (produce if kind == "produce" else consume)(client, notes, stop, name)
+        except KingdomError as trouble:
+            notes.note("gave up", why=str(trouble))
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

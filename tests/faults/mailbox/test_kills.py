@@ -1,0 +1,172 @@
+"""Two producers, two consumers, and a manager that is killed every few hundred milliseconds: no message that
+was acknowledged to its producer is lost or doubled, none comes back after its ack, all end acked or dead."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kingdom.errors import KingdomError
+from kingdom.mq.client import Client
+from tests.faults import trees
+from tests.faults.mailbox import actors, history
+from tests.faults.mutants import Mutant, chosen, is_caught
+from tests.faults.oracle import Figure
+
+SECONDS = 45.0 if trees.CAMPAIGN else 5.0
+LIVES_FOR = (0.05, 0.4)
+BACKENDS = ("filesystem", "sqlite", "hybrid")
+
+
+class Killing:
+    """The manager's launcher: starts it, lets it serve for a moment, kills it, and again."""
+
+    def __init__(self, tree: Path, home: Path, root: Path, dice: random.Random) -> None:
+        self._tree = tree
+        self._home = home
+        self._root = root
+        self._dice = dice
+        self.kills = 0
+
+    def go_on(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with trees.running(self._tree, self._home, ("-m", "kingdom.mailbox")) as manager:
+                if not self._serves():
+                    raise AssertionError(f"the manager does not serve: {_said(manager)}")
+                trees.until(lambda: False, self._dice.uniform(*LIVES_FOR))
+                manager.kill()
+            self.kills += 1
+
+    def _serves(self) -> bool:
+        with suppress(KingdomError), Client(self._root, timeout=20) as client:
+            return client.health()["status"] == "ok"
+        return False
+
+
+def _said(manager: subprocess.Popen[str]) -> str:
+    manager.kill()
+    return manager.communicate()[1][-500:]
+
+
+def torment(tree: Path, backend: str, seconds: float, seed: int) -> tuple[history.Judgement, int]:
+    home = trees.new_folder()
+    root = home / "queue" / "mailbox"
+    notes = home / "notes"
+    for folder in (home / "config", notes, root / "requests"):
+        folder.mkdir(mode=0o700, parents=True)
+    (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": "process"}))
+    people = [_actor(kind, root, notes, f"{kind}-{number}") for kind in ("produce", "consume") for number in (1, 2)]
+    killing = Killing(tree, home, root, random.Random(seed))
+    try:
+        killing.go_on(seconds)
+        (notes / "stop").touch()
+        with trees.running(tree, home, ("-m", "kingdom.mailbox")):
+            for each in people:
+                with suppress(subprocess.TimeoutExpired):
+                    each.wait(60)
+            dead, left = _rest(root)
+    finally:
+        for each in people:
+            each.kill()
+            each.wait()
+    judgement = history.judge(history.read(notes), dead, left)
+    trees.remove(home)
+    return judgement, killing.kills
+
+
+def _actor(kind: str, root: Path, notes: Path, name: str) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "tests.faults.mailbox.actors", kind, str(root), str(notes), name]
+    return subprocess.Popen(argv, cwd=trees.CHECKOUT)
+
+
+def _rest(root: Path) -> tuple[list[str], int]:
+    with Client(root, timeout=30) as client:
+        letters = client.list_dlq(actors.QUEUE, 10_000)
+        metrics = client.status(actors.QUEUE)["metrics"]
+    left = metrics["ready"] + metrics["inflight"] + metrics["delayed"]
+    return [str(each["messageKey"]).rpartition(":")[2] for each in letters], left
+
+
+_seeds = itertools.count(26)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_killed_manager_loses_and_doubles_nothing(backend: str, figure: Figure) -> None:
+    judgement, kills = torment(trees.program(), backend, SECONDS, next(_seeds))
+    counts = judgement.counts
+    figure(
+        f"mailbox over {backend}: {kills} kills, {counts['published']} published, {counts['got']} delivered, "
+        f"{counts['acked']} acked, {counts['buried']} dead, {counts['refused']} leases lost, "
+        f"{len(judgement.wrong)} wrong"
+    )
+    assert not judgement.wrong, "\n".join(judgement.wrong[:20])
+    assert counts["acked"] > 20
+
+
+SERVE, WIRE = "kingdom/mailbox/serve.py", "kingdom/mq/wire.py"
+
+MUTANTS = [
+    Mutant(
+        "a publish is not remembered by its request",
+        WIRE,
+        "_draft(call.payload), call.request_id)\n    return _stored(stored)",
+        '_draft(call.payload), "")\n    return _stored(stored)',
+        caught_by="kills",
+        quick=True,
+    ),
+    Mutant(
+        "answers go out before the commit",
+        SERVE,
+        "            self._serve_waiting(group)\n            self._engine.commit()\n",
+        "            self._serve_waiting(group)\n            self._say_all(group)\n            group = []\n"
+        "            time.sleep(0.05)\n            self._engine.commit()\n",
+        caught_by="kills",
+    ),
+    Mutant(
+        "a request ends before it is answered",
+        SERVE,
+        "                self._answers.give(deed.request.client, deed.request.id, deed.answer)\n"
+        "                self._answers.end(deed.folder, deed.request.filename)\n",
+        "                self._answers.end(deed.folder, deed.request.filename)\n"
+        "                time.sleep(0.02)\n"
+        "                self._answers.give(deed.request.client, deed.request.id, deed.answer)\n",
+        caught_by="kills",
+    ),
+]
+
+
+def kills_are_survived(tree: Path) -> list[str]:
+    """Until something is wrong, or for long enough that it would have been."""
+    for seed in range(3):
+        judgement, _ = torment(tree, "sqlite", 8.0, seed)
+        if judgement.wrong:
+            return judgement.wrong
+    return []
+
+
+@pytest.mark.parametrize("mutant", chosen(MUTANTS), ids=lambda mutant: mutant.name)
+def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
+    assert is_caught(mutant, kills_are_survived)
+
+
+def test_the_judge_sees_what_is_wrong() -> None:
+    notes = [
+        {"at": 1, "who": "p", "what": "published", "label": "a", "id": "1"},
+        {"at": 2, "who": "p", "what": "published", "label": "b", "id": "2"},
+        {"at": 3, "who": "c", "what": "got", "label": "a", "id": "1"},
+        {"at": 4, "who": "c", "what": "acked", "label": "a", "id": "1"},
+        {"at": 5, "who": "c", "what": "got", "label": "a", "id": "1"},
+        {"at": 6, "who": "c", "what": "got", "label": "a", "id": "3"},
+    ]
+    wrong = history.judge(notes, [], 1).wrong
+    assert [each.split(":")[0] for each in wrong[1:]] == ["lost", "doubled", "1 messages are left in the queue"]
+    assert "after its ack" in wrong[0]
