@@ -6,9 +6,12 @@ It must be quick, so it opens few files and needs no schema: what it cannot read
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,9 @@ OPEN_STATES = {
 }
 ENDED_STATES = ("completed", "sent", "done")
 MOST_SHOWN = 5
+NEWEST_LOOKED_AT = 100
+"""Of what has ended, by id: a long past must not make a look slow."""
+SETTLED_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +109,41 @@ def _wanted(places: Places, name: str) -> str:
 
 
 def _count(folder: Path) -> int:
+    return _counted(str(folder), _last_change(folder))
+
+
+@lru_cache(maxsize=64)
+def _counted(folder: str, _changed: int) -> int:
     try:
-        with os.scandir(folder) as entries:
-            return sum(1 for entry in entries if not is_hidden(entry.name) and not entry.name.endswith(".reason"))
+        names = os.listdir(folder)
     except FileNotFoundError:
         return 0
+    return sum(1 for name in names if name[0] != "." and not name.endswith((".tmp", ".reason")))
+
+
+def _last_change(folder: Path) -> int:
+    """A number that stays while nothing comes or goes. What has just changed may change again under the same time."""
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+    settled = abs(time.time_ns() - changed) > SETTLED_SECONDS * 1e9
+    return changed if settled else time.monotonic_ns()
 
 
 def _oldest(places: Places, now: float) -> dict[str, Any] | None:
     """What has waited longest in any pending folder, by its file's time."""
     found: list[tuple[float, str, str]] = []
     for kind in OPEN_STATES:
-        for path in _visible(places.folder(kind, "pending")):
-            with suppress(FileNotFoundError):
-                found.append((path.stat().st_mtime, kind, path.stem))
+        with suppress(FileNotFoundError), os.scandir(places.folder(kind, "pending")) as entries:
+            for entry in entries:
+                if not is_hidden(entry.name):
+                    with suppress(FileNotFoundError):
+                        found.append((entry.stat().st_mtime, kind, entry.name))
     if not found:
         return None
     since, kind, name = min(found)
-    return {"kind": kind, "id": name, "seconds": round(max(0.0, now - since), 1)}
+    return {"kind": kind, "id": Path(name).stem, "seconds": round(max(0.0, now - since), 1)}
 
 
 def _under_way(places: Places) -> Iterable[dict[str, Any]]:
@@ -159,12 +182,28 @@ def _failures(places: Places) -> list[dict[str, Any]]:
 
 def _newest(folder: Path, ending: str) -> list[Path]:
     dated: list[tuple[float, Path]] = []
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(ending) and not is_hidden(entry.name):
-                with suppress(FileNotFoundError):
-                    dated.append((entry.stat().st_mtime, Path(entry.path)))
+    for name in _last_names(str(folder), ending, _last_change(folder)):
+        path = folder / name
+        with suppress(FileNotFoundError):
+            dated.append((path.stat().st_mtime, path))
     return [path for _, path in sorted(dated, key=lambda pair: -pair[0])[: 4 * MOST_SHOWN]]
+
+
+@lru_cache(maxsize=64)
+def _last_names(folder: str, ending: str, _changed: int) -> list[str]:
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(ending) and not is_hidden(name)]
+    except FileNotFoundError:
+        return []
+    if len(names) <= NEWEST_LOOKED_AT:
+        return names
+    return nlargest(NEWEST_LOOKED_AT, names, key=_by_day_and_number)
+
+
+def _by_day_and_number(name: str) -> tuple[str, int, str]:
+    """`task-20261118-1000` follows `task-20261118-999`."""
+    day, _, number = name.rpartition("-")
+    return day, len(number), number
 
 
 def _next_run(places: Places) -> dict[str, Any] | None:
