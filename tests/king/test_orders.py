@@ -1,0 +1,159 @@
+"""What people tell the king to do, and what he answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.king.court import Court
+from kingdom.places import Places
+from tests.kit import MORNING, Clock, event, here, install, kit, message, put, read, task, write
+
+TASK = "task-20260207-001"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def reign(home: Path, clock: Clock) -> Court:
+    court = Court(kit(home, "king", clock))
+    while court.turn(None).worked:
+        pass
+    return court
+
+
+def order(home: Path, clock: Clock, action: str, target: str, **fields: Any) -> str:
+    """The outcome of an order given to a fresh king."""
+    put(home, "orders", "pending", id="ord-1", action=action, target=target, by="kim", created_at=MORNING, **fields)
+    reign(home, clock)
+    assert here(home, "orders", "pending") == []
+    outcome = read(home, "orders", "done", "ord-1")["outcome"]
+    assert isinstance(outcome, str)
+    return outcome
+
+
+@pytest.fixture
+def court_home(home: Path, clock: Clock) -> Path:
+    kit(home, "king", clock)
+    install(home, "gen-pr", subscribes=["github.pr.*"])
+    return home
+
+
+def test_retry_makes_a_new_task_like_the_failed_one_in_its_thread(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "completed", **task(attempt=2, outcome="failed", payload={"pr_number": "7"}))
+    assert order(court_home, clock, "retry", TASK) == "task-20260207-002 tries it again"
+    again = read(court_home, "tasks", "pending", "task-20260207-002")
+    assert (again["payload"], again["attempt"], again["outcome"]) == ({"pr_number": "7"}, 0, None)
+    assert again["thread_task_id"] == TASK
+
+
+def test_a_retry_that_was_begun_makes_no_second_task(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "completed", **task(outcome="failed"))
+    put(court_home, "tasks", "in_progress", **task("task-20260207-009"))
+    outcome = order(court_home, clock, "retry", TASK, made="task-20260207-009")
+    assert outcome == "task-20260207-009 tries it again"
+    assert here(court_home, "tasks", "pending") == []
+
+
+def test_cancel_ends_a_task_that_nobody_has_claimed_and_its_event(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "pending", **task())
+    put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
+    assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
+    assert read(court_home, "tasks", "completed", TASK)["outcome"] == "discarded"
+    ended = read(court_home, "events", "completed", "evt-1")
+    assert (ended["status"], ended["discarded_reason"]) == ("discarded", f"{TASK} was cancelled by kim")
+
+
+def test_cancel_tells_the_general_of_a_task_under_way(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "in_progress", **task())
+    assert order(court_home, clock, "cancel", TASK) == "its general has been told to end it"
+    assert read(court_home, "tasks", "in_progress", TASK)["cancelled_by"] == "kim"
+
+
+def test_requeue_serves_a_discarded_event_again(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "completed", **event(status="discarded", discarded_reason="nobody wanted it"))
+    assert order(court_home, clock, "requeue", "evt-1") == "back in events/pending"
+    served = read(court_home, "events", "dispatched", "evt-1")
+    assert (served["task_id"], served["discarded_reason"]) == (TASK, None)
+
+
+def test_requeue_of_an_event_that_became_a_task_is_refused(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "completed", **event(status="completed", task_id=TASK))
+    assert order(court_home, clock, "requeue", "evt-1").startswith("refused: evt-1 was not discarded (completed)")
+    assert here(court_home, "events", "completed") == ["evt-1"]
+
+
+def test_requeue_gives_a_failed_letter_its_tries_back(court_home: Path, clock: Clock) -> None:
+    put(court_home, "messages", "failed", **message(status="failed", tries=3, not_before=MORNING))
+    assert order(court_home, clock, "requeue", "msg-1") == "back in messages/pending"
+    again = read(court_home, "messages", "pending", "msg-1")
+    assert (again["status"], "tries" in again, "not_before" in again) == ("pending", False, False)
+
+
+def test_requeue_takes_up_what_has_been_mended_and_drops_its_reason(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "dead", **event())
+    write(Places(court_home).folder("events", "dead") / "evt-1.json.reason", {"reason": "it was truncated"})
+    assert order(court_home, clock, "requeue", "evt-1") == "back in events/pending"
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
+    assert list(Places(court_home).folder("events", "dead").iterdir()) == []
+
+
+def test_requeue_of_what_is_still_broken_is_refused_and_stays(court_home: Path, clock: Clock) -> None:
+    dead = Places(court_home).folder("events", "dead")
+    write(dead / "evt-1.json", {"id": "evt-1"})
+    assert order(court_home, clock, "requeue", "evt-1").startswith("refused: event")
+    assert [path.name for path in dead.iterdir()] == ["evt-1.json"]
+
+
+def test_discard_lets_a_waiting_event_go(court_home: Path, clock: Clock) -> None:
+    write(Places(court_home).resources, {"timestamp": MORNING, "health": "red"})
+    put(court_home, "events", "pending", **event())
+    assert order(court_home, clock, "discard", "evt-1") == "discarded"
+    assert read(court_home, "events", "completed", "evt-1")["discarded_reason"] == "by kim"
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "said"),
+    [
+        ("retry", "task-20260207-077", "refused: there is no task task-20260207-077"),
+        ("cancel", "task-20260207-077", "refused: there is no task task-20260207-077"),
+        ("requeue", "evt-77", "refused: nothing named evt-77 was discarded, has failed or lies in dead/"),
+        ("discard", "evt-77", "refused: no event evt-77 is waiting"),
+    ],
+)
+def test_an_order_about_nothing_is_refused_in_words(
+    court_home: Path, clock: Clock, action: str, target: str, said: str
+) -> None:
+    assert order(court_home, clock, action, target) == said
+
+
+def test_cancel_of_what_has_ended_is_refused(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "completed", **task(outcome="success"))
+    assert order(court_home, clock, "cancel", TASK) == f"refused: {TASK} has ended already: success"
+
+
+def test_an_order_that_wants_a_path_is_buried(court_home: Path, clock: Clock) -> None:
+    put(court_home, "orders", "pending", id="ord-2", action="requeue", target="../../x", by="kim", created_at=MORNING)
+    reign(court_home, clock)
+    assert here(court_home, "orders", "dead") == ["ord-2"]
+
+
+def test_an_event_whose_task_was_buried_fails_aloud(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched", letters={"start": "msg-0"}))
+    put(court_home, "tasks", "dead", **task())
+    reign(court_home, clock)
+    assert read(court_home, "events", "completed", "evt-1")["status"] == "failed"
+    (letter,) = here(court_home, "messages", "pending")
+    said = read(court_home, "messages", "pending", letter)
+    assert (said["content"], said["task_id"]) == (f"[failed] {TASK} came to nothing: it could not be read", TASK)
+
+
+def test_an_event_whose_task_is_claimed_is_left_alone(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
+    put(court_home, "tasks", "in_progress", **task())
+    reign(court_home, clock)
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
