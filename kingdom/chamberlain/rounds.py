@@ -46,7 +46,6 @@ class Rounds:
         self._has_successor = False
         self._short_rounds = 0
         self._roll_call = self._roll_call_of(kit)
-        measure(kit.places.home)
 
     def folders(self) -> Iterable[Path]:
         return ()

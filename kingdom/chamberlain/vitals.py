@@ -31,7 +31,7 @@ class Reading:
 
 
 def measure(home: Path) -> Reading:
-    """CPU is what was used since the last call."""
+    """CPU is what was used since the last call; the first says 0."""
     return Reading(
         cpu_percent=psutil.cpu_percent(interval=None),
         memory_percent=psutil.virtual_memory().percent,

@@ -1,4 +1,4 @@
-"""The ground a soldier stands on: clones that cost next to nothing, and none of anybody's code runs while they are made."""
+"""The ground a soldier stands on: clones that cost next to nothing and run nobody's code while they are made."""
 
 from __future__ import annotations
 
