@@ -27,7 +27,7 @@ class Mutant:
     new: str
     caught_by: str
     near: str = ""
-    """Of a sweep, the calls at which the defect can show: the others are not tried."""
+    """Where the defect can show: a sweep tries only the calls that match, a power cut only this outcome."""
     quick: bool = False
 
 
@@ -72,7 +72,7 @@ def chosen(mutants: Iterable[Mutant]) -> list[Mutant]:
 
 
 ATOMIC, PLACES, ROLE, CONFIG = "kingdom/atomic.py", "kingdom/places.py", "kingdom/role.py", "kingdom/config.py"
-COURT, OUTBOUND = "kingdom/king/court.py", "kingdom/envoy/outbound.py"
+DISPATCH, OUTBOUND = "kingdom/king/dispatch.py", "kingdom/envoy/outbound.py"
 CAMPAIGN, BARRACK = "kingdom/general/campaign.py", "kingdom/general/barrack.py"
 
 MUTANTS = [
@@ -81,14 +81,14 @@ MUTANTS = [
         "files are written in place",
         ATOMIC,
         "                os.replace(draft, path)\n",
-        "                path.write_bytes(Path(draft).read_bytes())\n                os.unlink(draft)\n",
+        "                Path(path).write_bytes(Path(draft).read_bytes())\n                os.unlink(draft)\n",
         caught_by="king kill",
         near="write",
         quick=True,
     ),
     Mutant(
         "an event moves before its task is made",
-        COURT,
+        DISPATCH,
         '        post.deliver(\n            "tasks",\n',
         '        post.move("events", [e.event.id for e in decrees], "pending", "dispatched")\n'
         '        post.deliver(\n            "tasks",\n',
@@ -97,7 +97,7 @@ MUTANTS = [
     ),
     Mutant(
         "the task's id is not noted in its event first",
-        COURT,
+        DISPATCH,
         '        post.annotate("events", "pending", [each.event for each in decrees])\n',
         "",
         caught_by="king kill",
@@ -154,6 +154,7 @@ MUTANTS = [
         '            if self.durability == "power" and self.grouping == "fsync":\n                os.fsync(fd)\n',
         "",
         caught_by="king power",
+        near="names",
         quick=True,
     ),
     Mutant(
@@ -162,6 +163,7 @@ MUTANTS = [
         '        if self.durability == "process":\n            return\n        for folder in folders:\n',
         "        for folder in ():\n",
         caught_by="envoy power",
+        near="synced",
     ),
     # 3: a disk that fails
     Mutant(
@@ -241,8 +243,8 @@ MUTANTS = [
     # 16: duplicates
     Mutant(
         "a replay after retention is not recognised",
-        COURT,
-        "        return self._done.task_of(event.id)\n",
+        DISPATCH,
+        "        return self._desk.done.task_of(event.id)\n",
         "        return None\n",
         caught_by="told_again_after_retention",
         quick=True,

@@ -150,7 +150,12 @@ def sweep(
 
 
 def power_cuts(
-    step: Step, *, tree: Path | None = None, budget: int | None = None, stop_at: int | None = None
+    step: Step,
+    *,
+    tree: Path | None = None,
+    budget: int | None = None,
+    stop_at: int | None = None,
+    outcomes: Sequence[str] = powerloss.OUTCOMES,
 ) -> powerloss.Report:
     """The step under power cuts, with the same oracles: after each, the step is started again and checked."""
     program = tree or trees.program()
@@ -168,7 +173,7 @@ def power_cuts(
         end_strays(home)
         return wrong
 
-    report = powerloss.replay(step.name, recorded, judge, budget=budget, stop_at=stop_at)
+    report = powerloss.replay(step.name, recorded, judge, budget=budget, stop_at=stop_at, outcomes=outcomes)
     remove_home(home.parent)
     return report
 

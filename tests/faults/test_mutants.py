@@ -31,7 +31,7 @@ def swept(step: Step, fault: str) -> Check:
 
 
 def cut(step: Step) -> Check:
-    return lambda tree, _: power_cuts(step, tree=tree, stop_at=1).bad
+    return lambda tree, near: power_cuts(step, tree=tree, stop_at=1, outcomes=[near]).bad
 
 
 def whole(check: Callable[[Path], list[str]]) -> Check:
