@@ -60,7 +60,7 @@ class Desk:
 
     def gate(self) -> Gate:
         post = self.kit.post
-        under_way = len(post.ids("tasks", "pending")) + len(post.ids("tasks", "in_progress"))
+        under_way = post.count("tasks", "pending") + post.count("tasks", "in_progress")
         stale = self.config["resources"]["stale_seconds"]
         at_most = self.config["concurrency"]["max_soldiers"]
         return gate.look(self.kit.places, self.kit.clock(), stale, under_way, at_most)
