@@ -19,7 +19,7 @@ from kingdom.places import Places
 from kingdom.processes import carries
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
-from tests.faults import homes, trees
+from tests.faults import homes, oracle, trees
 from tests.waiting import wait_until
 
 LAUNCHERS = [name for name in STEWARDS if name != "tmux" or shutil.which("tmux")]
@@ -156,9 +156,11 @@ def kingdom(
     home = trees.new_folder()
     tree = tree or trees.program()
     system = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}, "roles": {"mailbox": True}}
+    # A busy machine must not hold events back: these checks are not about the gate.
+    calm = {"thresholds": {"yellow": 100, "orange": 100, "red": 100}}
     settings = {
         "system": {**system, **(config or {}).get("system", {})},
-        "chamberlain": {"intervals": {"roll_call_seconds": 0.5}, **(config or {}).get("chamberlain", {})},
+        "chamberlain": {"intervals": {"roll_call_seconds": 0.5}, **calm, **(config or {}).get("chamberlain", {})},
         **{name: value for name, value in (config or {}).items() if name not in ("system", "chamberlain")},
     }
     places = homes.make(home, config=settings)
@@ -200,3 +202,62 @@ def since(began: float) -> float:
 def chunks(things: Sequence[str], count: int) -> list[str]:
     """`count` of them, going round."""
     return [things[number % len(things)] for number in range(count)]
+
+
+# --- load: events for a general whose soldiers say that they were there
+
+SOLDIER = """#!/bin/sh
+# Says when it begins and when it has ended; one whose task the home's file "slow" names takes longer.
+cat >/dev/null
+echo "$KINGDOM_TASK_ID $$" >>"$KINGDOM_HOME/begun"
+sleep "$(cat "$KINGDOM_HOME/slow" 2>/dev/null || echo 0.05)"
+printf '{"task_id": "%s", "status": "success", "summary": "done"}' "$KINGDOM_TASK_ID" >"$KINGDOM_RESULT_PATH"
+echo "$KINGDOM_TASK_ID $$" >>"$KINGDOM_HOME/ended"
+"""
+WORKING_GENERAL = {"engine": "command", "sandbox": "off", "max_soldiers": 4}
+
+
+class Load:
+    """Events that go on arriving, and what must have become of them."""
+
+    def __init__(self, court: Kingdom) -> None:
+        self._court = court
+        self.put = 0
+        package = court.places.package(homes.GENERAL)
+        package.mkdir(parents=True, mode=0o700, exist_ok=True)
+        (package / "prompt.md").write_text("Do {{TASK_ID}}")
+        (package / "run").write_text(SOLDIER)
+        (package / "run").chmod(0o700)
+
+    def arrive(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.put += 1
+            event = homes.event(f"evt-github-{self.put}-x", priority="high", repo=None)
+            homes.put(self._court.home, "events", "pending", event)
+
+    def lines(self, name: str) -> list[str]:
+        try:
+            return (self._court.home / name).read_text().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def done(self) -> int:
+        return len(list(self._court.places.folder("events", "completed").glob("*.json")))
+
+    def wait_done(self, seconds: float) -> None:
+        wait_until(lambda: self.done() >= self.put, seconds, f"{self.put} events are completed, not {self.done()}")
+
+    def wrong(self) -> list[str]:
+        """Each event once: one task, one soldier, one letter at its start and one at its end."""
+        home = self._court.home
+        found = [*oracle.half_visible(home), *oracle.in_one_place(home), *oracle.parked(home)]
+        found += oracle.exactly("events completed", self.put, self.done())
+        tasks = oracle.contents(home, "tasks")
+        found += oracle.exactly("tasks", self.put, len(tasks))
+        found += oracle.exactly("events that have a task", self.put, len({task["event_id"] for task in tasks}))
+        found += [f"{task['id']} is {task['state']}" for task in tasks if task["state"] != "completed"]
+        begun = [line.split()[0] for line in self.lines("begun")]
+        found += [f"{task} was served {begun.count(task)} times" for task in set(begun) if begun.count(task) > 1]
+        letters = [letter for letter in oracle.contents(home, "messages") if letter.get("task_id")]
+        found += oracle.exactly("letters at the start and at the end", 2 * self.put, len(letters))
+        return found
