@@ -24,6 +24,8 @@ from kingdom.places import Places
 if TYPE_CHECKING:
     import yaml
 
+MOST_KEYS = 20_000
+DEEPEST = 50
 Config = Mapping[str, Any]
 Lines = dict[tuple[str | int, ...], int]
 
@@ -46,8 +48,9 @@ def fitted(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
     whole: dict[str, Any] = schemas.with_defaults(schemas.load(schema), value)
     try:
         return schemas.check(schema, whole)
-    except BadMessage:
-        where, sentence = schemas.misfits(schema, value)[0]
+    except BadMessage as trouble:
+        # The two readers of a schema differ in trifles: a text's last line break, for one.
+        where, sentence = next(iter(schemas.misfits(schema, value)), ((), str(trouble.facts["why"])))
     raise BadConfig(
         path=path, line=f":{_line(lines, where, value)}", key=".".join(map(str, where)) or "top level", why=sentence
     )
@@ -88,7 +91,14 @@ def _only_comments(text: str) -> bool:
 def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: Path) -> None:
     import yaml
 
+    line = f":{node.start_mark.line + 1}"
+    if len(lines) > MOST_KEYS:
+        raise BadConfig(path=path, line=line, key="the file", why=f"more than {MOST_KEYS} keys, counting aliases")
+    if len(at) > DEEPEST:
+        raise BadConfig(path=path, line=line, key="the file", why=f"nested more than {DEEPEST} deep")
     lines.setdefault(at, node.start_mark.line + 1)
+    if isinstance(node, yaml.ScalarNode) and node.value.lower().lstrip("+-") in (".inf", ".nan"):
+        raise BadConfig(path=path, line=line, key=".".join(map(str, at)), why=f"{node.value} is no number to work with")
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, part in node.value:
@@ -104,15 +114,13 @@ def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: 
 
 
 def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
-    """An unknown key is reported at itself, a missing one at its group."""
+    """A missing key is reported at its group. Keys that YAML takes for numbers are noted as they are spelt."""
     group: Any = value
+    spelt: tuple[str | int, ...] = ()
     for part in where:
+        spelt = (*spelt, str(part) if isinstance(group, dict) else part)
         group = group[part]
-    if isinstance(group, dict):
-        inside = [lines[(*where, key)] for key in group if (*where, key) in lines]
-        if inside and where not in lines:
-            return min(inside)
-    return lines.get(where, 1)
+    return lines.get(spelt, 1)
 
 
 def closest(word: str, known: list[str]) -> str:

@@ -5,6 +5,7 @@ Secrets are struck out by value before anything is written.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import sys
@@ -13,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, to_line
+from kingdom.atomic import Disk
 from kingdom.messages import stamp
 from kingdom.places import Places
 
@@ -53,7 +54,9 @@ class Log:
 
     def hide(self, secrets: Iterable[str]) -> None:
         """From now on these values are struck out. The longest first, as one may hold another."""
-        self._hidden = sorted((each for each in secrets if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
+        long_enough = [each for each in secrets if len(each) >= SHORTEST_SECRET]
+        as_json = [json.dumps(each, ensure_ascii=False)[1:-1] for each in long_enough]
+        self._hidden = sorted({*long_enough, *as_json}, key=len, reverse=True)
 
     def say(self, sentence: str, level: str = "info") -> None:
         one_line = self._clean(sentence).replace("\n", " ⏎ ")
@@ -68,8 +71,9 @@ class Log:
     def event(self, type: str, /, **data: Any) -> None:
         """An internal event: counted by the chamberlain, so its type stands in the table above."""
         assert type in EVENT_TYPES, type
-        line = to_line({"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data})
-        self._events.append(self._clean(line.decode()).encode() if self._hidden else line)
+        record = {"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data}
+        line = self._clean(json.dumps(record, ensure_ascii=False))
+        self._events.append(f"{line}\n".encode("utf-8", "replace"))
 
     def flush(self) -> None:
         """A disk that is full or broken must not stop a role from working: then these lines are lost."""

@@ -56,7 +56,7 @@ def misfits(name: str, value: object) -> list[tuple[tuple[str | int, ...], str]]
     import jsonschema
 
     found = jsonschema.Draft7Validator(load(name)).iter_errors(value)
-    return sorted((tuple(each.absolute_path), _sentence(each)) for each in found)
+    return sorted(((_place(each), _sentence(each)) for each in found), key=str)
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
@@ -76,10 +76,19 @@ def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
     return f"{field} {said}".strip()[:300]
 
 
+def _place(error: Any) -> tuple[str | int, ...]:
+    """An unknown key is its own place, not its group's."""
+    place = tuple(error.absolute_path)
+    return (*place, _unknown(error)[0]) if error.validator == "additionalProperties" else place
+
+
+def _unknown(error: Any) -> list[str | int]:
+    return sorted(set(error.instance) - set(error.schema.get("properties", {})), key=str)
+
+
 def _sentence(error: Any) -> str:
     if error.validator == "additionalProperties":
-        known = sorted(error.schema.get("properties", {}))
-        extra = sorted(set(error.instance) - set(known))
+        known, extra = sorted(error.schema.get("properties", {})), _unknown(error)
         return f"unknown key {', '.join(map(repr, extra))}; known are {', '.join(known)}"
     if error.validator == "pattern":
         return f"{error.instance!r} does not match {error.validator_value}"

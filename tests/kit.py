@@ -58,7 +58,7 @@ def founded(home: Path, **files: Mapping[str, Any]) -> Places:
     return places
 
 
-def install(home: Path, name: str, **fields: Any) -> None:
+def install(home: Path, name: str, /, **fields: Any) -> None:
     """A general's manifest."""
     manifest = {"name": name, "description": "a general for tests", "timeout_seconds": 60, **fields}
     path = Places(home).manifest(name)
