@@ -1,0 +1,98 @@
+"""Up, down, stop, start, restart, reload: who runs, and what waits meanwhile."""
+
+import os
+import signal
+
+from tests.journey.kingdoms import Kingdom
+
+ROLES = ("chamberlain", "envoy", "king", "gen-briefing", "gen-herald")
+
+
+def pids(kingdom: Kingdom) -> list[int]:
+    return [kingdom.beat(role)["pid"] for role in ROLES]
+
+
+def test_up_twice_starts_nobody_twice(launched: Kingdom) -> None:
+    before = pids(launched)
+    assert "The kingdom is up in " in launched.ok("up")
+    assert pids(launched) == before
+    assert launched.run("status").returncode == 0
+    assert "- Roles: 5 of 5 at work" in launched.ok("say", "brief me")
+
+
+def test_down_leaves_nothing_running(launched: Kingdom) -> None:
+    assert launched.ok("down").startswith("Stopped chamberlain, envoy, gen-briefing, gen-herald, king.")
+    assert launched.processes() == []
+    assert launched.ok("down") == "Nothing was running.\n"
+    assert launched.run("status").returncode == 1
+
+
+def test_what_is_said_while_all_sleep_is_heard_later(own: Kingdom) -> None:
+    own.ok("down")
+    code, said = own.refused("say", "brief me")
+    assert code == 3
+    assert "the king is not running" in said
+    event = own.ok("say", "--no-wait", "brief me").strip()
+    assert f"{event} is a console.message" in own.ok("why", event)
+    own.ok("up")
+    own.until_there(own.places.letter("events", "completed", event))
+    own.until(lambda: len(own.letters(own.task_of(event))) == 2, "both letters")
+
+
+def test_a_stopped_role_stays_down_until_it_is_started(own: Kingdom) -> None:
+    own.ok("stop", "gen-herald")
+    assert not own.runs("gen-herald")
+    assert "gen-herald stays down, stopped by hand" in own.ok("up")
+    assert not own.runs("gen-herald")
+    assert own.run("status").returncode == 0, "who was stopped by hand is not missed"
+    assert "gen-herald is stopped by hand" in own.ok("say", "brief me")
+    own.ok("start", "gen-herald")
+    assert own.runs("gen-herald")
+    before = own.beat("king")["pid"]
+    own.ok("restart", "king")
+    assert own.beat("king")["pid"] != before
+
+
+def test_a_quarantined_role_is_armed_again_by_hand(own: Kingdom) -> None:
+    own.ok("stop", "envoy")
+    own.places.wanted("envoy").write_text("quarantined\n")
+    done = own.run("up")
+    assert done.returncode == 1
+    assert "envoy stays down, quarantined" in done.stdout
+    assert own.run("status").returncode == 1
+    assert "envoy is quarantined" in own.run("doctor").stdout
+    own.ok("start", "envoy")
+    assert own.run("status").returncode == 0
+
+
+def test_a_crashed_role_comes_back_and_the_work_goes_on(own: Kingdom) -> None:
+    before = own.beat("king")["pid"]
+    os.kill(before, signal.SIGKILL)
+    assert "- Roles: " in own.ok("say", "brief me")
+    assert own.beat("king")["pid"] != before
+
+
+def test_changed_configuration_is_taken_over_and_a_broken_one_is_not(own: Kingdom) -> None:
+    king = own.places.config / "king.yaml"
+    log = own.places.role_log("king")
+    calm = king.read_text()
+    king.write_text(f"{calm}concurrency: {{max_soldiers: none}}\n")
+    os.kill(own.beat("king")["pid"], signal.SIGUSR1)
+    own.until(lambda: "keeps its old configuration" in log.read_text(), "the king refuses it")
+    assert "king.yaml:3" in log.read_text()
+    king.write_text(f"{calm}slack: {{default_channel: market}}\n")
+    os.kill(own.beat("king")["pid"], signal.SIGUSR1)
+    own.until(lambda: "took over new configuration" in log.read_text(), "the king takes it over")
+    own.event("evt-test-9", "console.message")
+    own.until_there(own.places.letter("events", "completed", "evt-test-9"))
+    letters = [each for each in own.all("messages", "sent") if each["task_id"] == own.task_of("evt-test-9")]
+    assert {each["channel"] for each in letters} == {"market"}
+
+
+def test_a_general_that_was_uninstalled_does_not_come_back(own: Kingdom) -> None:
+    own.ok("generals", "uninstall", "gen-herald")
+    own.ok("down")
+    assert "gen-herald" not in own.ok("up")
+    done = own.run("say", "anybody?")
+    assert done.returncode == 1
+    assert "no general subscribes to console.message" in done.stderr

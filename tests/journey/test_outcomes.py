@@ -1,0 +1,90 @@
+"""What becomes of events: discarded, failed, asked about, answered, taken up again."""
+
+import json
+
+from tests.journey.kingdoms import Kingdom, answer
+
+
+def test_an_event_that_nobody_wants_is_discarded_with_the_reason(kingdom: Kingdom) -> None:
+    kingdom.event("evt-test-1", "nobody.wants.this")
+    kingdom.until_there(kingdom.places.letter("events", "completed", "evt-test-1"))
+    event = kingdom.read("events", "completed", "evt-test-1")
+    assert (event["status"], event["task_id"]) == ("discarded", None)
+    assert event["discarded_reason"] == "no general subscribes to nobody.wants.this"
+    assert "no general subscribes" in kingdom.ok("events", "--discarded")
+    told = kingdom.ok("why", "evt-test-1")
+    assert "was discarded: no general subscribes to nobody.wants.this" in told
+    assert "rule tried: subscribes 'nobody.*' → nobody" in told
+
+
+def test_a_discarded_event_can_be_taken_up_again(kingdom: Kingdom) -> None:
+    kingdom.event("evt-test-2", "later.wanted")
+    kingdom.until_there(kingdom.places.letter("events", "completed", "evt-test-2"))
+    package = kingdom.general("gen-late", answer(status="success", summary="better late"), subscribes=["later.*"])
+    kingdom.ok("generals", "install", str(package))
+    kingdom.until(lambda: "gen-late" in kingdom.places.system_log.read_text(), "the king knows gen-late")
+    assert kingdom.ok("queue", "requeue", "evt-test-2") == "back in events/pending\n"
+    kingdom.until(lambda: "[complete] later.wanted — better late" in str(kingdom.all("messages", "sent")), "the letter")
+    assert kingdom.read("tasks", "completed", kingdom.task_of("evt-test-2"))["outcome"] == "success"
+
+
+def test_a_failing_soldier_is_tried_again_and_then_reported(kingdom: Kingdom) -> None:
+    package = kingdom.general("gen-fails", "echo it broke >&2; exit 3", keywords=["break"])
+    kingdom.ok("generals", "install", str(package))
+    done = kingdom.run("say", "break it")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("[failed] no result (ended with code 3): it broke")
+    task = kingdom.all("tasks", "completed")[-1]
+    assert (task["target_general"], task["attempt"], task["outcome"]) == ("gen-fails", 1, "failed")
+    assert "it broke" in kingdom.run("say", "brief me").stdout
+    again = kingdom.ok("tasks", "retry", task["id"])
+    assert again.endswith("tries it again\n")
+    kingdom.until_there(kingdom.places.letter("tasks", "completed", again.split()[0]))
+
+
+ASKS = f"""
+if grep -q '"type": "resume"' "$KINGDOM_TASK_FILE"; then
+    said=$(sed -n 's/.*"human_response": "\\([a-z]*\\)".*/\\1/p' "$KINGDOM_TASK_FILE")
+    printf '{{"task_id": "%s", "status": "success", "summary": "painted %s"}}' "$KINGDOM_TASK_ID" "$said" >result
+    cp result "$KINGDOM_RESULT_PATH.tmp" && mv "$KINGDOM_RESULT_PATH.tmp" "$KINGDOM_RESULT_PATH"
+    exit 0
+fi
+{answer(status="needs_human", question="Which colour?")}
+"""
+
+
+def test_a_question_waits_for_a_person_and_their_answer_goes_on_with_the_work(kingdom: Kingdom) -> None:
+    kingdom.ok("generals", "install", str(kingdom.general("gen-asks", ASKS, keywords=["paint"])))
+    asked = kingdom.ok("say", "paint the wall").splitlines()
+    assert asked[1] == "[question] Which colour?"
+    assert asked[2].startswith("Answer with: ")
+    task = asked[2].split(" --answer ")[1].split()[0]
+    assert "waits for your answer" in kingdom.ok("why", task)
+    answered = kingdom.ok("say", "--answer", task, "blue").splitlines()
+    assert answered == ["answer received, resuming", "[complete] resume — painted blue"]
+    letters = [each for each in kingdom.all("messages", "sent") if each["task_id"] == task]
+    assert len({each["posted"]["thread"] for each in letters if each["type"] != "thread_start"}) == 1
+
+
+def test_an_answer_to_nothing_is_refused_before_it_is_sent(kingdom: Kingdom) -> None:
+    code, said = kingdom.refused("say", "--answer", "task-20200101-001", "yes")
+    assert code == 78
+    assert "task-20200101-001 has no open question" in said
+
+
+def test_a_letter_for_a_general_that_was_taken_out(kingdom: Kingdom) -> None:
+    package = kingdom.general("gen-leaves", answer(status="success", summary="bye"), keywords=["farewell"])
+    kingdom.ok("generals", "install", str(package))
+    assert "bye" in kingdom.ok("say", "farewell")
+    kingdom.ok("generals", "uninstall", "gen-leaves")
+    assert not kingdom.runs("gen-leaves")
+    kingdom.until(
+        lambda: "no general knows these words" in kingdom.run("say", "farewell").stdout, "the herald takes over"
+    )
+
+
+def test_the_picture_as_json(kingdom: Kingdom) -> None:
+    picture = json.loads(kingdom.ok("status", "--json"))
+    assert picture["well"] is True
+    assert {role["name"] for role in picture["roles"]} >= {"king", "envoy", "chamberlain", "gen-briefing"}
+    assert picture["queues"]["events"]["pending"] == 0
