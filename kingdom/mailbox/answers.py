@@ -84,6 +84,9 @@ class Answers:
         else:
             self._files.create(f"{self._folder}/{client}", filename, answer)
 
+    def close(self) -> None:
+        self._files.close()
+
     def due(self) -> float | None:
         """When something may be stale, if anything lies here."""
         return self._next_sweep

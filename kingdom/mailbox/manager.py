@@ -77,6 +77,7 @@ class Manager:
         self._kit = kit
 
     def close(self) -> None:
+        self._server.close()
         self._engine.close()
         self._lock.release()
 

@@ -114,6 +114,10 @@ class Server:
         self._take_back()
         self._found = set(os.listdir(self._requests))
 
+    def close(self) -> None:
+        """Those who wait are found in processing/ by the next life."""
+        self._answers.close()
+
     # --- one turn
 
     def serve_arrivals(self, names: Iterable[str] | None) -> bool:
