@@ -243,17 +243,26 @@ class Engine:
         known = self._known(request_id, len(drafts)) if request_id else None
         memos: list[Memo] = []
         outcomes: list[Published | Refusal] = []
-        for index, draft in enumerate(drafts):
-            try:
-                outcomes.append(self._publish(queue, draft, request_id, index, known, memos))
-            except Refusal as refusal:
-                outcomes.append(refusal)
-        self._memos += [memo for memo in memos if memo.kind == "dedup"]
-        if len(memos) > 0 and request_id:
-            ids = tuple("" if isinstance(each, Refusal) else each.message_id for each in outcomes)
-            self._keep_request(Memo("request", self.clock(), queue, request_id, ids))
-            self._memos.append(Memo("request", self.clock(), queue, request_id, ids))
+        try:
+            for index, draft in enumerate(drafts):
+                try:
+                    outcomes.append(self._publish(queue, draft, request_id, index, known, memos))
+                except Refusal as refusal:
+                    outcomes.append(refusal)
+        finally:
+            # Also when the disk fails half-way: asked again, the batch goes on where it stopped.
+            self._remember_batch(queue, request_id, outcomes, memos)
         return outcomes
+
+    def _remember_batch(
+        self, queue: str, request_id: str, outcomes: Sequence[Published | Refusal], memos: Sequence[Memo]
+    ) -> None:
+        self._memos += [memo for memo in memos if memo.kind == "dedup"]
+        if memos and request_id:
+            ids = tuple("" if isinstance(each, Refusal) else each.message_id for each in outcomes)
+            memo = Memo("request", self.clock(), queue, request_id, ids)
+            self._keep_request(memo)
+            self._memos.append(memo)
 
     def _publish(
         self, queue: str, draft: Draft, request_id: str, index: int, known: tuple[str, ...] | None, memos: list[Memo]

@@ -52,6 +52,7 @@ class FileStore:
         self._places: dict[str, dict[str, str]] = {}
         self._bulky: set[str] = set()
         self._recent: list[tuple[str, str, str]] = []
+        self._memos: list[Memo] = []
         self._looked: dict[str, int] = {}
         self._walk: Iterator[list[Stray]] | None = None
 
@@ -118,26 +119,35 @@ class FileStore:
     # --- what is remembered
 
     def remember(self, memos: Iterable[Memo]) -> None:
-        try:
-            self._journal.write(memos)
-        except OSError as trouble:
-            self._break("remember requests", trouble)
+        self._memos += memos
 
     def recall(self, since: int) -> Iterator[Memo]:
         """The journal, and what a crash kept out of it: that stands in the messages themselves."""
-        yield from self._journal.read(since)
+        try:
+            yield from self._journal.read(since)
+            recovered = self._recovered()
+            if recovered:
+                self._journal.write(recovered)
+            self._recent = []
+        except OSError as trouble:
+            raise self._trouble("recall requests", trouble) from None
+        yield from recovered
+
+    def _recovered(self) -> list[Memo]:
+        memos: list[Memo] = []
         batches: dict[tuple[str, str], dict[int, str]] = {}
         for queue, folder, name in self._recent:
             about = self._header(folder, name)
             created, message_id = names.created_of(name), name[-36:]
             if key := about.get("deduplicationKey"):
-                yield Memo("dedup", created, queue, key, (message_id,))
+                memos.append(Memo("dedup", created, queue, key, (message_id,)))
             if request := about.get("requestId"):
                 batches.setdefault((queue, request), {})[about.get("requestIndex", 0)] = message_id
         for (queue, request), ids in batches.items():
             whole = tuple(ids.get(index, "") for index in range(max(ids) + 1))
-            yield Memo("request", since, queue, request, whole)
-        self._recent = []
+            created = max(names.created_of(message_id) for message_id in ids.values())
+            memos.append(Memo("request", created, queue, request, whole))
+        return memos
 
     def _header(self, folder: str, name: str) -> dict[str, Any]:
         with suppress(OSError, ValueError, Unfit):
@@ -148,15 +158,21 @@ class FileStore:
     # --- the group
 
     def commit(self) -> None:
+        """What is remembered goes down after the messages it is about: they tell it too as long as they lie here,
+        so it must be safe only before they go."""
         try:
             if self._group.takes_away and self._group.power:
                 self._journal.sync()
             self._group.commit()
+            if self._memos:
+                self._journal.write(self._memos)
+                self._memos = []
         except OSError as trouble:
             self._break("make changes durable", trouble)
 
     def abandon(self) -> None:
         self._group.abandon()
+        self._memos = []
         self.broken = False
 
     def tidy(self, now: int, idle: bool) -> None:

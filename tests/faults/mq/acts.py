@@ -1,0 +1,287 @@
+"""One life of a queue: a few operations, each noted once it is promised, and done again where it was not.
+
+    python tests/faults/mq/acts.py HOME BACKEND DURABILITY OPERATION...
+
+`prepare` brings a home into the state that the operations begin with, `check` says what is wrong in the end.
+The ledger HOME/promised plays the client: a line is there once commit() has returned, and is synced.
+A client whose promise is missing asks again, with the same request id or the same lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from kingdom.atomic import Durability
+from kingdom.mq.engine import Engine, EngineSettings, Policy
+from kingdom.mq.envelopes import Draft, Ids
+from kingdom.mq.refusals import DlqNotFound, LeaseExpired, LeaseMismatch, MessageNotFound, StoreTrouble
+from kingdom.mq.stores import STORES
+from kingdom.mq.stores.base import Plan
+
+MORNING_MS = 1_770_458_400_000
+LAST = 900
+TEXT = '{"temp": 36.5}'
+LARGE = json.dumps({"pad": "x" * 20_000})
+POLICY = {"retry": {"limit": 5, "initialDelaySec": 1}}
+GONE = (MessageNotFound, LeaseExpired, LeaseMismatch)
+Counts = tuple[int, int, int, int]
+
+
+class Client:
+    """An engine, and what its client knows."""
+
+    def __init__(self, home: Path, backend: str, durability: Durability, clock: Callable[[], int], seed: int) -> None:
+        self.home = home
+        module, _, name = STORES[backend].partition(":")
+        store = getattr(import_module(module), name)(Plan(root=home / "mq", durability=durability))
+        settings = EngineSettings(Policy.from_json(POLICY), {"kept": Policy.from_json({**POLICY, "archive": True})})
+        self.mq = Engine(store, settings=settings, clock=clock, ids=Ids(seed))
+        self.known = _promised(home)
+
+    def promise(self, operation: str, *facts: str) -> None:
+        self.mq.commit()
+        self.known[operation] = facts
+        fd = os.open(self.home / "promised", os.O_WRONLY | os.O_APPEND)
+        os.write(fd, f"{json.dumps([operation, *facts])}\n".encode())
+        os.fsync(fd)
+        os.close(fd)
+
+    def lease(self, operation: str) -> tuple[str, str]:
+        """The lease that was prepared for this operation."""
+        key, lease = self.known[f"leased {operation}"]
+        return key, lease
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Works on the queue of its own name. `ends`: what (ready, inflight, delayed, dead) may count in the end."""
+
+    act: Callable[[Client], Sequence[str]]
+    ends: Sequence[Counts]
+    ready: int = 0
+    leased: bool = False
+    dead: int = 0
+    queue: str = ""
+
+
+def publish(client: Client) -> Sequence[str]:
+    return [client.mq.publish("publish", Draft(TEXT, dedup_key="k"), "request-1").message_key]
+
+
+def publish_large(client: Client) -> Sequence[str]:
+    return [client.mq.publish("publish_large", Draft(LARGE), "request-2").message_key]
+
+
+def publish_batch(client: Client) -> Sequence[str]:
+    client.mq.publish_batch("publish_batch", [Draft(TEXT)] * 3, "request-3")
+    return []
+
+
+def lease(client: Client) -> Sequence[str]:
+    leased = client.mq.lease("lease", "c", visibility_ms=1_000_000)
+    return [leased[0].message_key, leased[0].lease_id] if leased else []
+
+
+def ack(client: Client) -> Sequence[str]:
+    with suppress(*GONE):
+        client.mq.ack(*client.lease("ack"))
+    return []
+
+
+def archive(client: Client) -> Sequence[str]:
+    with suppress(*GONE):
+        client.mq.ack(*client.lease("archive"))
+    return []
+
+
+def nack(client: Client) -> Sequence[str]:
+    with suppress(*GONE):
+        client.mq.nack(*client.lease("nack"), reason="no", requeue=True)
+    return []
+
+
+def bury(client: Client) -> Sequence[str]:
+    with suppress(*GONE):
+        client.mq.nack(*client.lease("bury"), reason="never", requeue=False)
+    return []
+
+
+def extend(client: Client) -> Sequence[str]:
+    with suppress(*GONE):
+        client.mq.extend(*client.lease("extend"), 1_000_000)
+    return []
+
+
+def reprocess(client: Client) -> Sequence[str]:
+    with suppress(DlqNotFound):
+        client.mq.reprocess(client.known["dead reprocess"][0])
+    return []
+
+
+def quarantine(client: Client) -> Sequence[str]:
+    client.mq.quarantine(client.known["dead quarantine"][0])
+    return []
+
+
+def purge(client: Client) -> Sequence[str]:
+    client.mq.purge("purge")
+    return []
+
+
+def pause(client: Client) -> Sequence[str]:
+    client.mq.pause("pause")
+    return []
+
+
+def sweep(client: Client) -> Sequence[str]:
+    client.mq.sweep(MORNING_MS + 40_000)
+    return []
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "publish": Operation(publish, [(1, 0, 0, 0)]),
+    "publish_large": Operation(publish_large, [(1, 0, 0, 0)]),
+    "publish_batch": Operation(publish_batch, [(3, 0, 0, 0)]),
+    "lease": Operation(lease, [(0, 1, 0, 0)], ready=1),
+    "ack": Operation(ack, [(0, 0, 0, 0)], leased=True),
+    "archive": Operation(archive, [(0, 0, 0, 0)], leased=True, queue="kept"),
+    "nack": Operation(nack, [(0, 0, 1, 0)], leased=True),
+    "bury": Operation(bury, [(0, 0, 0, 1)], leased=True),
+    "extend": Operation(extend, [(0, 1, 0, 0)], leased=True),
+    "reprocess": Operation(reprocess, [(1, 0, 0, 0)], dead=1),
+    "quarantine": Operation(quarantine, [(0, 0, 0, 1)], dead=1),
+    "purge": Operation(purge, [(0, 0, 0, 0)], ready=3),
+    "pause": Operation(pause, [(1, 0, 0, 0)], ready=1),
+    "sweep": Operation(sweep, [(0, 0, 1, 0), (0, 0, 0, 0)], leased=True),
+}
+
+
+def queue_of(operation: str) -> str:
+    return OPERATIONS[operation].queue or operation
+
+
+def prepare(home: Path, backend: str, durability: Durability, operations: Sequence[str]) -> None:
+    (home / "promised").touch()
+    (home / "lives").touch()
+    with _open(home, backend, durability, 0) as client:
+        for name in operations:
+            operation, queue = OPERATIONS[name], queue_of(name)
+            client.mq.declare(queue)
+            for _ in range(operation.ready + operation.leased + operation.dead):
+                client.mq.publish(queue, Draft(TEXT))
+            if operation.leased:
+                [leased] = client.mq.lease(queue, "c", visibility_ms=30_000 if name == "sweep" else 500_000)
+                client.promise(f"leased {name}", leased.message_key, leased.lease_id)
+            if operation.dead:
+                [leased] = client.mq.lease(queue, "c")
+                client.mq.nack(leased.message_key, leased.lease_id, reason="broken", requeue=False)
+                client.promise(f"dead {name}", leased.message_key)
+
+
+def act(home: Path, backend: str, durability: Durability, operations: Sequence[str]) -> int:
+    """What a manager does with these requests. A failing disk is answered, and tried again by the client."""
+    failed = 0
+    try:
+        _count_life(home)
+        with _open(home, backend, durability, os.stat(home / "lives").st_size) as client:
+            _count_life(home)
+            for name in operations:
+                failed += not _act_once(client, name)
+    except (StoreTrouble, OSError) as trouble:
+        print(trouble, file=sys.stderr)
+        return 1
+    return min(failed, 1)
+
+
+def _count_life(home: Path) -> None:
+    with (home / "lives").open("ab", buffering=0) as lives:
+        lives.write(b"!")
+
+
+def _act_once(client: Client, name: str) -> bool:
+    if name in client.known:
+        return True
+    for _ in range(2):
+        try:
+            facts = OPERATIONS[name].act(client)
+        except StoreTrouble as trouble:
+            print(trouble, file=sys.stderr)
+            with suppress(StoreTrouble):
+                client.mq.commit()
+        else:
+            try:
+                client.promise(name, *facts)
+            except (StoreTrouble, OSError) as trouble:
+                print(trouble, file=sys.stderr)
+            else:
+                return True
+    return False
+
+
+def check(home: Path, backend: str, durability: Durability, operations: Sequence[str]) -> list[str]:
+    wrong: list[str] = []
+    promised = _promised(home)
+    with _open(home, backend, durability, LAST) as client:
+        for name in operations:
+            status = client.mq.status(queue_of(name))
+            counts = (status.ready, status.inflight, status.delayed, status.dlq)
+            if name in promised and counts not in OPERATIONS[name].ends:
+                wrong.append(f"{name} was promised, and (ready, inflight, delayed, dead) are {counts}")
+            wrong += [f"{name}: {each}" for each in _details(client, name, promised)]
+        wrong += [f"check finds: {finding}" for finding in client.mq.check()]
+    wrong += [f"litter: {path}" for path in sorted((home / "mq").glob("*/.scratch/*"))]
+    return wrong
+
+
+def _details(client: Client, name: str, promised: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    queue = queue_of(name)
+    for each in client.mq.peek(queue):
+        if each.payload not in (TEXT, LARGE):
+            yield f"a payload is {each.payload[:60]!r}"
+    for letter in client.mq.list_dlq(queue):
+        if json.loads(letter.record)["originalMessage"]["payload"] != json.loads(TEXT):
+            yield f"a dead letter is {letter.record[:80]!r}"
+    if name == "lease" and promised.get("lease"):
+        try:
+            client.mq.ack(*promised["lease"])
+        except GONE as refused:
+            yield f"the promised lease is refused: {refused}"
+        client.mq.store.abandon()
+    if name == "quarantine" and name in promised and not client.mq.list_dlq(queue)[0].quarantined:
+        yield "it is not quarantined"
+    if name == "pause" and name in promised and not client.mq.status(queue).paused:
+        yield "it is not paused"
+    if name == "publish" and name in promised:
+        again = client.mq.publish(queue, Draft(TEXT, dedup_key="k"), "")
+        if [again.message_key] != list(promised["publish"]):
+            yield "the deduplication key is forgotten"
+
+
+@contextmanager
+def _open(home: Path, backend: str, durability: Durability, seed: int) -> Iterator[Client]:
+    client = Client(home, backend, durability, lambda: MORNING_MS + seed, seed)
+    try:
+        yield client
+    finally:
+        with suppress(StoreTrouble):
+            client.mq.close()
+
+
+def _promised(home: Path) -> dict[str, Sequence[str]]:
+    promised: dict[str, Sequence[str]] = {}
+    for line in (home / "promised").read_text().splitlines():
+        with suppress(json.JSONDecodeError):  # cut off with the power: it was not promised yet
+            operation, *facts = json.loads(line)
+            promised[operation] = facts
+    return promised
+
+
+if __name__ == "__main__":
+    sys.exit(act(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))  # type: ignore[arg-type]
