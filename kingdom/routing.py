@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class Table:
     def _by_words(self, event: Event) -> Route | None:
         if not is_from_people(event):
             return None
-        text = str(event.payload.get("text", "")).casefold()
+        text = _plain(str(event.payload.get("text", "")))
         for word, general in self.words:
             if _says(text, word):
                 return Route(general, f"word {word!r}")
@@ -63,7 +64,7 @@ def table(manifests: Iterable[Manifest]) -> Table:
     warnings: list[str] = []
     for manifest in sorted(manifests, key=lambda each: each.name):
         repos[manifest.name] = manifest.default_repo
-        for taken, wanted in ((claims, manifest.subscribes), (words, [w.casefold() for w in manifest.keywords])):
+        for taken, wanted in ((claims, manifest.subscribes), (words, [_plain(word) for word in manifest.keywords])):
             for claim in wanted:
                 holder = taken.setdefault(claim, manifest.name)
                 if holder != manifest.name:
@@ -80,6 +81,11 @@ def candidates(event_type: str) -> list[str]:
 
 def is_from_people(event: Event) -> bool:
     return event.type.endswith(FROM_PEOPLE)
+
+
+def _plain(text: str) -> str:
+    """Without case, and with every syllable as one character however it was typed."""
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def _says(text: str, word: str) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kingdom.errors import BadName
 from kingdom.messages import Event, Message, Result, Task
+from kingdom.places import check_name
 
 NEWS_TYPES = {
     "start": "thread_start",
@@ -87,9 +89,16 @@ def resumed(task: Task, default_channel: str) -> Draft:
 def lost_answer(event: Event, default_channel: str, why: str) -> Draft:
     """To a person whose answer nobody waits for any more."""
     address = reply_address(event)
-    task_id = str(event.payload.get("task_id") or event.id)
     channel = str(event.payload.get("channel") or default_channel)
-    return Draft("final", task_id, channel, f"[failed] {why}", source_ref=address, dedup_key=f"{event.id}:lost_answer")
+    return Draft("final", _named(event.payload.get("task_id")) or event.id, channel, f"[failed] {why}", source_ref=address, dedup_key=f"{event.id}:lost_answer")
+
+
+def _named(task_id: object) -> str | None:
+    """A task that a person's answer names, if it can be the name of one at all."""
+    try:
+        return check_name("task", task_id)
+    except BadName:
+        return None
 
 
 def lost_task(event: Event, default_channel: str, why: str) -> Draft:

@@ -1,0 +1,75 @@
+"""Whether work may start: the machine's health, by what waits, and how many soldiers are out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom import gate
+from tests.kit import Clock, founded, write
+
+STALE = 120.0
+
+
+def look(home: Path, vitals: dict[str, Any] | bytes | None, under_way: int = 0, at_most: int = 3) -> gate.Gate:
+    places = founded(home)
+    if isinstance(vitals, bytes):
+        places.resources.write_bytes(vitals)
+    elif vitals is not None:
+        write(places.resources, vitals)
+    return gate.look(places, Clock("2026-02-07T10:02:00Z")(), STALE, under_way, at_most)
+
+
+HEALTH = {
+    "green": {"high": True, "normal": True, "low": True},
+    "yellow": {"high": True, "normal": False, "low": False},
+    "orange": {"high": False, "normal": False, "low": False},
+    "red": {"high": False, "normal": False, "low": False},
+}
+
+
+@pytest.mark.parametrize("health", HEALTH)
+def test_each_health_admits_its_priorities(home: Path, health: str) -> None:
+    seen = look(home, {"timestamp": "2026-02-07T10:01:50Z", "health": health})
+    assert seen.health == health
+    for priority, admitted in HEALTH[health].items():
+        assert seen.admits(priority) is admitted
+        assert (seen.holds_because(priority) is None) is admitted
+
+
+VITALS: list[tuple[dict[str, Any] | bytes | None, str]] = [
+    (None, "green"),
+    ({"health": "red"}, "green"),
+    ({"timestamp": "2026-02-07T10:00:00Z", "health": "green"}, "green"),
+    ({"timestamp": "2026-02-07T10:00:00Z"}, "green"),
+    ({"timestamp": "2026-02-07T09:59:59Z", "health": "green"}, "orange"),
+    ({"timestamp": "2026-02-07T11:00:00Z", "health": "green"}, "green"),
+    ({"timestamp": "2026-02-07T10:01:50Z", "health": "mauve"}, "orange"),
+    ({"timestamp": "2026-02-07T10:01:50Z", "health": ["red"]}, "orange"),
+    ({"timestamp": "soon", "health": "green"}, "orange"),
+    ({"timestamp": None, "health": "green"}, "orange"),
+    (b"{half", "orange"),
+    (b"", "orange"),
+    (b"[]", "orange"),
+]
+
+
+@pytest.mark.parametrize(("vitals", "health"), VITALS)
+def test_no_vitals_are_green_old_or_damaged_ones_are_orange(home: Path, vitals: Any, health: str) -> None:
+    assert look(home, vitals).health == health
+
+
+@pytest.mark.parametrize(("under_way", "at_most", "room"), [(0, 3, 3), (2, 3, 1), (3, 3, 0), (7, 3, 0)])
+def test_the_room_is_what_is_not_under_way(home: Path, under_way: int, at_most: int, room: int) -> None:
+    seen = look(home, None, under_way, at_most)
+    assert seen.room == room
+    assert (seen.holds_because("high") is None) is (room > 0)
+
+
+def test_a_hold_is_told_in_words(home: Path) -> None:
+    full = look(home, None, 3).holds_because("high")
+    assert full == "3 tasks are under way and concurrency.max_soldiers is 3"
+    old = look(home, {"timestamp": "2026-02-07T09:52:00Z"}).holds_because("low")
+    assert old == "the machine is orange (the vitals are 600 s old), which admits nothing"
