@@ -1,0 +1,100 @@
+"""Row 10: asked to end at any moment under load, a role ends with 0 in time, and `down` leaves only soldiers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from kingdom.steward.base import Word
+from tests.faults import trees
+from tests.faults.oracle import Figure
+from tests.faults.watch.kingdoms import (
+    LAUNCHERS,
+    ROLES,
+    WORKING_GENERAL,
+    Kingdom,
+    Load,
+    command_line,
+    kingdom,
+    runs,
+    since,
+)
+from tests.waiting import stays, wait_until
+
+TIMES = 50 if trees.CAMPAIGN else 6
+ENDS_WITHIN = 10.0
+FINISHED_WITHIN = 90.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def check_ends(tree: Path, launcher: str, times: int, seed: int, took: list[float]) -> list[str]:
+    dice = random.Random(seed)
+    wrong: list[str] = []
+    with kingdom(launcher, tree=tree, manifest=WORKING_GENERAL) as court:
+        court.up()
+        load = Load(court)
+        (court.home / "slow").write_text("1")
+        for number in range(times):
+            load.arrive(3)
+            stays(lambda: True, dice.random() * 0.5, "a moment")
+            if number % 2:
+                wrong += end_by_signal(court, dice.choice(ROLES), dice.choice(SIGNALS), took)
+            else:
+                wrong += end_by_down(court, took)
+        (court.home / "slow").write_text("0.01")
+        load.wait_done(FINISHED_WITHIN)
+        wait_until(lambda: not load.wrong(), 20, "all letters are spoken")
+        return wrong + load.wrong()
+
+
+def end_by_signal(court: Kingdom, role: str, number: signal.Signals, took: list[float]) -> list[str]:
+    court.wait_for_beats(role)
+    pid = court.pid(role)
+    began = time.monotonic()
+    os.kill(pid, number)
+    if role == "chamberlain" and number is signal.SIGHUP:
+        stays(lambda: runs(pid), 0.3, "the chamberlain outlives a hang-up")
+        return []
+    wait_until(lambda: not runs(pid), ENDS_WITHIN, f"{role} ends by {number.name}")
+    took.append(since(began))
+    steward = court.steward
+    wait_until(lambda: steward.alive().get(role, Word()).pid != pid, 5, "its launcher has noticed")
+    word = steward.alive()[role]
+    wrong = [] if word == Word(code=0) else [f"{role} ended by {number.name}: {word}"]
+    done = court.cli("start", role)
+    return wrong if done.returncode == 0 else [*wrong, f"start {role}: {done.stdout}{done.stderr}"]
+
+
+def end_by_down(court: Kingdom, took: list[float]) -> list[str]:
+    began = time.monotonic()
+    done = court.cli("down")
+    took.append(since(began))
+    wrong = [] if done.returncode == 0 else [f"down: {done.stdout}{done.stderr}"]
+    wrong += [] if took[-1] <= ENDS_WITHIN else [f"down took {took[-1]:.1f} s"]
+    wrong += [f"left behind: {command_line(pid)}" for pid in court.processes() if not is_of_a_soldier(pid)]
+    court.up()
+    return wrong
+
+
+def is_of_a_soldier(pid: int) -> bool:
+    try:
+        return b"KINGDOM_TASK_ID=" in Path(f"/proc/{pid}/environ").read_bytes() or "kingdom.soldier" in command_line(
+            pid
+        )
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ends_at_any_moment(launcher: str, figure: Figure) -> None:
+    took: list[float] = []
+    assert check_ends(trees.program(), launcher, TIMES, seed=10, took=took) == []
+    figure(
+        f"row 10 down, TERM, INT, HUP, {launcher}: {TIMES} of {TIMES}, slowest {max(took):.1f} s of {ENDS_WITHIN:g} s; "
+        "0 items lost, 0 processes left"
+    )
