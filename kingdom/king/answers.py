@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kingdom import schemas
 from kingdom.atomic import read_json
-from kingdom.errors import BadFile, BadName
+from kingdom.errors import BadFile, BadMessage, BadName
 from kingdom.king.letters import reply_address
 from kingdom.messages import Event, Task
 from kingdom.places import Places
@@ -33,7 +34,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     else:
         checkpoint, general = {}, context.get("general")
     if not isinstance(general, str) or general not in generals:
-        return Lost(f"nobody here goes on with it: there is no general {general!r}")
+        return Lost(f"nobody here goes on with it: there is no general {str(general)[:60]!r}")
     session = checkpoint.get("session_id") or context.get("session_id")
     payload: dict[str, Any] = {
         "original_task_id": original,
@@ -44,7 +45,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         "channel": event.payload.get("channel"),
         "thread_ts": event.payload.get("thread_ts"),
     }
-    return Task(
+    task = Task(
         id=task_id,
         event_id=event.id,
         target_general=general,
@@ -58,6 +59,11 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         thread_task_id=str(checkpoint.get("thread_task_id") or context.get("thread_task_id") or original) or None,
         reply_to=reply_address(event),
     )
+    try:
+        schemas.check(Task.kind, task.to_json())
+    except BadMessage as trouble:
+        return Lost(f"nobody here can go on with it: {trouble}")
+    return task
 
 
 def _checkpoint(places: Places, task_id: str) -> Mapping[str, Any] | Lost:

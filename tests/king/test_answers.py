@@ -1,0 +1,120 @@
+"""What a person's answer resumes, and what is told when nobody waits for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom import schemas
+from kingdom.king.answers import Lost, resume
+from kingdom.messages import Event, Task
+from tests.kit import event, founded, write
+
+ASKED = "task-20260207-001"
+CHECKPOINT = {
+    "task_id": ASKED,
+    "thread_task_id": ASKED,
+    "target_general": "gen-pr",
+    "repo": "acme/shop",
+    "session_id": "s-1",
+    "workspace": "/w",
+    "question": "which?",
+}
+CONTEXT = {"general": "gen-pr", "session_id": "s-2", "repo": "acme/shop", "task_id": ASKED}
+
+
+def answer(home: Path, type: str, **payload: Any) -> Task | Lost:
+    whole = Event.from_json(schemas.check("event", event("evt-7", type, payload=payload)))
+    made = resume(whole, founded(home), {"gen-pr", "gen-test"}, "task-20260207-002", "2026-02-07T10:00:00Z")
+    if isinstance(made, Task):
+        schemas.check("task", made.to_json())
+    return made
+
+
+def test_an_answer_resumes_the_task_that_asked(home: Path) -> None:
+    path = write(founded(home).checkpoint(ASKED), CHECKPOINT)
+    made = answer(
+        home, "slack.human_response", task_id=ASKED, human_response="the second", channel="C1", thread_ts="1.2", user="U"
+    )
+    assert isinstance(made, Task)
+    assert (made.type, made.target_general, made.priority, made.repo) == ("resume", "gen-pr", "high", "acme/shop")
+    assert (made.event_id, made.thread_task_id, made.attempt) == ("evt-7", ASKED, 0)
+    assert made.payload == {
+        "original_task_id": ASKED,
+        "checkpoint_path": str(path),
+        "human_response": "the second",
+        "reply_context": {},
+        "session_id": "s-1",
+        "channel": "C1",
+        "thread_ts": "1.2",
+    }
+    assert made.reply_to == {
+        "source": "slack",
+        "event_id": "evt-7",
+        "user": "U",
+        "channel": "C1",
+        "thread_ts": "1.2",
+    }
+
+
+def test_an_answer_to_a_resumed_tasks_question_stays_in_the_first_thread(home: Path) -> None:
+    write(founded(home).checkpoint("task-9"), {**CHECKPOINT, "task_id": "task-9", "thread_task_id": ASKED})
+    made = answer(home, "console.human_response", task_id="task-9", human_response="yes")
+    assert isinstance(made, Task)
+    assert (made.payload["original_task_id"], made.thread_task_id) == ("task-9", ASKED)
+
+
+def test_a_seeds_checkpoint_is_enough(home: Path) -> None:
+    write(founded(home).checkpoint(ASKED), {"target_general": "gen-pr", "repo": "acme/shop"})
+    made = answer(home, "slack.human_response", task_id=ASKED, human_response="yes")
+    assert isinstance(made, Task)
+    assert (made.thread_task_id, made.payload["session_id"]) == (ASKED, None)
+
+
+def test_a_word_in_a_conversation_goes_on_with_its_context(home: Path) -> None:
+    made = answer(home, "slack.thread.reply", text="and the tests?", reply_context=CONTEXT, thread_ts="1.2")
+    assert isinstance(made, Task)
+    assert (made.target_general, made.repo, made.thread_task_id) == ("gen-pr", "acme/shop", ASKED)
+    assert (made.payload["human_response"], made.payload["session_id"]) == ("and the tests?", "s-2")
+    assert made.payload["checkpoint_path"] is None
+    assert made.payload["reply_context"] == CONTEXT
+
+
+LOST: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no checkpoint": ("slack.human_response", {"task_id": "task-8"}, "task-8 is no longer open (its checkpoint is missing)"),
+    "no task": ("slack.human_response", {}, "an unnamed task is no longer open"),
+    "a wandering task": ("slack.human_response", {"task_id": "../../x"}, "no longer open (task '../../x' cannot name"),
+    "a task that is no text": ("slack.human_response", {"task_id": {"a": 1}}, "no longer open"),
+    "no context": ("slack.thread.reply", {"text": "hi"}, "there is no general 'None'"),
+    "a strange context": ("slack.thread.reply", {"reply_context": "x"}, "there is no general 'None'"),
+    "an unknown general": ("hall.thread.reply", {"reply_context": {"general": "gen-x"}}, "there is no general 'gen-x'"),
+    "a wandering general": ("hall.thread.reply", {"reply_context": {"general": "gen-/../x"}}, "there is no general"),
+    "a wandering thread": (
+        "hall.thread.reply",
+        {"reply_context": {**CONTEXT, "task_id": "../../king"}},
+        "nobody here can go on with it: task: thread_task_id",
+    ),
+    "a strange repo": ("hall.thread.reply", {"reply_context": {**CONTEXT, "repo": ["a"]}}, "task: repo must be"),
+    "a wandering root": (
+        "hall.thread.reply",
+        {"reply_context": {**CONTEXT, "thread_task_id": "../x"}},
+        "nobody here can go on with it: task: thread_task_id",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_an_answer_that_nobody_waits_for_is_told_so(home: Path, what: str) -> None:
+    type, payload, why = LOST[what]
+    lost = answer(home, type, **payload)
+    assert isinstance(lost, Lost)
+    assert why in lost.why
+
+
+def test_a_damaged_checkpoint_is_told_so(home: Path) -> None:
+    founded(home).checkpoint(ASKED).write_text("{half")
+    lost = answer(home, "slack.human_response", task_id=ASKED)
+    assert isinstance(lost, Lost)
+    assert "no longer open" in lost.why
