@@ -82,3 +82,7 @@ def message(name: str, **fields: Any) -> dict[str, Any]:
         "created_at": NOW,
         **fields,
     }
+
+
+def order(name: str, **fields: Any) -> dict[str, Any]:
+    return {"id": name, "action": "requeue", "target": "evt-x", "by": "owner", "created_at": NOW, **fields}

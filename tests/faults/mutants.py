@@ -90,7 +90,7 @@ MUTANTS = [
         "an event moves before its task is made",
         DISPATCH,
         '        post.deliver(\n            "tasks",\n',
-        '        post.move("events", [e.event.id for e in decrees], "pending", "dispatched")\n'
+        '        post.move("events", [e.event.id for e in decrees if e.task], "pending", "dispatched")\n'
         '        post.deliver(\n            "tasks",\n',
         caught_by="king kill",
         near="tasks|tmp",

@@ -142,9 +142,9 @@ def _may_make_devices() -> bool:
     return True
 
 
-def fill(home: Path, kind: str, thing: Callable[[str], dict[str, Any]]) -> list[bytes]:
-    """One file of every bad kind and name in this queue's pending folder; their names."""
-    folder = Places(home).folder(kind, "pending")
+def fill(home: Path, kind: str, thing: Callable[[str], dict[str, Any]], state: str = "pending") -> list[bytes]:
+    """One file of every bad kind and name in one folder of this queue; their names."""
+    folder = Places(home).folder(kind, state)
     names = []
     for what, make in allowed_kinds().items():
         name = f"bad-{what}"
@@ -184,20 +184,64 @@ def check_tasks(tree: Path) -> list[str]:
     return wrong
 
 
+def check_orders(tree: Path) -> list[str]:
+    home = trees.new_folder()
+    homes.make(home)
+    names = fill(home, "orders", homes.order)
+    homes.put(home, "orders", "pending", homes.order("ord-good", target="evt-nobody-knows"))
+    wrong = run_king(tree, home)
+    if oracle.states_of(home, "orders").get("ord-good") != ["done"]:
+        wrong.append("the good order behind them was not carried out")
+    wrong += put_away(home, "orders", names)
+    trees.remove(home)
+    return wrong
+
+
+def check_messages(tree: Path) -> list[str]:
+    home = trees.new_folder()
+    homes.make(home)
+    names = fill(home, "messages", homes.message)
+    homes.put(home, "messages", "pending", homes.message("msg-good"))
+    wrong = run_role(tree, home, "envoy")
+    if oracle.states_of(home, "messages").get("msg-good") != ["sent"]:
+        wrong.append("the good letter behind them was not said")
+    wrong += put_away(home, "messages", names)
+    trees.remove(home)
+    return wrong
+
+
+def check_unreadable_for_a_general(tree: Path) -> list[str]:
+    """A general passes over what it cannot read, and serves the task behind it."""
+    home = trees.new_folder()
+    places = homes.make(home)
+    for state in ("pending", "in_progress"):
+        fill(home, "tasks", lambda name: homes.task(name, "evt-x"), state=state)
+    homes.put(home, "tasks", "pending", homes.task("task-20260207-001", "evt-x"))
+    wrong = run_role(tree, home, homes.GENERAL, "-m", "kingdom.general", homes.GENERAL)
+    if not places.result("task-20260207-001").exists():
+        wrong.append("the good task among them has no result")
+    trees.remove(home)
+    return wrong
+
+
 def run_king(tree: Path, home: Path) -> list[str]:
+    return run_role(tree, home, "king")
+
+
+def run_role(tree: Path, home: Path, role: str, *argv: str) -> list[str]:
     began = time.monotonic()
     try:
-        ended = trees.run(tree, home, ["-m", "kingdom.king", "--once"], timeout=2 * SECONDS)
+        ended = trees.run(tree, home, [*(argv or ("-m", f"kingdom.{role}")), "--once"], timeout=2 * SECONDS)
     except subprocess.TimeoutExpired:
-        return [f"the king still runs after {2 * SECONDS:g} s"]
+        return [f"{role} still runs after {2 * SECONDS:g} s"]
     wrong = []
     if ended.returncode != 0:
-        told = Places(home).role_log("king").read_text(errors="replace")[-400:]
-        wrong.append(f"the king ended with {ended.returncode}: {ended.stderr[-300:]} {told}")
+        told = Places(home).role_log(role).read_text(errors="replace")[-400:]
+        wrong.append(f"{role} ended with {ended.returncode}: {ended.stderr[-300:]} {told}")
     if "Traceback" in ended.stderr:
         wrong.append(f"a traceback: {ended.stderr[-500:]}")
     if time.monotonic() - began > SECONDS:
-        wrong.append(f"the king took {time.monotonic() - began:.0f} s")
+        wrong.append(f"{role} took {time.monotonic() - began:.0f} s")
     return wrong
 
 
@@ -308,6 +352,9 @@ CHECKS = {
     "bad events": check_events,
     "bad tasks": check_tasks,
     "bad results": check_results,
+    "bad orders": check_orders,
+    "bad messages": check_messages,
+    "bad tasks for a general": check_unreadable_for_a_general,
     "fuzzed events": check_fuzzed,
 }
 

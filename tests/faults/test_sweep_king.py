@@ -130,6 +130,58 @@ def _memory(home: Path) -> list[str]:
 KING = Step("king", ARGV, prepare, check)
 
 
+FAILED, WAITING = "task-20260206-001", "task-20260206-002"
+UNWANTED_ONCE, HELD = "evt-github-3-2026-02-07T10:00:00Z", "evt-jira-QP-1-20260207100000"
+ASKED_FOR = {"retry": FAILED, "cancel": WAITING, "requeue": UNWANTED_ONCE, "discard": HELD}
+
+
+def prepare_orders(home: Path) -> None:
+    """One order of each kind, all of which can be carried out; the gate holds what is not urgent."""
+    places = homes.make(home)
+    homes.write(places.resources, {"timestamp": "2100-01-01T00:00:00Z", "health": "yellow"})
+    homes.put(home, "tasks", "completed", homes.task(FAILED, "evt-old", status="failed", outcome="failed"))
+    homes.put(home, "tasks", "pending", homes.task(WAITING, "evt-waiting"))
+    homes.put(home, "events", "dispatched", homes.event("evt-waiting", task_id=WAITING))
+    unwanted = homes.event(UNWANTED_ONCE, priority="high", status="discarded", discarded_reason="nobody")
+    homes.put(home, "events", "completed", unwanted)
+    homes.put(home, "events", "pending", homes.event(HELD, "jira.ticket.updated"))
+    homes.put(
+        home,
+        "orders",
+        "pending",
+        *(homes.order(f"ord-{action}", action=action, target=target) for action, target in ASKED_FOR.items()),
+    )
+
+
+def check_orders(home: Path) -> list[str]:
+    wrong = oracle.tidy(home)
+    orders = {order["id"]: order for order in oracle.contents(home, "orders")}
+    for action in ASKED_FOR:
+        order = orders.get(f"ord-{action}", {})
+        if order.get("state") != "done" or str(order.get("outcome")).startswith("refused"):
+            wrong.append(f"{action} lies in {order.get('state')}: {order.get('outcome')}")
+    states = {kind: oracle.states_of(home, kind) for kind in ("events", "tasks")}
+    expected = {("tasks", FAILED): "completed", ("tasks", WAITING): "completed", ("events", "evt-waiting"): "completed"}
+    expected |= {("events", UNWANTED_ONCE): "dispatched", ("events", HELD): "completed"}
+    for (kind, name), state in expected.items():
+        if states[kind].get(name) != [state]:
+            wrong.append(f"{name} lies in {states[kind].get(name)}")
+    made = Counter(task["event_id"] for task in oracle.contents(home, "tasks"))
+    wrong += oracle.exactly("tasks of the event that was tried again", 2, made["evt-old"])
+    wrong += oracle.exactly("tasks of the event taken back up", 1, made[UNWANTED_ONCE])
+    return wrong + oracle.exactly("tasks of the discarded event", 0, made[HELD])
+
+
+ORDERS = Step("king's orders", ARGV, prepare_orders, check_orders)
+
+
+def test_no_kill_leaves_an_order_half_carried_out(figure: oracle.Figure) -> None:
+    report = sweep(ORDERS, KILL, budget=QUICK_POINTS[KILL] // 2)
+    figure(report.line)
+    assert not report.bad, report.details
+    assert not report.missed, report.details
+
+
 @pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
 def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
     report = sweep(KING, fault, budget=QUICK_POINTS[fault])
