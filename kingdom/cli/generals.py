@@ -9,14 +9,14 @@ import click
 
 from kingdom import manifests
 from kingdom.atomic import is_locked
-from kingdom.cli import home, packages, running
+from kingdom.cli import home, new_general, packages, running
 from kingdom.cli.words import count, line, table
 from kingdom.errors import Exit
 from kingdom.manifests import Manifest
 from kingdom.roster import general
 
 
-@click.group(invoke_without_command=True, short_help="Who is installed: ls, validate, install, uninstall.")
+@click.group(invoke_without_command=True, short_help="Who is installed: ls, new, validate, install, uninstall.")
 @click.pass_context
 def generals(ctx: click.Context) -> int | None:
     """Who is installed."""
@@ -41,6 +41,18 @@ def list_generals(as_json: bool = False) -> int:
     for trouble in bad:
         print(f"cannot be used: {trouble}")
     return Exit.FAILED if bad else Exit.DONE
+
+
+@generals.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write the package of a general NAME to begin with: it validates, and answers once it is installed."""
+    places = home.find()
+    name = new_general.full_name(name)
+    package = new_general.write(places, home.disk(places), name)
+    word = name.removeprefix("gen-")
+    print(f"{package} is written: look at its manifest.yaml and run.")
+    print(f'Next: {home.command()} generals install {package} && {home.command()} say "{word} hello"')
 
 
 @generals.command()

@@ -39,7 +39,8 @@ def engine(kit: Kit, manifest: Manifest) -> tuple[str, Path]:
             why=f"the engine {name!r} of {manifest.name} is not there; its manifest can say `engine: command`"
         )
     if not os.access(program, os.X_OK):
-        raise NeedsSetUp(why=f"{program} is not there or not executable")
+        why = "no engine that thinks is set up, and it has no executable `run` of its own"
+        raise NeedsSetUp(why=f"{manifest.name} has nobody to do the work: {why} ({program})")
     return name, program
 
 
