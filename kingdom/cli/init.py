@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import click
@@ -33,6 +32,7 @@ def furnish(places: Places) -> None:
     for folder in places.folders():
         make_folder(folder)
     data = Places(find_data())
+    make_folder(places.packages)
     for folder in (data.config, data.packages):
         for source in sorted(folder.rglob("*")):
             _bring(source, places.home / source.relative_to(data.home))
@@ -49,10 +49,5 @@ def _is_foreign(places: Places) -> bool:
 def _bring(source: Path, target: Path) -> None:
     """Installed manifests are a home's own affair and stay where they are."""
     installed = source.parent == Places(find_data()).manifests
-    if target.exists() or installed or source.name.startswith("."):
-        return
-    if source.is_dir():
-        make_folder(target)
-    else:
-        make_folder(target.parent)
-        shutil.copy(source, target)
+    if not (target.exists() or installed or source.name.startswith(".")):
+        packages.copy(source, target)

@@ -53,7 +53,17 @@ def uninstall(places: Places, disk: Disk, name: str) -> None:
 def bring(places: Places, package: Path, name: str) -> None:
     there = places.package(name)
     if not (there.exists() and os.path.samefile(package, there)):
-        shutil.copytree(package, there, dirs_exist_ok=True)
+        make_folder(there)
+        for source in sorted(package.rglob("*")):
+            copy(source, there / source.relative_to(package))
+
+
+def copy(source: Path, target: Path) -> None:
+    """A file with its mode, or an empty folder that is ours alone."""
+    if source.is_dir():
+        make_folder(target)
+    else:
+        shutil.copy(source, target)
 
 
 def install_defaults(places: Places, disk: Disk) -> list[str]:

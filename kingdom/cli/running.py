@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kingdom import config, picture
+from kingdom import config, manifests, picture
 from kingdom.atomic import is_locked, make_folder, read_bytes, read_json
 from kingdom.cli import home
 from kingdom.cli.init import furnish
@@ -26,6 +26,7 @@ from kingdom.wake import Waker
 BEAT_SECONDS = 15.0
 LEAVE_SECONDS = 20.0
 LOOK_SECONDS = 0.03
+SERVES = {name: seat.serves for name, seat in ROLES.items()}
 AWAKE = ("idle", "working", "degraded")
 
 
@@ -269,7 +270,8 @@ def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str
     if steward.name != "tmux" and shutil.which("tmux") is None:
         print("NO TMUX HERE: the roles run under supervisord, so `kingdom attach ROLE` cannot show a terminal.")
     views = picture.take(places, [seat.name for seat in seats], time.time()).roles
-    rows = [(view.name, view.state, seat.serves) for view, seat in zip(views, seats, strict=True)]
+    does = {each.name: each.description for each in manifests.installed(places)[0]}
+    rows = [(view.name, view.state, line(does.get(view.name, SERVES.get(view.name, "")))) for view in views]
     print(f"The kingdom is up in {places.home}, under {steward.name}." if not late else "Not everybody is up:")
     print(table(rows))
     for name in late:

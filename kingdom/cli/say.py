@@ -6,6 +6,7 @@ import getpass
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +50,29 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
     """
     places = home.find()
     places.check()
-    if not no_wait:
-        _refuse_if_asleep(places)
-    ear = Ear(places)
-    event = _put(places, " ".join(words), task)
+    text = " ".join(words)
     if no_wait:
-        print(event)
+        print(_put(places, text, task))
         return Exit.DONE
+    _refuse_if_asleep(places)
     last: Letter = {}
-    for letter in ear.letters(event, timeout):
-        last = letter
-        print(json.dumps(letter, ensure_ascii=False) if as_json else plain(letter.get("content", "")), flush=True)
+    with closing(Ear(places)) as ear:
+        event = _put(places, text, task)
+        for letter in _until_interrupted(ear.letters(event, timeout), event):
+            last = letter
+            said = json.dumps(letter, ensure_ascii=False) if as_json else plain(letter.get("content", ""))
+            print(said, flush=True)
     if last.get("type") == "human_input_request" and not as_json:
         print(f'Answer with: {home.command()} say --answer {_asker(last)} "..."')
     return Exit.FAILED if str(last.get("content", "")).startswith("[failed]") else Exit.DONE
+
+
+def _until_interrupted(letters: Iterator[Letter], event: str) -> Iterator[Letter]:
+    try:
+        yield from letters
+    except KeyboardInterrupt:
+        click.echo(f"It goes on without you: `{home.command()} why {event}`", err=True)
+        raise
 
 
 class Ear:
@@ -76,6 +86,9 @@ class Ear:
         self._waker = Waker((self._sent, self._failed, *self._ended))
         self._since = time.time()
         self._heard: set[str] = set()
+
+    def close(self) -> None:
+        self._waker.close()
 
     def letters(self, event: str, seconds: float) -> Iterator[Letter]:
         """Every letter for this event, until the last one. NobodyTakesIt when there will be none."""

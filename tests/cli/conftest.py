@@ -1,0 +1,79 @@
+"""The command line, called in this process, on a home where nobody runs unless a test says so."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.atomic import Lock
+from kingdom.cli.init import furnish
+from kingdom.cli.main import main
+from kingdom.places import Places
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+class Terminal:
+    def __init__(self, places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+        self.places = places
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Said:
+        self._capsys.readouterr()
+        mask = os.umask(0o077)
+        try:
+            code = main(list(words))
+        finally:
+            os.umask(mask)
+        heard = self._capsys.readouterr()
+        return Said(code, heard.out, heard.err)
+
+    def ok(self, *words: str) -> str:
+        said = self(*words)
+        assert (said.code, said.err) == (0, ""), said
+        return said.out
+
+    def put(self, kind: str, state: str, name: str, **content: Any) -> Path:
+        path = self.places.letter(kind, state, name)
+        path.write_text(json.dumps({"id": name, **content}))
+        return path
+
+    def event(self, state: str, name: str, **content: Any) -> Path:
+        known = {"type": "a.b", "source": "test", "payload": {}, "created_at": "2026-11-18T09:00:00Z"}
+        return self.put("events", state, name, **{**known, **content})
+
+    def task(self, state: str, name: str, **content: Any) -> Path:
+        known = {"event_id": "evt-1", "target_general": "gen-briefing", "type": "a.b", "payload": {}, "attempt": 0}
+        return self.put("tasks", state, name, **{**known, "created_at": "2026-11-18T09:00:00Z", **content})
+
+
+@pytest.fixture
+def terminal(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    """The home stands; its roles sleep."""
+    for name in [name for name in os.environ if name.startswith("KINGDOM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KINGDOM_HOME", str(home))
+    monkeypatch.chdir(home)
+    places = Places(home)
+    furnish(places)
+    return Terminal(places, capsys)
+
+
+@pytest.fixture
+def king_runs(terminal: Terminal) -> Iterator[None]:
+    """As far as anybody can see: its lock is held."""
+    lock = Lock(terminal.places.lock("king"), "king")
+    lock.acquire()
+    yield
+    lock.release()

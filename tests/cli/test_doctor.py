@@ -1,0 +1,82 @@
+"""The doctor finds what is wrong and says what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kingdom.places import Places
+from tests.cli.conftest import Terminal
+
+
+def test_a_home_that_sleeps_is_healthy(terminal: Terminal) -> None:
+    said = terminal("doctor")
+    assert said.code == 0, said.out
+    assert "BAD" not in said.out
+
+
+def readable_secrets(places: Places) -> None:
+    places.env_file.write_text("TOKEN=secret\n")
+    places.env_file.chmod(0o644)
+
+
+def broken_config(places: Places) -> None:
+    (places.config / "king.yaml").write_text("concurrency: {max_soldiers: many}\n")
+
+
+def broken_manifest(places: Places) -> None:
+    places.manifest("gen-bad").write_text("name: gen-bad\ndescription: bad\ntimeout_seconds: 5\n")
+
+
+def lost_package(places: Places) -> None:
+    (places.package("gen-herald") / "prompt.md").unlink()
+
+
+def quarantine(places: Places) -> None:
+    places.wanted("king").write_text("quarantined\n")
+
+
+def missing_queue(places: Places) -> None:
+    os.rename(places.queue, places.home / "elsewhere")
+
+
+def open_folder(places: Places) -> None:
+    places.queue.chmod(0o770)
+
+
+def set_back_clock(places: Places) -> None:
+    places.own("king").mkdir(exist_ok=True)
+    places.heartbeat("king").write_text("{}")
+    os.utime(places.heartbeat("king"), (time.time() + 500,) * 2)
+
+
+def dead_file(places: Places) -> None:
+    (places.folder("tasks", "dead") / "task-1.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "level", "said"),
+    [
+        (readable_secrets, "bad", "others may read it; run `chmod 600` on it"),
+        (broken_config, "bad", "king.yaml:1: concurrency.max_soldiers: 'many' is not of type 'integer'"),
+        (broken_manifest, "bad", "gen-bad.yaml:3: timeout_seconds: 5 is less than the minimum of 30"),
+        (lost_package, "bad", "gen-herald has no package in"),
+        (quarantine, "bad", "king is quarantined after a crash loop; read logs/king.log, then"),
+        (missing_queue, "bad", "queue is missing; run"),
+        (open_folder, "warn", "others may write to queue; run `chmod go-w"),
+        (set_back_clock, "warn", "in the future; the clock was set back"),
+        (dead_file, "warn", "1 file could not be read and wait for you in dead/"),
+    ],
+)
+def test_a_finding(break_it: Callable[[Places], None], level: str, said: str, terminal: Terminal) -> None:
+    break_it(terminal.places)
+    told = terminal("doctor")
+    assert told.code == (1 if level == "bad" else 0)
+    marked = "BAD " if level == "bad" else "warn"
+    assert any(row.startswith(marked) and said in row for row in told.out.splitlines()), told.out
+    assert all(row[:4] in ("ok  ", "warn", "BAD ") for row in told.out.splitlines()), "one line for each finding"
+    assert level in {finding["level"] for finding in json.loads(terminal("doctor", "--json").out)}

@@ -1,0 +1,77 @@
+"""Every complaint is one line that names what, where and what to do, and an exit code that means something."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kingdom.cli import COMMANDS
+from tests.cli.conftest import Terminal
+
+COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
+    (("evnts",), 2, "there is no command 'evnts', did you mean 'events'?"),
+    (("xyzzy",), 2, "there is no command 'xyzzy'; `kingdom --help` lists them"),
+    (("status", "--foo"), 2, "No such option '--foo'. `kingdom status --help` shows how."),
+    (("say",), 2, "Missing argument 'TEXT...'. `kingdom say --help` shows how."),
+    (("events", "ls", "--state", "gone"), 2, "'gone' is not one of"),
+    (("say", "hello"), 3, "the king is not running; start it with `"),
+    (("say", "--answer", "../x", "yes", "--no-wait"), 78, "task '../x' cannot name a file"),
+    (("say", "--answer", "task-1", "--no-wait", "yes"), 78, "task-1 has no open question"),
+    (("say", "--no-wait", "\udcff"), 78, "the text is not UTF-8"),
+    (("say", "--no-wait", "x" * (1 << 20)), 78, "and 1048576 is the most"),
+    (("start", "king"), 3, "the kingdom is not running; start it with `kingdom up`"),
+    (("stop", "kong"), 1, "no role named 'kong', did you mean 'king'?"),
+    (("stop", "mailbox"), 1, "no role named 'mailbox' that is switched on; set roles.mailbox: true in"),
+    (("events", "evt-0"), 1, "no event named 'evt-0'"),
+    (("tasks", "show", "task-0"), 1, "no task named 'task-0'"),
+    (("queue", "ls", "letters"), 1, "no queue folder named 'letters'; here are events/{pending,"),
+    (("why", "evt-0"), 1, "no event, task, message or order named 'evt-0'"),
+    (("logs", "king"), 1, "no log of named 'king'"),
+    (("attach", "task-0"), 1, "no role or soldier's task named 'task-0'"),
+    (("attach", "king"), 3, "a terminal of king is not running; it is not running"),
+    (("generals", "validate", "nowhere"), 78, "nowhere: no such folder; a package is a folder with"),
+    (("generals", "uninstall", "gen-x"), 1, "no installed general named 'gen-x'"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "fragment"), COMPLAINTS, ids=lambda part: str(part)[:40])
+def test_a_complaint_is_one_line(words: tuple[str, ...], code: int, fragment: str, terminal: Terminal) -> None:
+    said = terminal(*words)
+    assert (said.code, said.err.count("\n")) == (code, 1), said
+    assert said.err.startswith("kingdom: ")
+    assert fragment in said.err
+
+
+def test_a_broken_configuration_names_file_line_and_key(terminal: Terminal) -> None:
+    (terminal.places.config / "system.yaml").write_text("wake: inotify\nlauncher: tmucks\n")
+    said = terminal("status")
+    assert said.code == 78
+    assert "system.yaml:2: launcher: 'tmucks' is not one of" in said.err
+
+
+def test_a_home_that_everybody_may_write_to_is_refused(terminal: Terminal) -> None:
+    terminal.places.home.chmod(0o777)
+    said = terminal("status")
+    assert (said.code, said.err.count("\n")) == (78, 1)
+    assert "run `chmod o-w` on it" in said.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(terminal: Terminal) -> None:
+    for number in range(300):
+        terminal.event("completed", f"evt-{number:03}", discarded_reason="x" * 500)
+    shell = f"{sys.executable} -c 'import sys; from kingdom.cli.main import main; sys.exit(main(sys.argv[1:]))' "
+    done = subprocess.run(f"{shell} events -n 300 --json | head -1", shell=True, capture_output=True, text=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, terminal: Terminal) -> None:
+    assert "Usage: kingdom" in terminal.ok(command, "--help")
+
+
+def test_help_names_every_command_in_a_whole_sentence(terminal: Terminal) -> None:
+    shown = terminal.ok("--help")
+    assert all(f"\n  {command} " in shown for command in COMMANDS)
+    assert "..." not in shown.partition("Commands:")[2]

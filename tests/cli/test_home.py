@@ -1,0 +1,110 @@
+"""A home is made once, kept as it is, and written to carefully."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from kingdom.cli import home as commands
+from kingdom.cli.packages import DEFAULTS
+from kingdom.places import Places, find_data
+from tests.cli.conftest import Terminal
+
+
+def test_init_makes_a_home(terminal: Terminal, tmp_path: Path) -> None:
+    castle = tmp_path / "my castle"
+    said = terminal.ok("init", str(castle))
+    assert f"export KINGDOM_HOME={castle}" in said or f"export KINGDOM_HOME='{castle}'" in said
+    places = Places(castle)
+    assert {path.name for path in places.config.glob("*.yaml")} >= {"king.yaml", "system.yaml", "envoy.yaml"}
+    assert {path.stem for path in places.manifests.iterdir()} == set(DEFAULTS)
+    for name in DEFAULTS:
+        assert os.access(places.package(name) / "run", os.X_OK)
+    made = [path for path in (castle, *castle.rglob("*")) if path.is_dir()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
+
+
+def test_init_again_changes_nothing(terminal: Terminal) -> None:
+    king = terminal.places.config / "king.yaml"
+    king.write_text("# mine\n")
+    terminal.ok("init", str(terminal.places.home))
+    assert king.read_text() == "# mine\n"
+
+
+def test_a_folder_that_holds_something_else_is_refused(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    said = terminal("init", str(tmp_path))
+    assert said.code == 78
+    assert "it holds something else" in said.err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_fresh_volume_counts_as_empty(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".env").write_text("SLACK_BOT_TOKEN=x\n")
+    terminal.ok("init", str(tmp_path))
+
+
+def test_an_uninstalled_default_stays_away(terminal: Terminal) -> None:
+    terminal.ok("generals", "uninstall", "gen-herald")
+    terminal.ok("init", str(terminal.places.home))
+    assert [path.stem for path in terminal.places.manifests.iterdir()] == ["gen-briefing"]
+    terminal.ok("generals", "install", str(terminal.places.package("gen-herald")))
+    assert len(list(terminal.places.manifests.iterdir())) == 2
+
+
+def test_what_a_killed_command_left_is_swept_after_a_minute(terminal: Terminal) -> None:
+    scratch = terminal.places.scratch("cli")
+    scratch.mkdir(parents=True, exist_ok=True)
+    for name, age in (("old.tmp", 61), ("young.tmp", 5)):
+        (scratch / name).write_text("half")
+        os.utime(scratch / name, (time.time() - age,) * 2)
+    terminal.ok("say", "--no-wait", "hello")
+    assert [path.name for path in scratch.iterdir()] == ["young.tmp"]
+
+
+def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> None:
+    from kingdom import config, schemas
+
+    for path in sorted(Places(find_data()).config.glob("*.yaml")):
+        if path.stem == "mq":
+            continue
+        value, _ = config.read_yaml(path)
+        whole = schemas.with_defaults(schemas.load(f"config/{path.stem}"), {})
+        assert schemas.with_defaults(schemas.load(f"config/{path.stem}"), value) == whole, path.name
+
+
+@pytest.mark.parametrize("name", ["system", "king", "general", "envoy", "chamberlain"])
+def test_a_commented_default_is_the_default(name: str, terminal: Terminal) -> None:
+    """Each commented setting, taken in as it stands, changes nothing."""
+    from kingdom import config, schemas
+
+    lines = (Places(find_data()).config / f"{name}.yaml").read_text().splitlines()
+    settings = [line.removeprefix("# ") for line in lines if line.startswith("# ") and _is_setting(line[2:])]
+    (terminal.places.config / f"{name}.yaml").write_text("\n".join([*(x for x in lines if x[:1] != "#"), *settings]))
+    loaded = config.thawed(config.load(terminal.places, name))
+    assert loaded == schemas.with_defaults(schemas.load(f"config/{name}"), {})
+
+
+def _is_setting(line: str) -> bool:
+    return re.fullmatch(r" *[a-z_]+:( +[^ #]+)?( +#.*)?", line) is not None
+
+
+def test_the_command_is_named_as_one_would_type_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called = tmp_path / "venv" / "bin" / "kingdom"
+    called.parent.mkdir(parents=True)
+    called.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(called)])
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert commands.command() == "venv/bin/kingdom"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kingdom").touch()
+    assert commands.command() == "bin/kingdom"
+    monkeypatch.setenv("PATH", str(called.parent))
+    assert commands.command() == "kingdom"

@@ -1,0 +1,218 @@
+"""What the commands show of files that lie there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kingdom.cli.words import line, plain, span, table
+from kingdom.messages import stamp
+from tests.cli.conftest import Terminal
+
+
+def test_nobody_runs(terminal: Terminal) -> None:
+    said = terminal("status")
+    assert (said.code, said.err) == (1, "")
+    assert [row.split()[:3] for row in said.out.splitlines() if row.startswith("  king ")] == [
+        ["king", "not", "running"]
+    ]
+
+
+def test_status_as_json_is_the_picture(terminal: Terminal) -> None:
+    terminal.event("pending", "evt-1")
+    picture = json.loads(terminal("status", "--json").out)
+    assert (picture["well"], picture["queues"]["events"]["pending"]) == (False, 1)
+    assert picture["oldest"]["id"] == "evt-1"
+
+
+HEAVY = "yaml jsonschema supervisor psutil croniter requests urllib.request xmlrpc kingdom.steward"
+
+
+def test_status_loads_little(terminal: Terminal) -> None:
+    """It is typed all day, so it may take 100 ms: no YAML reader, no launcher, no validator for people."""
+    code = "import sys; from kingdom.cli.main import main; main(['status']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    loaded = set(done.stderr.split())
+    assert "kingdom.picture" in loaded
+    assert not loaded & set(HEAVY.split())
+
+
+def test_events_and_why_they_were_discarded(terminal: Terminal) -> None:
+    terminal.event("pending", "evt-1")
+    terminal.event("completed", "evt-2", status="completed", task_id="task-1")
+    terminal.event("completed", "evt-3", status="discarded", discarded_reason="nobody wants it")
+    assert {row.split()[0] for row in terminal.ok("events").splitlines()} == {"evt-1", "evt-2", "evt-3"}
+    assert [row.split()[0] for row in terminal.ok("events", "--state", "pending").splitlines()] == ["evt-1"]
+    discarded = terminal.ok("events", "--discarded")
+    assert discarded.split()[0] == "evt-3"
+    assert "nobody wants it" in discarded
+    told = json.loads(terminal.ok("events", "ls", "--discarded", "--json"))
+    assert (told["id"], told["lies_in"]) == ("evt-3", "queue/events/completed")
+
+
+def test_the_newest_come_first_and_no_more_than_asked(terminal: Terminal) -> None:
+    for number in range(5):
+        os.utime(terminal.task("completed", f"task-{number}", outcome="success"), (1000 + number,) * 2)
+    assert [row.split()[0] for row in terminal.ok("tasks", "-n", "2").splitlines()] == ["task-4", "task-3"]
+
+
+def test_one_task_with_its_result(terminal: Terminal) -> None:
+    terminal.task("completed", "task-1", outcome="success")
+    terminal.places.result("task-1").write_text('{"summary": "all done"}\n')
+    said = terminal.ok("tasks", "task-1")
+    assert said.startswith(f"{terminal.places.letter('tasks', 'completed', 'task-1')}:\n")
+    assert '{"summary": "all done"}' in said
+
+
+def test_a_file_is_found_by_path_too(terminal: Terminal) -> None:
+    path = terminal.event("pending", "evt-1")
+    assert '"id": "evt-1"' in terminal.ok("queue", "show", str(path))
+    assert '"id": "evt-1"' in terminal.ok("events", "evt-1.json")
+
+
+def test_what_lies_in_dead_tells_why(terminal: Terminal) -> None:
+    terminal.event("dead", "evt-1").with_name("evt-1.json.reason").write_text('{"reason": "not JSON"}')
+    assert "not JSON" in terminal.ok("events", "--state", "dead")
+    assert "not JSON" in terminal.ok("queue", "ls", "events/dead")
+    assert terminal.ok("queue", "show", "evt-1").endswith("It lies here because not JSON\n")
+    assert "could not be used and lies in queue/events/dead: not JSON" in terminal.ok("why", "evt-1")
+
+
+def test_unfinished_files_are_not_shown(terminal: Terminal) -> None:
+    for name in (".evt-1.json", "evt-2.tmp"):
+        (terminal.places.folder("events", "pending") / name).write_text("{")
+    assert terminal("events").out == ""
+
+
+def test_all_queues_at_a_glance(terminal: Terminal) -> None:
+    terminal.event("pending", "evt-1")
+    first = terminal.ok("queue").splitlines()[0]
+    assert first == "events    1 pending, 0 dispatched, 0 completed, 0 dead"
+    assert json.loads(terminal.ok("queue", "ls", "--json"))["events"]["pending"] == 1
+
+
+# --- why
+
+
+def hold(terminal: Terminal, health: str, age: float = 0.0) -> None:
+    vitals = {"timestamp": stamp(time.time() - age), "health": health, "system": {}}
+    terminal.places.resources.write_text(json.dumps(vitals))
+
+
+def test_why_names_the_gate_that_holds_an_event(terminal: Terminal, king_runs: None) -> None:
+    hold(terminal, "yellow")
+    terminal.event("pending", "evt-1", type="console.message", payload={"text": "brief me"})
+    told = terminal.ok("why", "evt-1")
+    assert "it waits: the machine is yellow (by its vitals), which admits high; its own priority is normal" in told
+    assert "it will go to gen-briefing, by its word 'brief me'" in told
+
+
+def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: None) -> None:
+    hold(terminal, "green")
+    for number in range(3):
+        terminal.task("in_progress", f"task-{number}")
+    terminal.event("pending", "evt-1")
+    told = terminal.ok("why", "evt-1")
+    assert "3 tasks are under way and concurrency.max_soldiers is 3" in told
+    assert "rule tried: subscribes 'a.*' → nobody" in told
+
+
+def test_why_says_that_the_king_sleeps(terminal: Terminal) -> None:
+    terminal.event("pending", "evt-1")
+    assert "it waits: the king does not run; `" in terminal.ok("why", "evt-1")
+
+
+def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
+    letters = {"start": "msg-1"}
+    terminal.event("completed", "evt-1", status="completed", task_id="task-1", letters=letters)
+    terminal.task("completed", "task-1", outcome="failed", letters={"final": "msg-2"})
+    terminal.places.result("task-1").write_text('{"error": "it broke"}')
+    sent = {"type": "thread_start", "content": "[start]", "posted": {"channel": "console", "room": "console"}}
+    terminal.put("messages", "sent", "msg-1", **sent)
+    terminal.put(
+        "messages", "failed", "msg-2", type="notification", content="x", tries=3, refused_because="no such room"
+    )
+    told = terminal.ok("why", "evt-1")
+    assert "error: it broke" in told
+    assert "msg-1 (thread_start): '[start]' was sent on console, in console" in told
+    assert "msg-2 (notification): 'x' was not sent, refused 3 times: no such room" in told
+    story = json.loads(terminal.ok("why", "task-1", "--json"))
+    assert [each["id"] for each in story["followed_by"]] == ["msg-1", "msg-2"]
+    assert story == json.loads(terminal.ok("why", "evt-1", "--json"))["followed_by"][0]
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({"target_general": "gen-gone"}, "gen-gone is not installed"),
+        ({"target_general": "gen-herald"}, "gen-herald does not run"),
+    ],
+)
+def test_why_a_task_waits(task: dict[str, str], said: str, terminal: Terminal) -> None:
+    terminal.task("pending", "task-1", **task)
+    assert said in terminal.ok("why", "task-1")
+
+
+def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
+    said = terminal("tasks", "retry", "task-1")
+    assert said.code == 3
+    order = said.out.split()[0]
+    assert "waits for the king, who does not run" in said.out
+    assert "retry task-1" in terminal.ok("why", order)
+
+
+# --- logs and reports
+
+
+def test_the_end_of_a_log(terminal: Terminal) -> None:
+    terminal.places.role_log("king").write_text("".join(f"line {number}\n" for number in range(50_000)))
+    assert terminal.ok("logs", "king", "-n", "2") == "line 49998\nline 49999\n"
+    assert terminal.ok("logs", "king", "-n", "0") == ""
+    assert len(terminal.ok("logs", "king", "-n", "40000").splitlines()) == 40_000
+
+
+def test_a_report_counts_what_ended(terminal: Terminal) -> None:
+    terminal.event("completed", "evt-1", status="completed")
+    terminal.event("completed", "evt-2", status="discarded")
+    terminal.task("completed", "task-1", outcome="success")
+    terminal.places.result("task-1").write_text('{"metrics": {"duration_seconds": 4.0}}')
+    told = json.loads(terminal.ok("report", "--json"))
+    assert told["events"] == {"a.b": 1, "a.b (discarded)": 1}
+    assert told["tasks"] == {"gen-briefing": {"success": 1}}
+    assert told["median_seconds"] == {"gen-briefing": 4.0}
+    os.utime(terminal.task("completed", "task-0", outcome="failed"), (1000, 1000))
+    assert "1 task ended" in terminal.ok("report")
+
+
+def test_nothing_happened(terminal: Terminal) -> None:
+    assert terminal.ok("report", "--days", "2") == "Nothing happened in the last 2 d.\n"
+
+
+# --- words
+
+
+def test_text_from_outside_cannot_steer_the_terminal(terminal: Terminal) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\rrm"
+    assert plain(evil) == "]0;owned[2J31mrm"
+    terminal.event("completed", "evt-1", status="discarded", discarded_reason=evil, payload={"text": evil}, type=evil)
+    for words in (("events",), ("events", "evt-1"), ("why", "evt-1"), ("report",), ("queue", "ls", "events")):
+        assert not {"\x1b", "\x9b", "\x07", "\r"} & set(terminal.ok(*words)), words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (2.4, "2.4 s"), (59, "59 s"), (119, "119 s"), (121, "2 min"), (7300, "2 h"), (200_000, "2 d")],
+)
+def test_spans(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_lines_are_cut_and_columns_stand_straight() -> None:
+    assert line("a\n  b\tc") == "a b c"
+    assert line("x" * 200, 10) == "xxxxxxxxx…"
+    assert table([("현황", "x"), ("abcd", "y")], indent="") == "현황  x\nabcd  y"
