@@ -1,0 +1,50 @@
+"""Row 18: a storm of alerts is at most three letters, and none of the alerts is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import homes, trees
+from tests.faults.oracle import Figure
+from tests.faults.watch.kingdoms import LAUNCHERS, Kingdom, kingdom
+from tests.waiting import stays, wait_until
+
+ROLES_IN_TROUBLE = [f"gen-storm-{letter}" for letter in "abcdefghijklmnopqrst"]
+LETTERS_AT_MOST = 3
+BETWEEN = 0.2
+
+
+def check_storm(tree: Path, launcher: str) -> list[str]:
+    clock = trees.new_folder() / "clock"
+    with kingdom(launcher, tree=tree, env={"KINGDOM_CLOCK_FILE": str(clock)}) as court:
+        for role in ROLES_IN_TROUBLE:
+            homes.install(court.home, role)
+            court.places.wanted(role).write_text("down\n")
+        court.up()
+        for role in ROLES_IN_TROUBLE:
+            court.places.wanted(role).write_text("quarantined\n")
+            stays(lambda: True, BETWEEN, "a moment")
+        for later in (0, 20, 800):  # the pauses between letters are by the clock
+            clock.write_text(str(later))
+            stays(lambda: True, 1.5, "a few rounds")
+        wait_until(lambda: not lost(court), 10, f"all are told: {lost(court)}")
+        letters = alerts(court)
+        wrong = [] if len(letters) <= LETTERS_AT_MOST else [f"{len(letters)} letters"]
+        return wrong + lost(court)
+
+
+def alerts(court: Kingdom) -> list[str]:
+    return [letter["content"] for letter in court.letters() if letter["content"].startswith("[alert]")]
+
+
+def lost(court: Kingdom) -> list[str]:
+    told = "\n".join(alerts(court))
+    return [f"{role} is not told" for role in ROLES_IN_TROUBLE if f"{role}:" not in told]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_storm_of_alerts(launcher: str, figure: Figure) -> None:
+    assert check_storm(trees.program(), launcher) == []
+    figure(f"row 18 storm, {launcher}: {len(ROLES_IN_TROUBLE)} alerts in at most {LETTERS_AT_MOST} letters, 0 lost")
