@@ -12,6 +12,8 @@ from kingdom.errors import BadHome, BadName
 from kingdom.states import MOVES
 
 LONGEST_NAME = 200
+PROGRAM = "run"
+"""The executable in a general's package."""
 _PACKAGE = Path(__file__).resolve().parent
 _NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
 

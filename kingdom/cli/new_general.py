@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kingdom.atomic import Disk, make_folder
 from kingdom.errors import BadName, Collision
-from kingdom.places import Places
+from kingdom.places import PROGRAM, Places
 
 _NAME = re.compile(r"gen-[a-z][a-z0-9-]{0,60}")
 
@@ -115,7 +115,7 @@ def write(places: Places, disk: Disk, name: str) -> Path:
     words = {"name": name, "word": name.removeprefix("gen-")}
     for file, text in FILES.items():
         disk.create(package / file, text.format(**words).encode())
-    run = package / "run"
+    run = package / PROGRAM
     disk.create(run, RUN.encode())
     run.chmod(0o700)
     return package

@@ -11,9 +11,9 @@ from kingdom import manifests
 from kingdom.atomic import Disk, make_folder
 from kingdom.errors import BadInput, Collision, NoSuchThing
 from kingdom.manifests import Manifest
-from kingdom.places import Places, find_data
+from kingdom.places import PROGRAM, Places, find_data
 
-MANIFEST, RUN = "manifest.yaml", "run"
+MANIFEST = "manifest.yaml"
 DEFAULTS = ("gen-briefing", "gen-herald")
 
 
@@ -91,7 +91,7 @@ def claimed_by_others(places: Places, manifest: Manifest) -> list[tuple[str, str
 def _faults(package: Path, manifest: Manifest) -> Iterator[str]:
     if not (package / "prompt.md").is_file():
         yield "it has no prompt.md, the words that its soldiers are sent with"
-    run = package / RUN
+    run = package / PROGRAM
     if manifest.engine == "command" and not run.is_file():
         yield "its engine is `command`, and it has no executable `run`"
     if run.exists() and not os.access(run, os.X_OK):

@@ -17,7 +17,7 @@ from kingdom.general import memory, prompt
 from kingdom.general.barrack import Barrack
 from kingdom.manifests import Manifest
 from kingdom.messages import Task
-from kingdom.places import check_name
+from kingdom.places import PROGRAM, check_name
 from kingdom.role import Kit
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
@@ -33,7 +33,7 @@ def engine(kit: Kit, manifest: Manifest) -> tuple[str, Path]:
     name = manifest.engine or str(kit.system["default_engine"])
     if manifest.supported_engines and name not in manifest.supported_engines:
         name = manifest.supported_engines[0]
-    program = kit.places.package(manifest.name) / "run"
+    program = kit.places.package(manifest.name) / PROGRAM
     if name != "command":
         raise NeedsSetUp(
             why=f"the engine {name!r} of {manifest.name} is not there; its manifest can say `engine: command`"
