@@ -33,7 +33,7 @@ attach: installed ## look at a role's terminal: ROLE=king
 	@$(KINGDOM) attach "$$ROLE"
 
 logs: installed ## follow the logs [ROLE=king]
-	@if [ -n "$$ROLE" ]; then exec $(KINGDOM) logs "$$ROLE"; else exec $(KINGDOM) logs; fi
+	@if [ -n "$$ROLE" ]; then exec $(KINGDOM) logs --follow "$$ROLE"; else exec $(KINGDOM) logs --follow; fi
 
 .PHONY: installed
 installed:
