@@ -68,10 +68,10 @@ class Manager:
         return Turn(worked, wait, settled=wait > 0)
 
     def reload(self, kit: Kit) -> None:
-        """Policies change at once; where things lie only at the next start."""
+        """The policies of named queues change at once, the rest at the next start."""
         new = self._read(kit)
-        if (new.box, _places_of(new)) != (self._settings.box, _places_of(self._settings)):
-            self._say("other folders or another store are taken over at the next start", "warn")
+        if _kept(new) != _kept(self._settings):
+            self._say("policies of named queues are taken over now, everything else at the next start", "warn")
         opening.apply_policies(self._engine, new)
         self._engine.commit()
         self._kit = kit
@@ -118,6 +118,7 @@ class Manager:
         self._say(f"{key}: {sentence}{f' ({told})' if told else ''}", "info")
 
 
-def _places_of(found: Settings) -> tuple[object, ...]:
+def _kept(found: Settings) -> tuple[object, ...]:
     config = found.config
-    return (config["backend"], config["durability"], config["paths"], config["sqlite"], config["filesystem"])
+    kept = ("backend", "durability", "paths", "ipc", "sqlite", "filesystem", "hybrid", "policyDefaults")
+    return (found.strict, *(config[key] for key in kept))

@@ -1,0 +1,90 @@
+"""The mailbox as a role: one at a time, its exit codes, reload, polling, TERM."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.mailbox.boxes import Running, configure
+from tests.waiting import wait_until
+
+
+def second(running: Running) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kingdom.mailbox"],
+        env=running.environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_second_manager_ends_with_75_and_names_the_first(manager: Running) -> None:
+    ended = second(manager)
+    assert ended.returncode == 75
+    assert manager.process is not None
+    assert str(manager.process.pid) in ended.stderr
+
+
+def test_a_manager_of_another_home_does_not_share_the_mailbox(manager: Running, home: Path) -> None:
+    other = home / "other"
+    other.mkdir(mode=0o700)
+    configure(other, {"backend": "memory", "ipc": {"root": str(manager.root)}})
+    running = Running.__new__(Running)
+    running.home = other
+    ended = second(running)
+    assert (ended.returncode, "manager.lock" in ended.stderr) == (75, True)
+
+
+def test_a_configuration_that_is_wrong_ends_it_with_78(home: Path) -> None:
+    running = Running.__new__(Running)
+    running.home = home
+    configure(home, {"backend": "punch cards"})
+    ended = second(running)
+    assert ended.returncode == 78
+    (line,) = ended.stderr.splitlines()
+    assert "mq.yaml" in line
+    assert "backend" in line
+
+
+def test_policies_are_taken_over_while_it_runs(manager: Running) -> None:
+    assert manager.process is not None
+    config = {"backend": "memory", "durability": "process", "queues": {"q": {"visibilityTimeoutSec": 77}}}
+    with manager.client() as mq:
+        mq.publish("q", 1)
+        (manager.home / "config" / "mq.yaml").write_text("backend: [")
+        manager.process.send_signal(signal.SIGUSR1)
+        log = manager.home / "logs" / "mailbox.log"
+        wait_until(lambda: "keeps its old configuration" in log.read_text(), 10, "the broken file is refused")
+        (manager.home / "config" / "mq.yaml").write_text(json.dumps(config))
+        manager.process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: mq.status("q")["policy"]["visibilityTimeoutSec"] == 77, 10, "the new policy holds")
+
+
+def test_without_inotify_polling_does(home: Path) -> None:
+    configure(home, {"backend": "memory", "ipc": {"pollIntervalMs": 20}})
+    (home / "config" / "system.yaml").write_text("wake: poll\n")
+    running = Running(home)
+    with running.client() as mq:
+        mq.publish("q", 1)
+        assert mq.consume("q") is not None
+    assert running.stop() == 0
+
+
+def test_asked_to_end_it_ends_with_0_and_those_who_wait_go_on_later(home: Path) -> None:
+    running = Running(home, backend="filesystem", durability="process")
+    with running.client() as mq:
+        mq.publish("q", 1)
+        mq.purge("q")
+        request = {"requestId": "w", "clientId": "me", "command": "consume", "payload": {"queue": "q", "waitMs": 60000}}
+        (running.root / "requests" / "w.json.tmp").write_text(json.dumps(request))
+        (running.root / "requests" / "w.json.tmp").rename(running.root / "requests" / "w.json")
+        wait_until(lambda: (running.root / "processing" / "w.json").exists(), 10, "the request waits")
+        assert running.stop() == 0
+        running.start()
+        mq.publish("q", 2)
+        answer = running.root / "responses" / "me" / "w.json"
+        wait_until(answer.exists, 10, "who waited is served by the next life")
+    running.stop()
