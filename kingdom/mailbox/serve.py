@@ -128,11 +128,11 @@ class Server:
         self._arrived.extend(names)
         group: list[Deed] = []
         try:
+            if now * 1000 >= self._sweep_at:
+                self._engine.sweep()
             self._go_on(group)
             for name in self._next_names():
                 self._take(name, group)
-            if now * 1000 >= self._sweep_at:
-                self._engine.sweep()
             self._serve_waiting(group)
             self._engine.commit()
         except StoreTrouble as trouble:
