@@ -83,7 +83,7 @@ MUTANTS = [
         "                os.replace(draft, path)\n",
         "                Path(path).write_bytes(Path(draft).read_bytes())\n                os.unlink(draft)\n",
         caught_by="king kill",
-        near="write",
+        near="^write queue",
         quick=True,
     ),
     Mutant(
@@ -101,8 +101,7 @@ MUTANTS = [
         '        post.annotate("events", "pending", [each.event for each in decrees])\n',
         "",
         caught_by="king kill",
-        near="events/",
-        quick=True,
+        near="^renameat2 queue/events|done",
     ),
     Mutant(
         "litter of a killed life is left",
@@ -128,7 +127,7 @@ MUTANTS = [
         "        self._kit.disk.rewrite(self._kit.places.result(task.id), to_json(result.to_json()))\n"
         '        if result.status == "needs_human":\n            self._kit.disk.rewrite(',
         caught_by="general kill",
-        near="tmp|results",
+        near="results|memory",
     ),
     Mutant(
         "a restarted general does not know its soldiers",
@@ -136,8 +135,7 @@ MUTANTS = [
         "        if barrack.lives():\n",
         "        if task.id in self._children:\n",
         caught_by="general kill",
-        near="tmp|log",
-        quick=True,
+        near="logs/gen-pr",
     ),
     Mutant(
         "a raw report of an earlier attempt counts",
@@ -182,7 +180,6 @@ MUTANTS = [
         "            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "            pass\n",
         caught_by="parallel starts",
-        quick=True,
     ),
     Mutant(
         "a replaced lock is not noticed",
@@ -190,6 +187,7 @@ MUTANTS = [
         "        self._lock.check()\n",
         "",
         caught_by="replaced while it idles",
+        quick=True,
     ),
     # 13: bad files
     Mutant(
@@ -198,7 +196,6 @@ MUTANTS = [
         "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)\n    except FileNotFoundError:",
         "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)\n    except FileNotFoundError:",
         caught_by="bad events",
-        quick=True,
     ),
     Mutant(
         "duplicate keys pass",
@@ -206,6 +203,7 @@ MUTANTS = [
         "json.JSONDecoder(object_pairs_hook=_unique, ",
         "json.JSONDecoder(",
         caught_by="bad events",
+        quick=True,
     ),
     Mutant("NaN passes", ATOMIC, "parse_constant=_no_constant, ", "", caught_by="bad events"),
     Mutant(
@@ -256,7 +254,6 @@ MUTANTS = [
         '            self._kit.log.error(f"keeps its old configuration: {trouble}")\n',
         "            raise SystemExit(78) from trouble\n",
         caught_by="reload",
-        quick=True,
     ),
     Mutant(
         "broken configuration is told at every turn",
@@ -264,5 +261,6 @@ MUTANTS = [
         "        self._seen_files, self._reload_asked = now_there, False\n",
         "        self._reload_asked = False\n",
         caught_by="reload",
+        quick=True,
     ),
 ]

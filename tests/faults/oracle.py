@@ -88,6 +88,15 @@ def tidy(home: Path) -> list[str]:
     return [*half_visible(home), *litter(home), *in_one_place(home), *parked(home)]
 
 
+def beats(places: Places, role: str) -> int:
+    """How many turns this life of a role has done."""
+    try:
+        text = places.heartbeat(role).read_text()
+    except FileNotFoundError:
+        return 0
+    return int(text.partition('"seq": ')[2].partition(",")[0] or 0)
+
+
 def exactly(what: str, wanted: int, found: int) -> list[str]:
     return [] if found == wanted else [f"{what}: {found} instead of {wanted}"]
 

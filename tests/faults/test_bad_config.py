@@ -92,7 +92,10 @@ def check_reload(tree: Path) -> list[str]:
             king.send_signal(signal.SIGUSR1)
             told = trees.until(lambda number=number: log(places).count("keeps its old configuration") == number + 1)
             wrong += [] if told else [f"{what}: said nothing"]
+            wrong += goes_on(places)
             wrong += serves(home, f"evt-github-{number}-x")
+            if king.poll() is not None:
+                return [*wrong, f"{what}: the king ended with {king.poll()}"]
         replace(places.manifest(homes.GENERAL), b"name: [")
         wrong += [] if trees.until(lambda: "skips a manifest" in log(places)) else ["a broken manifest: said nothing"]
         homes.install(home, homes.GENERAL)
@@ -103,6 +106,13 @@ def check_reload(tree: Path) -> list[str]:
         wrong += [] if counts == {"keeps its old configuration": 3, "skips a manifest": 1} else [f"errors: {counts}"]
     trees.remove(home)
     return wrong
+
+
+def goes_on(places: Places) -> list[str]:
+    """Three more turns: whatever it has to say at each of them is said by then."""
+    turns = oracle.beats(places, "king")
+    done = trees.until(lambda: oracle.beats(places, "king") >= turns + 3)
+    return [] if done else ["the king does not go on"]
 
 
 def serves(home: Path, name: str) -> list[str]:

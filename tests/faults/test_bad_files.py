@@ -161,10 +161,11 @@ def check_events(tree: Path) -> list[str]:
     homes.make(home)
     names = fill(home, "events", homes.event)
     homes.put(home, "events", "pending", homes.event(GOOD))
-    wrong = run_king(tree, home)
+    if wrong := run_king(tree, home):
+        return wrong
     if oracle.states_of(home, "events").get(GOOD) != ["dispatched"]:
-        wrong.append("the good event behind them was not served")
-    wrong += put_away(home, "events", names)
+        return ["the good event behind them was not served"]
+    wrong = put_away(home, "events", names)
     wrong += not_touched_again(tree, home)
     trees.remove(home)
     return wrong
@@ -231,9 +232,9 @@ def run_king(tree: Path, home: Path) -> list[str]:
 def run_role(tree: Path, home: Path, role: str, *argv: str) -> list[str]:
     began = time.monotonic()
     try:
-        ended = trees.run(tree, home, [*(argv or ("-m", f"kingdom.{role}")), "--once"], timeout=2 * SECONDS)
+        ended = trees.run(tree, home, [*(argv or ("-m", f"kingdom.{role}")), "--once"], timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return [f"{role} still runs after {2 * SECONDS:g} s"]
+        return [f"{role} still runs after {SECONDS:g} s"]
     wrong = []
     if ended.returncode != 0:
         told = Places(home).role_log(role).read_text(errors="replace")[-400:]

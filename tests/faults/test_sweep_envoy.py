@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.atomic import make_folder
 from kingdom.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
@@ -27,6 +29,10 @@ def prepare(home: Path) -> None:
     homes.make(home, config={"envoy": {"retry": {"backoff_seconds": 0}}})
     thread = {ASKING: {"channel": "console", "room": "dev-eddy", "thread": "1770458400.000001"}}
     homes.write(Places(home).own("envoy") / "thread-mappings.json", thread)
+    transcript = Places(home).own("envoy") / "console" / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
+    make_folder(transcript.parent)
+    earlier = {"ts": "1770458400.000001", "letter": "msg-20260206-001", "text": "[start] earlier"}
+    transcript.write_text(f"{json.dumps(earlier)}\n")
     common = {"channel": "dev-eddy", "context": {}}
     question = {"checkpoint_path": "x", "reply_context": {"general": homes.GENERAL, "task_id": ASKING}}
     homes.put(

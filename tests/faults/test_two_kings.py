@@ -59,7 +59,7 @@ def check_replaced(tree: Path, *, with_work: bool) -> list[str]:
     home = trees.new_folder()
     places = homes.make(home, config={"king": {"intervals": {"event_check_seconds": 0.2, "result_check_seconds": 0.2}}})
     with trees.running(tree, home, ARGV) as first:
-        if not trees.until(lambda: beats(places) > 1):
+        if not trees.until(lambda: oracle.beats(places, "king") > 1):
             return ["the first king never beat"]
         first.send_signal(signal.SIGSTOP)
         places.lock("king").unlink()
@@ -88,14 +88,6 @@ def leaves(king: subprocess.Popen[str], code: int) -> list[str]:
     except subprocess.TimeoutExpired:
         return ["the replaced king still runs after 5 s"]
     return [] if ended == code else [f"the replaced king ended with {ended}"]
-
-
-def beats(places: Places) -> int:
-    try:
-        text = places.heartbeat("king").read_text()
-    except FileNotFoundError:
-        return 0
-    return int(text.partition('"seq": ')[2].partition(",")[0] or 0)
 
 
 def beat_of(places: Places, king: subprocess.Popen[str]) -> bool:
