@@ -41,7 +41,7 @@ def _put(places: Places, action: str, target: str) -> str:
     disk = home.disk(places)
     while True:
         now = time.time_ns()
-        name = f"order-cli-{now // 1000}"
+        name = f"ord-{now // 1000}"
         order = Order(id=name, action=action, target=target, by=getpass.getuser(), created_at=stamp(now / 1e9))
         try:
             disk.create(places.letter("orders", "pending", name), to_json(order.to_json()))

@@ -147,7 +147,7 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{general} does not run; `{home.command()} start {general}`"
     if found.state == "pending":
         return f"{general} has not taken it yet"
-    if is_locked(places.soldier(found.id) / "lock"):
+    if is_locked(places.camp(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
     later = found.get("not_before")
     if isinstance(later, str) and moment(later) > time.time():

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.journey.kingdoms import Kingdom
+from tests.journey.kingdoms import Kingdom, answer
 
 ROLES = ("chamberlain", "envoy", "king", "gen-briefing", "gen-herald")
 
@@ -25,6 +25,34 @@ def test_down_leaves_nothing_running(launched: Kingdom) -> None:
     assert launched.processes() == []
     assert launched.ok("down") == "Nothing was running.\n"
     assert launched.run("status").returncode == 1
+
+
+def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
+    work = f"while [ ! -e $KINGDOM_HOME/go ]; do sleep 0.1; done\n{answer(status='success', summary='dug')}"
+    own.ok("generals", "install", str(own.general("gen-digs", work, keywords=["dig"])))
+    event = own.ok("say", "--no-wait", "dig a hole").strip()
+    own.until(lambda: "is at it; `" in own.run("why", event).stdout, "the soldier is out")
+    task = own.task_of(event)
+    assert f"1 soldier finishes its work ({task})" in own.ok("down")
+    assert len(own.processes()) >= 2
+    own.ok("up")
+    (own.home / "go").touch()
+    own.until_there(own.places.letter("tasks", "completed", task))
+    assert own.read("tasks", "completed", task)["attempt"] == 0
+
+
+def test_a_down_with_its_soldiers_leaves_their_task_to_be_tried_again(own: Kingdom) -> None:
+    own.ok("generals", "install", str(own.general("gen-digs", "sleep 600", keywords=["dig"])))
+    event = own.ok("say", "--no-wait", "dig a hole").strip()
+    own.until(lambda: "is at it; `" in own.run("why", event).stdout, "the soldier is out")
+    assert "Ended 1 soldier (" in own.ok("down", "--soldiers")
+    assert own.processes() == []
+    package = own.general("gen-digs", answer(status="success", summary="dug"), keywords=["dig"])
+    own.ok("generals", "install", str(package))
+    own.ok("up")
+    task = own.task_of(event)
+    own.until_there(own.places.letter("tasks", "completed", task))
+    assert own.read("tasks", "completed", task)["attempt"] == 1
 
 
 def test_what_is_said_while_all_sleep_is_heard_later(own: Kingdom) -> None:
