@@ -715,3 +715,70 @@ class Group:
         spare = f"{self.scratch}/{self._made}.spare.tmp"
         os.rename(path, spare)
         return spare
+
+
+class Relay:
+    """Small files that come and go by the thousand: each new one is written over one that has ended.
+
+    Where a file system is slow to create and to remove, only this keeps a mailbox at its pace. A new file
+    replaces what lies at its path, and a power cut may take it.
+    """
+
+    LARGEST_SPARE = 1 << 16
+
+    def __init__(self, scratch: str, *, most_spares: int, mode: int = 0o600) -> None:
+        self._scratch = scratch
+        self._most_spares = most_spares
+        self._mode = mode
+        self._spares: list[str] = []
+        self._made = 0
+
+    def put(self, path: str, data: bytes) -> None:
+        """FileNotFoundError when its folder is not there."""
+        fd, draft = self._draft()
+        try:
+            try:
+                _write_whole(fd, data)
+                if os.fstat(fd).st_size > len(data):
+                    os.ftruncate(fd, len(data))
+            finally:
+                os.close(fd)
+            os.rename(draft, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+
+    def end(self, path: str) -> None:
+        """FileNotFoundError when it is gone. A file that has other names is never written over."""
+        about = os.lstat(path)
+        whole = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_size <= self.LARGEST_SPARE
+        if whole and len(self._spares) < self._most_spares:
+            spare = self._name()
+            os.rename(path, spare)
+            self._spares.append(spare)
+        else:
+            os.unlink(path)
+
+    def sweep(self) -> None:
+        """Begin with an empty scratch folder, or leave one."""
+        self._spares.clear()
+        os.makedirs(self._scratch, 0o700, exist_ok=True)
+        for name in os.listdir(self._scratch):
+            os.unlink(f"{self._scratch}/{name}")
+
+    def _draft(self) -> tuple[int, str]:
+        while self._spares:
+            spare = self._spares.pop()
+            with suppress(FileNotFoundError):
+                return os.open(spare, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW), spare
+        draft = self._name()
+        try:
+            return os.open(draft, _NEW_FILE, self._mode), draft
+        except FileNotFoundError:
+            os.makedirs(self._scratch, 0o700, exist_ok=True)
+        return os.open(draft, _NEW_FILE, self._mode), draft
+
+    def _name(self) -> str:
+        self._made += 1
+        return f"{self._scratch}/{self._made}.tmp"
