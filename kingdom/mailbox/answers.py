@@ -12,13 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, Group, make_folder
+from kingdom.atomic import Disk, Relay, make_folder
 from kingdom.errors import BadConfig, BadFile
 
 CLIENT_IS_GONE_AFTER = 86400.0
 """A folder in which a client keeps its drafts outlives the answers: its owner may be idle."""
 SPARES = 256
-LARGEST_SPARE = 1 << 16
 
 
 class Answers:
@@ -34,15 +33,13 @@ class Answers:
         self._clients = clients
         self._keep = keep_seconds
         self._clock = clock
-        self._files = Group(str(scratch), durability="process", most_spares=0 if clients else SPARES)
-        self._scratch = scratch
+        self._files = Relay(str(scratch), most_spares=0 if clients else SPARES)
         self._foreign = Disk(scratch, durability="process", mode=0o644)
         self._known: set[str] = set()
         self._next_sweep: float | None = clock()
 
     def open(self) -> None:
         make_folder(self._folder)
-        make_folder(self._scratch)
         self._files.sweep()
         if any("owner" in about or "group" in about for about in self._clients.values()):
             # Clients of other users must get through to their folder, without seeing who else there is.
@@ -74,18 +71,17 @@ class Answers:
             self._next_sweep = self._clock() + self._keep
 
     def end(self, folder: str, filename: str) -> None:
-        """An answered request: its file is written over by a later answer, unless it has other names or is large."""
-        about = os.lstat(f"{folder}/{filename}")
-        self._files.remove(folder, filename, keep=about.st_nlink == 1 and about.st_size <= LARGEST_SPARE)
+        """An answered request: a later answer is written over it."""
+        self._files.end(f"{folder}/{filename}")
 
     def _put(self, client: str, filename: str, answer: bytes) -> None:
         if client in self._clients:
             self._foreign.rewrite(self._folder / client / filename, answer)
         else:
-            self._files.create(f"{self._folder}/{client}", filename, answer)
+            self._files.put(f"{self._folder}/{client}/{filename}", answer)
 
     def close(self) -> None:
-        self._files.close()
+        self._files.sweep()
 
     def due(self) -> float | None:
         """When something may be stale, if anything lies here."""

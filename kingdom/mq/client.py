@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import orjson
 
-from kingdom.atomic import Group, is_locked, make_folder, read_bytes
+from kingdom.atomic import Relay, is_locked, make_folder, read_bytes
 from kingdom.errors import KingdomError, NotRunning, TookTooLong
 from kingdom.places import Places, check_name, find_home
 from kingdom.wake import Mode, Waker
@@ -32,7 +32,6 @@ LARGEST_ANSWER = 256 << 20
 POLL_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
 SPARES = 4
-LARGEST_SPARE = 1 << 16
 MANAGER_LOCK = "manager.lock"
 START_IT = "start it with `kingdom start mailbox` or `python -m kingdom.mailbox`"
 
@@ -327,7 +326,6 @@ class Client:
     def close(self) -> None:
         """Leaves nothing behind, unless the caller chose the client's name and may come back to it."""
         self._waker.close()
-        self._files.close()
         with suppress(OSError):
             self._files.sweep()
             self._drafts.rmdir()
@@ -350,8 +348,7 @@ class Client:
         return self.timeout if timeout is None else timeout
 
     def _await(self, name: str, seconds: float) -> bytes:
-        folder = str(self._folder)
-        path = f"{folder}/{name}"
+        path = f"{self._folder}/{name}"
         end = time.monotonic() + seconds
         longest = POLL_SECONDS if self._waker.polls else LOOK_AGAIN_SECONDS
         while True:
@@ -364,19 +361,15 @@ class Client:
                 if left <= 0:
                     raise self._gave_up(name, seconds) from None
             else:
-                self._files.remove(folder, name, keep=len(data) <= LARGEST_SPARE)
+                self._files.end(path)
                 return data
 
     def _move_in(self) -> None:
         make_folder(self._drafts)
         # Where the manager is somebody else, it reads our requests by their mode, and its answers stay its own.
         ours = os.stat(self._requests).st_uid == os.geteuid()
-        self._files = Group(
-            str(self._drafts),
-            durability="process",
-            mode=0o600 if ours else 0o644,
-            most_spares=SPARES if ours else 0,
-        )
+        self._files = Relay(str(self._drafts), mode=0o600 if ours else 0o644, most_spares=SPARES if ours else 0)
+        self._files.sweep()
         self._waker = Waker([self._folder], self._wake)
 
     def _move_again(self) -> None:
@@ -386,10 +379,10 @@ class Client:
 
     def _send(self, name: str, request: bytes) -> None:
         try:
-            self._files.create(str(self._requests), name, request)
+            self._files.put(f"{self._requests}/{name}", request)
         except FileNotFoundError:
             self._move_again()
-            self._files.create(str(self._requests), name, request)
+            self._files.put(f"{self._requests}/{name}", request)
 
     def _take_back(self, name: str) -> None:
         """A request that waits for a message lies in processing/; without its file the manager forgets it."""
