@@ -750,10 +750,10 @@ class Relay:
             raise
 
     def end(self, path: str) -> None:
-        """FileNotFoundError when it is gone. A file that has other names is never written over."""
+        """FileNotFoundError when it is gone. What has other names or another owner is never written over."""
         about = os.lstat(path)
-        whole = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_size <= self.LARGEST_SPARE
-        if whole and len(self._spares) < self._most_spares:
+        ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+        if ours and about.st_size <= self.LARGEST_SPARE and len(self._spares) < self._most_spares:
             spare = self._name()
             os.rename(path, spare)
             self._spares.append(spare)
