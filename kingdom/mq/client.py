@@ -366,9 +366,9 @@ class Client:
 
     def _move_in(self) -> None:
         make_folder(self._drafts)
-        # Where the manager is somebody else, it reads our requests by their mode, and its answers stay its own.
+        # A manager that is somebody else reads our requests by their mode.
         ours = os.stat(self._requests).st_uid == os.geteuid()
-        self._files = Relay(str(self._drafts), mode=0o600 if ours else 0o644, most_spares=SPARES if ours else 0)
+        self._files = Relay(str(self._drafts), most_spares=SPARES, mode=0o600 if ours else 0o644)
         self._files.sweep()
         self._waker = Waker([self._folder], self._wake)
 
