@@ -45,9 +45,16 @@ class Cases:
             if event.task_id is None or post.has("tasks", event.task_id, "pending", "in_progress"):
                 continue
             if post.has("tasks", event.task_id, "completed"):
-                self._end(event, str(post.read("tasks", "completed", event.task_id).status))
+                self._end(event, self._status_of(event.task_id))
             else:
                 self._end_lost(event)
+
+    def _status_of(self, task_id: str) -> str:
+        try:
+            return str(self._desk.kit.post.read("tasks", "completed", task_id).status)
+        except (FileNotFoundError, BadInput):
+            # Gone by retention, or damaged by hand: its letters are written all the same.
+            return "completed"
 
     def _end_lost(self, event: Event) -> None:
         where = "it could not be read" if self._desk.kit.post.has("tasks", str(event.task_id), "dead") else "it is gone"
@@ -83,7 +90,8 @@ class Cases:
     def _unreadable(self, task: Task, path: Path, why: str) -> tuple[Task, Result] | None:
         patience = self._desk.config["results"]["unreadable_seconds"]
         try:
-            age = self._desk.kit.clock() - os.lstat(path).st_mtime
+            # Either way: a file from the future would else be waited for until then.
+            age = abs(self._desk.kit.clock() - os.lstat(path).st_mtime)
         except FileNotFoundError:
             return None
         if age < patience and task.outcome is None:

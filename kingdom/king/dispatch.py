@@ -76,10 +76,10 @@ class Dispatch:
 
     def _replay_of(self, event: Event) -> str | None:
         """What this event became before, when it is only told again."""
-        if event.task_id or event.letters or "requeued_by" in event.extra:
-            return None
         if self._desk.kit.post.has("events", event.id, "dispatched", "completed"):
             return self._desk.done.task_of(event.id) or "an earlier decision"
+        if event.task_id or event.letters or "requeued_by" in event.extra:
+            return None
         return self._desk.done.task_of(event.id)
 
     def _dismiss_replay(self, event: Event, task: str) -> None:
@@ -94,21 +94,22 @@ class Dispatch:
         self._desk.kit.log.event("event.discarded", event_id=event.id, reason=reason)
 
     def _decide(self, events: Sequence[Event]) -> list[Decree]:
-        need_ids = [event for event in events if not self._begun_task(event)]
+        events = [self._disowned(event) for event in events]
+        need_ids = [event for event in events if event.task_id is None]
         ids = dict(zip((event.id for event in need_ids), self._desk.task_ids(len(need_ids)), strict=True))
         return self._with_letter_ids([self._decree(event, ids.get(event.id)) for event in events])
 
-    def _begun_task(self, event: Event) -> str | None:
-        """The task id noted in the event, unless that id turns out to be somebody else's task."""
+    def _disowned(self, event: Event) -> Event:
+        """Without its note, when the task that is noted turns out to be somebody else's."""
         if event.task_id is None:
-            return None
+            return event
         for state in ANYWHERE["tasks"]:
             try:
                 other: Task = self._desk.kit.post.read("tasks", state, event.task_id)
             except (FileNotFoundError, BadInput):
                 continue
-            return event.task_id if other.event_id == event.id else None
-        return event.task_id
+            return event if other.event_id == event.id else event.but(task_id=None, letters={})
+        return event
 
     def _decree(self, event: Event, new_id: str | None) -> Decree:
         task_id = new_id or event.task_id or ""

@@ -1,0 +1,674 @@
+"""The king's turn, on a real home: events become tasks, results become letters, the clock makes work of its own.
+
+A king who was killed is one whose successor finds the notes and files of the moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kingdom.king.court import Court
+from kingdom.places import Places
+from kingdom.role import Kit
+from tests.kit import MORNING, Clock, all_of, event, here, install, kit, put, read, task, write
+
+TASK = "task-20260207-001"
+TYPE = "github.pr.review_requested"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def castle(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with one general and room for ten soldiers."""
+    monkeypatch.delenv("SLACK_DEFAULT_CHANNEL", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    kit(home, "king", clock, king={"concurrency": {"max_soldiers": 10}})
+    install(home, "gen-pr", subscribes=["github.pr.*"])
+    return home
+
+
+class King(NamedTuple):
+    kit: Kit
+    court: Court
+
+
+def crown(home: Path, clock: Clock) -> King:
+    given = kit(home, "king", clock)
+    return King(given, Court(given))
+
+
+def reign(home: Path, clock: Clock, king: King | None = None) -> King:
+    """A new king, or the one there is, until he has nothing left to do."""
+    king = king or crown(home, clock)
+    for _ in range(100):
+        if not king.court.turn(None).worked:
+            break
+    else:
+        raise AssertionError("he never comes to rest")
+    king.court.close()
+    king.kit.log.flush()
+    return king
+
+
+def told(home: Path) -> list[tuple[str, str | None, str]]:
+    return [(each["type"], each["task_id"], each["content"]) for each in all_of(home, "messages", "pending")]
+
+
+def logged(home: Path) -> list[str]:
+    return [json.loads(line)["type"] for line in Places(home).events_log.read_text().splitlines()]
+
+
+def vitals(home: Path, health: str, at: str = MORNING) -> None:
+    write(Places(home).resources, {"timestamp": at, "health": health})
+
+
+def result(home: Path, name: str = TASK, status: str = "success", **fields: Any) -> None:
+    write(Places(home).result(name), {"task_id": name, "status": status, **fields})
+
+
+# --- events
+
+
+def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event(repo="acme/shop", payload={"pr_number": "7"}, colour="blue"))
+    reign(castle, clock)
+    noted = read(castle, "events", "dispatched", "evt-1")
+    assert (noted["task_id"], noted["status"], noted["colour"]) == (TASK, "dispatched", "blue")
+    made = read(castle, "tasks", "pending", TASK)
+    assert (made["event_id"], made["target_general"], made["type"]) == ("evt-1", "gen-pr", TYPE)
+    assert (made["repo"], made["payload"], made["attempt"]) == ("acme/shop", {"pr_number": "7"}, 0)
+    (letter,) = all_of(castle, "messages", "pending")
+    assert (letter["type"], letter["task_id"]) == ("thread_start", TASK)
+    assert (letter["channel"], letter["content"]) == ("dev-eddy", f"[start] {TYPE} — acme/shop")
+    assert noted["letters"] == {"start": letter["id"]} == {"start": "msg-20260207-001"}
+    assert logged(castle) == ["event.dispatched", "task.created"]
+
+
+def test_an_event_that_nobody_wants_is_discarded_with_its_reason(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event(type="jira.ticket.assigned"))
+    reign(castle, clock)
+    noted = read(castle, "events", "completed", "evt-1")
+    assert (noted["status"], noted["task_id"]) == ("discarded", None)
+    assert noted["discarded_reason"] == "no general subscribes to jira.ticket.assigned"
+    assert (here(castle, "tasks", "pending"), told(castle), logged(castle)) == ([], [], ["event.discarded"])
+
+
+def test_events_are_served_by_priority_age_and_id(castle: Path, clock: Clock) -> None:
+    for name, fields in {
+        "evt-d": {"priority": "low", "created_at": "2020-01-01T00:00:00Z"},
+        "evt-c": {},
+        "evt-b": {},
+        "evt-old": {"created_at": "2026-02-06T10:00:00Z"},
+        "evt-a": {"priority": "high", "created_at": "2026-02-08T10:00:00Z"},
+    }.items():
+        put(castle, "events", "pending", **event(name, **fields))
+    reign(castle, clock)
+    served = [each["event_id"] for each in all_of(castle, "tasks", "pending")]
+    assert served == ["evt-a", "evt-old", "evt-b", "evt-c", "evt-d"]
+
+
+def test_a_general_may_have_a_repo_of_its_own(castle: Path, clock: Clock) -> None:
+    install(castle, "gen-pr", subscribes=["github.pr.*"], default_repo="acme/default")
+    put(castle, "events", "pending", **event("evt-1"))
+    put(castle, "events", "pending", **event("evt-2", repo="acme/other"))
+    reign(castle, clock)
+    assert [each["repo"] for each in all_of(castle, "tasks", "pending")] == ["acme/default", "acme/other"]
+
+
+def test_generals_come_and_go_while_the_king_reigns(castle: Path, clock: Clock) -> None:
+    king = reign(castle, clock)
+    install(castle, "gen-jira", subscribes=["jira.*"])
+    (Places(castle).manifests / "gen-broken.yaml").write_text("name: [")
+    put(castle, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+    reign(castle, clock, king)
+    Places(castle).manifest("gen-jira").unlink()
+    put(castle, "events", "pending", **event("evt-2", "jira.ticket.assigned"))
+    reign(castle, clock, king)
+    assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-jira"]
+    assert here(castle, "events", "completed") == ["evt-2"]
+    assert "skips a manifest" in Places(castle).role_log("king").read_text()
+
+
+def test_a_persons_message_is_answered_where_it_was_written(castle: Path, clock: Clock) -> None:
+    install(castle, "gen-pr", subscribes=["github.pr.*"], keywords=["리뷰"])
+    payload = {"user": "U1", "text": "리뷰해줘", "channel": "C1", "message_ts": "1.2"}
+    put(castle, "events", "pending", **event("evt-slack-msg-1-2", "slack.channel.message", payload=payload))
+    reign(castle, clock)
+    (letter,) = all_of(castle, "messages", "pending")
+    assert letter["channel"] == "C1"
+    assert letter["source_ref"]["message_ts"] == "1.2"
+
+
+@pytest.mark.parametrize("where", ["environment", ".env", "king.yaml"])
+def test_the_default_channel(castle: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    (Places(castle).config / "king.yaml").write_text("slack: {default_channel: from-king.yaml}\n")
+    if where != "king.yaml":
+        (castle / ".env").write_text("SLACK_DEFAULT_CHANNEL=from-.env\n")
+        (castle / ".env").chmod(0o600)
+    if where == "environment":
+        monkeypatch.setenv("SLACK_DEFAULT_CHANNEL", "from-environment")
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    assert [each["channel"] for each in all_of(castle, "messages", "pending")] == [f"from-{where}"]
+
+
+# --- the gate
+
+
+@pytest.mark.parametrize(
+    ("health", "served"),
+    [
+        ("green", ["evt-high", "evt-normal", "evt-low"]),
+        ("yellow", ["evt-high"]),
+        ("orange", []),
+        ("red", []),
+    ],
+)
+def test_health_holds_events_in_pending(castle: Path, clock: Clock, health: str, served: list[str]) -> None:
+    vitals(castle, health)
+    for priority in ("low", "normal", "high"):
+        put(castle, "events", "pending", **event(f"evt-{priority}", priority=priority))
+    reign(castle, clock)
+    assert [each["event_id"] for each in all_of(castle, "tasks", "pending")] == served
+    assert len(here(castle, "events", "pending")) == 3 - len(served)
+    assert told(castle) == [("thread_start", TASK, f"[start] {TYPE}")] * len(served) or health == "green"
+
+
+def test_soldiers_under_way_leave_so_much_room(castle: Path, clock: Clock) -> None:
+    for number in range(4):
+        put(castle, "tasks", "in_progress", **task(f"task-20260207-10{number}", event_id="evt-x"))
+        put(castle, "tasks", "pending", **task(f"task-20260207-11{number}", "gen-other", event_id="evt-x"))
+    for number in range(4):
+        put(castle, "events", "pending", **event(f"evt-{number}"))
+    king = reign(castle, clock)
+    assert here(castle, "events", "dispatched") == ["evt-0", "evt-1"]
+    result(castle, "task-20260207-100", status="skipped")
+    reign(castle, clock, king)
+    assert here(castle, "events", "dispatched") == ["evt-0", "evt-1", "evt-2"]
+
+
+def test_answers_of_people_pass_every_gate(castle: Path, clock: Clock) -> None:
+    vitals(castle, "red")
+    for number in range(10):
+        put(castle, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
+    write(Places(castle).checkpoint(TASK), {"target_general": "gen-pr", "thread_task_id": TASK})
+    put(castle, "events", "pending", **event("evt-1", priority="high"))
+    put(castle, "events", "pending", **event("evt-2", "slack.human_response", payload={"task_id": TASK}))
+    reign(castle, clock)
+    assert here(castle, "events", "pending") == ["evt-1"]
+    (resumed,) = all_of(castle, "tasks", "pending")
+    assert (resumed["type"], resumed["thread_task_id"]) == ("resume", TASK)
+    assert told(castle) == [("thread_update", TASK, "answer received, resuming")]
+
+
+def test_a_lost_answer_is_told_to_the_person(castle: Path, clock: Clock) -> None:
+    payload = {"task_id": "task-20260101-001", "channel": "C1", "user": "U1"}
+    put(castle, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
+    reign(castle, clock)
+    assert read(castle, "events", "completed", "evt-2")["status"] == "failed"
+    (letter,) = all_of(castle, "messages", "pending")
+    assert (letter["type"], letter["channel"], letter["source_ref"]["user"]) == ("notification", "C1", "U1")
+    assert letter["content"].startswith("[failed] the question of task-20260101-001 is no longer open")
+
+
+@pytest.mark.parametrize("wandering", ["../../x", "", 5, {"a": 1}, "x" * 300])
+def test_even_a_nonsensical_answer_is_told_to_the_person(castle: Path, clock: Clock, wandering: object) -> None:
+    payload = {"task_id": wandering, "channel": "C1"}
+    put(castle, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
+    reign(castle, clock)
+    (letter,) = all_of(castle, "messages", "pending")
+    assert (letter["task_id"], letter["channel"]) == ("evt-2", "C1")
+
+
+# --- told again
+
+
+@pytest.mark.parametrize("state", ["dispatched", "completed", "gone after retention"])
+def test_an_event_that_is_told_again_makes_nothing_new(castle: Path, clock: Clock, state: str) -> None:
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    if state != "dispatched":
+        os.rename(Places(castle).letter("tasks", "pending", TASK), Places(castle).letter("tasks", "in_progress", TASK))
+        result(castle)
+        reign(castle, clock)
+    if state == "gone after retention":
+        Places(castle).letter("events", "completed", "evt-1").unlink()
+        Places(castle).letter("tasks", "completed", TASK).unlink()
+    letters = told(castle)
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    assert here(castle, "events", "pending") == []
+    assert len([*here(castle, "tasks", "pending"), *here(castle, "tasks", "completed")]) == (state[0] != "g")
+    assert told(castle) == letters
+    if state == "dispatched":
+        assert read(castle, "events", "dispatched", "evt-1")["task_id"] == TASK
+
+
+def test_the_told_again_one_does_not_keep_the_first_from_ending(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    os.rename(Places(castle).letter("tasks", "pending", TASK), Places(castle).letter("tasks", "in_progress", TASK))
+    result(castle)
+    reign(castle, clock)
+    assert (here(castle, "events", "dispatched"), here(castle, "tasks", "completed")) == ([], [TASK])
+    assert read(castle, "events", "completed", "evt-1")["status"] == "completed"
+
+
+def test_a_copy_of_a_dispatched_event_is_told_again_too(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    put(castle, "events", "pending", **read(castle, "events", "dispatched", "evt-1"))
+    reign(castle, clock)
+    assert (here(castle, "events", "pending"), here(castle, "tasks", "pending")) == ([], [TASK])
+
+
+# --- a king killed after each of his notes
+
+BEGUN = {"task_id": TASK, "status": "dispatched", "letters": {"start": "msg-20260207-001"}}
+STARTED = {"id": "msg-20260207-001", "type": "thread_start", "task_id": TASK, "content": "x", "created_at": MORNING}
+MOMENTS: dict[str, Callable[[Path], object]] = {
+    "after the note": lambda home: None,
+    "after the task": lambda home: put(home, "tasks", "pending", **task()),
+    "when its general has taken it": lambda home: put(home, "tasks", "in_progress", **task()),
+    "after the letter": lambda home: (put(home, "tasks", "pending", **task()), put(home, "messages", "pending", **STARTED)),
+    "when the letter is out": lambda home: (put(home, "tasks", "pending", **task()), put(home, "messages", "sent", **STARTED)),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_dispatch_is_finished_under_the_same_ids(castle: Path, clock: Clock, moment: str) -> None:
+    put(castle, "events", "pending", **event(**BEGUN))
+    MOMENTS[moment](castle)
+    (Places(castle).own("king") / "task-seq").write_text("20260207:001\n")
+    (Places(castle).own("king") / "msg-seq").write_text("20260207:001\n")
+    vitals(castle, "red")
+    reign(castle, clock)
+    assert read(castle, "events", "dispatched", "evt-1")["task_id"] == TASK
+    assert [*here(castle, "tasks", "pending"), *here(castle, "tasks", "in_progress")] == [TASK]
+    assert [*here(castle, "messages", "pending"), *here(castle, "messages", "sent")] == ["msg-20260207-001"]
+
+
+def test_an_id_that_has_become_somebody_elses_is_not_used_again(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event("evt-1", **BEGUN))
+    put(castle, "tasks", "in_progress", **task(event_id="evt-other"))
+    put(castle, "messages", "sent", **STARTED)
+    reign(castle, clock)
+    made = read(castle, "tasks", "pending", "task-20260207-002")
+    assert made["event_id"] == "evt-1"
+    (letter,) = all_of(castle, "messages", "pending")
+    assert (letter["id"], letter["task_id"]) == ("msg-20260207-002", "task-20260207-002")
+
+
+@pytest.mark.parametrize("file", ["missing", "damaged", "put back to an older state"])
+def test_lost_numbers_meet_nothing_in_use(castle: Path, clock: Clock, file: str) -> None:
+    for number in range(3):
+        put(castle, "events", "pending", **event(f"evt-{number}"))
+    reign(castle, clock)
+    for kind in ("task", "msg"):
+        path = Places(castle).own("king") / f"{kind}-seq"
+        if file == "missing":
+            path.unlink()
+        else:
+            path.write_text("20260207:001\n" if file.startswith("put") else "???")
+    put(castle, "events", "pending", **event("evt-new"))
+    reign(castle, clock)
+    assert len(here(castle, "tasks", "pending")) == len(here(castle, "messages", "pending")) == 4
+    assert read(castle, "events", "dispatched", "evt-new")["task_id"] not in ("task-20260207-002", "task-20260207-003")
+
+
+# --- results
+
+
+@pytest.fixture
+def under_way(castle: Path, clock: Clock) -> Path:
+    """One event whose task its general has taken."""
+    put(castle, "events", "pending", **event(colour="blue"))
+    reign(castle, clock)
+    places = Places(castle)
+    os.rename(places.letter("tasks", "pending", TASK), places.letter("tasks", "in_progress", TASK))
+    places.letter("messages", "pending", "msg-20260207-001").unlink()
+    return castle
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "letters"),
+    [
+        ({"status": "success"}, "completed", [("notification", TASK, f"[complete] {TYPE} — completed")]),
+        ({"status": "failed", "error": "no"}, "failed", [("notification", TASK, "[failed] no")]),
+        ({"status": "skipped"}, "skipped", []),
+        (
+            {"status": "needs_human", "question": "which?"},
+            "needs_human",
+            [("human_input_request", TASK, "[question] which?")],
+        ),
+    ],
+)
+def test_a_result_ends_task_and_event(
+    under_way: Path, clock: Clock, fields: dict[str, Any], status: str, letters: list[tuple[str, str, str]]
+) -> None:
+    result(under_way, **fields)
+    reign(under_way, clock)
+    ended = read(under_way, "tasks", "completed", TASK)
+    assert (ended["status"], ended["outcome"]) == (status, fields["status"])
+    kept = read(under_way, "events", "completed", "evt-1")
+    assert (kept["status"], kept["colour"], kept["task_id"]) == (status, "blue", TASK)
+    assert told(under_way) == letters
+    assert (here(under_way, "events", "dispatched"), here(under_way, "tasks", "in_progress")) == ([], [])
+    assert Places(under_way).result(TASK).exists(), "others still read it"
+
+
+@pytest.mark.parametrize("moment", ["after the note", "after the letter", "after the event's end"])
+def test_a_verdict_is_finished_under_the_same_ids(under_way: Path, clock: Clock, moment: str) -> None:
+    places = Places(under_way)
+    result(under_way)
+    noted = read(under_way, "tasks", "in_progress", TASK)
+    noted |= {"outcome": "success", "status": "completed", "letters": {"final": "msg-20260207-002"}}
+    write(places.letter("tasks", "in_progress", TASK), noted)
+    if moment != "after the note":
+        put(under_way, "messages", "sent", id="msg-20260207-002", type="notification", content="x", created_at=MORNING)
+    if moment == "after the event's end":
+        os.rename(places.letter("events", "dispatched", "evt-1"), places.letter("events", "completed", "evt-1"))
+    reign(under_way, clock)
+    assert here(under_way, "tasks", "completed") == [TASK]
+    assert here(under_way, "events", "completed") == ["evt-1"]
+    assert [*here(under_way, "messages", "pending"), *here(under_way, "messages", "sent")] == ["msg-20260207-002"]
+
+
+UNREADABLE: Mapping[str, Callable[[Path], object]] = {
+    "half": lambda path: path.write_text('{"task_id": "task-2'),
+    "empty": lambda path: path.touch(),
+    "another one's": lambda path: path.write_text('{"task_id": "task-9", "status": "success"}'),
+    "an unknown outcome": lambda path: path.write_text(json.dumps({"task_id": TASK, "status": "great"})),
+    "a link to nowhere": lambda path: path.symlink_to("nowhere"),
+    "a pipe": os.mkfifo,
+    "a folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_an_unreadable_result_is_tried_again_for_ten_minutes(under_way: Path, clock: Clock, what: str) -> None:
+    path = Places(under_way).result(TASK)
+    UNREADABLE[what](path)
+    clock.now = path.lstat().st_mtime
+    king = reign(under_way, clock)
+    assert (told(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
+    clock.pass_(599)
+    reign(under_way, clock, king)
+    assert told(under_way) == []
+    clock.pass_(1)
+    reign(under_way, clock, king)
+    ((_, _, content),) = told(under_way)
+    assert content.startswith("[failed] its result could not be read for 600 s")
+    assert read(under_way, "tasks", "completed", TASK)["outcome"] == "failed"
+
+
+def test_a_result_that_becomes_readable_counts(under_way: Path, clock: Clock) -> None:
+    path = Places(under_way).result(TASK)
+    path.write_text('{"task_id"')
+    clock.now = path.stat().st_mtime
+    king = reign(under_way, clock)
+    result(under_way, summary="fine")
+    reign(under_way, clock, king)
+    assert told(under_way) == [("notification", TASK, f"[complete] {TYPE} — fine")]
+
+
+def test_an_unreadable_result_from_the_future_is_not_waited_for_for_ever(under_way: Path, clock: Clock) -> None:
+    path = Places(under_way).result(TASK)
+    path.write_text("{")
+    os.utime(path, (4_000_000_000, 4_000_000_000))
+    reign(under_way, clock)
+    assert read(under_way, "tasks", "completed", TASK)["outcome"] == "failed"
+
+
+def test_unreadable_results_do_not_keep_the_king_from_the_others(castle: Path, clock: Clock) -> None:
+    for number in range(200):
+        name = f"task-20260207-{number + 100}"
+        put(castle, "tasks", "in_progress", **task(name))
+        Places(castle).result(name).write_text("{")
+    clock.now = Places(castle).result("task-20260207-100").stat().st_mtime
+    put(castle, "tasks", "in_progress", **task("task-20260207-999"))
+    result(castle, "task-20260207-999")
+    king = reign(castle, clock)
+    assert here(castle, "tasks", "completed") == ["task-20260207-999"]
+    assert king.court.turn({}).wait > 0, "and he does not spin"
+
+
+@pytest.mark.parametrize("name", ["README", "x.tmp", f"{TASK}-checkpoint.json", f"{TASK}-raw.json", "task-none.json"])
+def test_other_names_among_the_results_are_nobodys_business(under_way: Path, clock: Clock, name: str) -> None:
+    (Places(under_way).results / name).write_text("{")
+    reign(under_way, clock)
+    assert (told(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
+
+
+def test_a_proclamation_is_a_letter_of_its_own(under_way: Path, clock: Clock) -> None:
+    result(under_way, proclamation={"channel": "C0TEAMCH", "message": "PR News"}, notify_channel="C9")
+    reign(under_way, clock)
+    assert told(under_way) == [
+        ("notification", TASK, f"[complete] {TYPE} — completed"),
+        ("notification", f"proclamation-{TASK}", "PR News"),
+    ]
+    assert [each["channel"] for each in all_of(under_way, "messages", "pending")] == ["C9", "C0TEAMCH"]
+
+
+def test_a_damaged_file_of_an_ended_task_stops_nobody(under_way: Path, clock: Clock) -> None:
+    places = Places(under_way)
+    os.rename(places.letter("tasks", "in_progress", TASK), places.letter("tasks", "completed", TASK))
+    places.letter("tasks", "completed", TASK).write_text("{damaged")
+    put(under_way, "events", "pending", **event("evt-2"))
+    reign(under_way, clock)
+    assert "evt-2" in here(under_way, "events", "dispatched")
+
+
+# --- what cannot be read
+
+
+@pytest.mark.parametrize("kind", ["events", "tasks"])
+def test_what_cannot_be_read_is_buried_and_the_rest_is_served(castle: Path, clock: Clock, kind: str) -> None:
+    (Places(castle).folder(kind, "pending") / "bad.json").write_text("{")
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    assert here(castle, kind, "dead") == ["bad"]
+    assert here(castle, "events", "dispatched") == ["evt-1"]
+
+
+def test_a_foreign_events_strange_notes_stop_nobody(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event("evt-a", letters={"start": "../../config/king"}))
+    put(castle, "events", "pending", **event("evt-b", letters={"start": 5}))
+    put(castle, "events", "pending", **event("evt-c", task_id="../x"))
+    put(castle, "events", "pending", **event("evt-d"))
+    reign(castle, clock)
+    assert here(castle, "events", "dead") == ["evt-a", "evt-b", "evt-c"]
+    assert here(castle, "events", "dispatched") == ["evt-d"]
+
+
+def test_a_half_written_event_is_not_buried_and_looked_at_again_soon(castle: Path, clock: Clock) -> None:
+    path = Places(castle).folder("events", "pending") / "evt-1.json"
+    king = reign(castle, clock)
+    path.write_text('{"id": ')
+    clock.now = path.stat().st_mtime + 0.1
+    turn = king.court.turn({path.parent: [path.name]})
+    assert turn.busy
+    assert 0 < turn.wait <= 0.5
+    write(path, event())
+    reign(castle, clock, king)
+    assert (here(castle, "events", "dead"), here(castle, "events", "dispatched")) == ([], ["evt-1"])
+
+
+# --- the clock
+
+
+@pytest.fixture
+def daily(castle: Path) -> Path:
+    plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "daily-test", "payload": {"description": "x"}}
+    install(castle, "gen-test", schedules=[plan])
+    return castle
+
+
+def scheduled(home: Path) -> list[tuple[str, str | None]]:
+    return [(each["id"], each["scheduled_for"]) for each in all_of(home, "tasks", "pending")]
+
+
+def test_a_run_is_made_at_its_minute_and_once(daily: Path, clock: Clock) -> None:
+    king = reign(daily, clock)
+    clock.set("2026-02-07T21:59:59Z")
+    reign(daily, clock, king)
+    assert scheduled(daily) == []
+    for at in ("22:00:00", "22:00:30", "22:01:00", "23:00:00"):
+        clock.set(f"2026-02-07T{at}Z")
+        reign(daily, clock, king)
+        reign(daily, clock)
+    assert scheduled(daily) == [("task-20260207-001", "2026-02-07T22:00:00Z")]
+    made = read(daily, "tasks", "pending", TASK)
+    assert (made["event_id"], made["priority"], made["type"]) == ("schedule-daily", "low", "daily-test")
+    assert made["payload"] == {"description": "x"}
+    assert told(daily) == [("thread_start", TASK, "[start] schedule.daily-test")]
+
+
+def test_a_schedule_seen_for_the_first_time_starts_now(daily: Path, clock: Clock) -> None:
+    clock.set("2026-02-07T22:30:00Z")
+    reign(daily, clock)
+    assert scheduled(daily) == []
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "made"),
+    [
+        ("skip", []),
+        ("latest", ["2026-02-09T22:00:00Z"]),
+        ("all", ["2026-02-07T22:00:00Z", "2026-02-08T22:00:00Z", "2026-02-09T22:00:00Z"]),
+    ],
+)
+def test_after_an_absence_runs_are_caught_up_with_as_wanted(
+    castle: Path, clock: Clock, catch_up: str, made: list[str]
+) -> None:
+    plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "t", "catch_up": catch_up}
+    install(castle, "gen-test", schedules=[plan])
+    reign(castle, clock)
+    clock.set("2026-02-10T10:00:00Z")
+    reign(castle, clock)
+    assert [due for _, due in scheduled(castle)] == made
+    reign(castle, clock)
+    assert len(scheduled(castle)) == len(made)
+
+
+@pytest.mark.parametrize("catch_up", ["skip", "latest", "all"])
+def test_a_run_that_the_gate_holds_waits(castle: Path, clock: Clock, catch_up: str) -> None:
+    plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "t", "catch_up": catch_up}
+    install(castle, "gen-test", schedules=[plan])
+    king = reign(castle, clock)
+    clock.set("2026-02-07T22:00:05Z")
+    vitals(castle, "orange", "2026-02-07T22:00:00Z")
+    reign(castle, clock, king)
+    assert scheduled(castle) == []
+    clock.set("2026-02-07T23:30:00Z")
+    vitals(castle, "orange", "2026-02-07T23:30:00Z")
+    reign(castle, clock, king)
+    vitals(castle, "green", "2026-02-07T23:30:00Z")
+    reign(castle, clock)
+    assert [due for _, due in scheduled(castle)] == ["2026-02-07T22:00:00Z"]
+
+
+def test_runs_obey_the_number_of_soldiers(daily: Path, clock: Clock) -> None:
+    king = reign(daily, clock)
+    for number in range(10):
+        put(daily, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
+    clock.set("2026-02-07T22:00:05Z")
+    reign(daily, clock, king)
+    assert scheduled(daily) == []
+
+
+@pytest.mark.parametrize("hours", [1, 24, 24 * 400])
+def test_a_clock_that_jumps_ahead_and_back_makes_each_run_once(daily: Path, clock: Clock, hours: int) -> None:
+    king = reign(daily, clock)
+    clock.set("2026-02-07T21:30:00Z")
+    reign(daily, clock, king)
+    clock.pass_(3600 * hours)
+    reign(daily, clock, king)
+    ahead = scheduled(daily)
+    assert len(ahead) == 1
+    for at in ("07T21:30:00Z", "07T21:59:00Z", "07T22:00:10Z", "07T22:30:00Z", "08T21:59:00Z", "08T22:00:00Z"):
+        clock.set(f"2026-02-{at}")
+        reign(daily, clock, king)
+        reign(daily, clock)
+    dues = [due for _, due in scheduled(daily)]
+    assert len(dues) == len(set(dues))
+    assert {"2026-02-07T22:00:00Z", "2026-02-08T22:00:00Z"} <= set(dues)
+    assert len(dues) == (3 if hours > 24 else 2)
+
+
+RUN = {"due": "2026-02-07T22:00:00Z", "task_id": TASK, "letter_id": "msg-20260207-001"}
+RUN_MOMENTS: dict[str, Callable[[Path], object]] = {
+    "after the note": lambda home: None,
+    "after the task": lambda home: put(home, "tasks", "pending", **task(general="gen-test", scheduled_for=RUN["due"])),
+    "after the letter": lambda home: (
+        put(home, "tasks", "in_progress", **task(general="gen-test", scheduled_for=RUN["due"])),
+        put(home, "messages", "sent", **STARTED),
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", RUN_MOMENTS)
+def test_a_begun_run_is_finished_under_the_same_ids(daily: Path, clock: Clock, moment: str) -> None:
+    page = {"handled": RUN["due"], "waiting": [RUN["due"]], **RUN}
+    write(Places(daily).own("king") / "schedule-sent.json", {"gen-test:daily": page})
+    RUN_MOMENTS[moment](daily)
+    clock.set("2026-02-07T22:05:00Z")
+    vitals(daily, "red", "2026-02-07T22:05:00Z")
+    reign(daily, clock)
+    reign(daily, clock)
+    assert [*here(daily, "tasks", "pending"), *here(daily, "tasks", "in_progress")] == [TASK]
+    assert [*here(daily, "messages", "pending"), *here(daily, "messages", "sent")] == ["msg-20260207-001"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "[]", '{"gen-test:daily": "2026-02-06"}', '{"gen-test:daily": {}}', '{"gen-test:daily": {"handled": 5}}']
+    + ['{"gen-test:daily": {"handled": "soon"}}', '{"gen-test:daily": {"handled": "2026-02-07T10:00:00Z", "task_id": 1}}'],
+)
+def test_a_damaged_diary_starts_anew(daily: Path, clock: Clock, damage: str) -> None:
+    (Places(daily).own("king") / "schedule-sent.json").write_text(damage)
+    king = reign(daily, clock)
+    clock.set("2026-02-07T22:00:00Z")
+    reign(daily, clock, king)
+    assert len(scheduled(daily)) == 1
+
+
+def test_when_each_schedule_runs_next_can_be_read(daily: Path, clock: Clock) -> None:
+    reign(daily, clock)
+    (plan,) = json.loads((Places(daily).own("king") / "schedules.json").read_text())["schedules"]
+    assert (plan["general"], plan["name"], plan["next"]) == ("gen-test", "daily", "2026-02-07T22:00:00Z")
+
+
+def test_a_schedule_that_cannot_be_kept_is_told_and_the_others_run(castle: Path, clock: Clock) -> None:
+    plans = [
+        {"name": "bad", "cron": "0 0 30 2 *", "task_type": "t"},
+        {"name": "lost", "cron": "0 22 * * *", "task_type": "t", "timezone": "America"},
+        {"name": "good", "cron": "0 22 * * *", "task_type": "t"},
+    ]
+    install(castle, "gen-test", schedules=plans)
+    king = reign(castle, clock)
+    clock.set("2026-02-07T22:00:00Z")
+    reign(castle, clock, king)
+    assert len(scheduled(castle)) == 1
+    log = Places(castle).role_log("king").read_text()
+    assert "gen-test: schedule 'bad'" in log
+    assert "gen-test: schedule 'lost'" in log
+
+
+def test_task_numbers_follow_the_day_of_the_kingdoms_zone(castle: Path, clock: Clock) -> None:
+    (Places(castle).config / "system.yaml").write_text("timezone: Asia/Seoul\n")
+    clock.set("2026-02-07T16:00:00Z")
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    assert here(castle, "tasks", "pending") == ["task-20260208-001"]
