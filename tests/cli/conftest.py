@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,16 +59,23 @@ class Terminal:
         return self.put("tasks", state, name, **{**known, "created_at": "2026-11-18T09:00:00Z", **content})
 
 
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home as `kingdom init` makes it: made once, because making one waits for the disk."""
+    folder = tmp_path_factory.mktemp("model")
+    furnish(Places(folder))
+    return folder
+
+
 @pytest.fixture
-def terminal(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+def terminal(model: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
     """The home stands; its roles sleep."""
     for name in [name for name in os.environ if name.startswith("KINGDOM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("KINGDOM_HOME", str(home))
     monkeypatch.chdir(home)
-    places = Places(home)
-    furnish(places)
-    return Terminal(places, capsys)
+    shutil.copytree(model, home, dirs_exist_ok=True)
+    return Terminal(Places(home), capsys)
 
 
 @pytest.fixture

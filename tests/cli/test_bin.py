@@ -1,0 +1,49 @@
+"""The thin programs of bin/ lead to the same commands."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Terminal
+
+BIN = Path(__file__).resolve().parents[2] / "bin"
+
+
+def called(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(BIN / name), *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def test_kingdom(terminal: Terminal) -> None:
+    if not (BIN.parent / ".venv/bin/kingdom").exists():
+        pytest.skip("the checkout is not set up")
+    assert called("kingdom", "--version").stdout.startswith("kingdom, version ")
+    assert called("kingdom", "evnts").returncode == 2
+
+
+def test_install_general(terminal: Terminal) -> None:
+    if not (BIN.parent / ".venv/bin/kingdom").exists():
+        pytest.skip("the checkout is not set up")
+    terminal.ok("generals", "uninstall", "gen-herald")
+    done = called("install-general", str(terminal.places.package("gen-herald")))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert terminal.places.manifest("gen-herald").exists()
+
+
+@pytest.mark.parametrize("role", ["chamberlain", "envoy", "king", "mailbox"])
+def test_a_role(role: str, terminal: Terminal) -> None:
+    terminal.places.wanted(role).write_text("down\n")
+    done = called(role)
+    assert (done.returncode, done.stderr) == (0, ""), "who is not wanted goes home"
+    terminal.places.wanted(role).write_text("quarantined\n")
+    done = called(role)
+    assert done.returncode == 78
+    assert done.stderr.startswith(f"{role}: is quarantined")
+
+
+def test_a_general(terminal: Terminal) -> None:
+    terminal.places.wanted("gen-herald").write_text("down\n")
+    assert called("general", "gen-herald").returncode == 0
+    assert called("general").returncode != 0
