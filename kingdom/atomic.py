@@ -39,7 +39,11 @@ MOST_UNSEEN = 512
 _NOREPLACE = 1
 _AT_FDCWD = -100
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_MOST_AT_ONCE = 1 << 17
+_OLD_FILE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FIRST_READ = 1 << 14
+_MOST_AT_ONCE = 1 << 20
+SPARE = ".spare.tmp"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -459,6 +463,8 @@ def is_locked(path: Path) -> bool:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return _is_listed(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -467,6 +473,14 @@ def is_locked(path: Path) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def _is_listed(path: Path) -> bool:
+    """A soldier may not open locks, as it could take them, but the kernel tells everybody who holds which."""
+    about = os.stat(path)
+    lock = f" {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino} "
+    with open("/proc/locks", encoding="ascii") as held:
+        return any("FLOCK" in line and lock in line for line in held)
 
 
 # --- many small changes a second
@@ -504,8 +518,8 @@ class Group:
     The writer owns the folders: names are unique by its own book-keeping, so nothing is ever replaced
     by accident and the plain rename will do.
 
-    Removed files are kept as spares and written over: where a file system is slow to create after
-    many removals (ext4 without a journal), only this keeps a queue at its pace.
+    Removed files are kept as spares, hidden in their folder, and written over: where a file system is slow
+    to create after many removals (ext4 without a journal), only this keeps a queue at its pace.
     """
 
     def __init__(
@@ -525,31 +539,39 @@ class Group:
         self._made = 0
         self._spares: list[str] = []
         self._unseen: dict[str, tuple[int, str]] = {}
-        self._leaving: dict[str, bool] = {}
+        self._leaving: dict[str, tuple[str, bool]] = {}
         self._gained: dict[str, None] = {}
         self._lost: dict[str, None] = {}
         self._folders: dict[str, int] = {}
         self._syncers: ThreadPoolExecutor | None = None
 
     def create(self, folder: str, name: str, data: bytes) -> None:
-        path = f"{folder}/{name}"
+        size = len(data)
         if self._spares:
             draft = self._spares.pop()
-            fd = os.open(draft, os.O_WRONLY | os.O_CLOEXEC)
-            self._fill(fd, draft, data)
+            fd = os.open(draft, _OLD_FILE)
+            longer = os.fstat(fd).st_size > size
         else:
             self._made += 1
             draft = f"{self.scratch}/{self._made}.tmp"
             fd = os.open(draft, _NEW_FILE, self.mode)
-            self._fill(fd, draft, data, cut=False)
-        if self.power:
-            self._unseen[path] = (fd, draft)
-            self._gained[folder] = None
-            if len(self._unseen) >= MOST_UNSEEN:
-                self._show()
-        else:
+            longer = False
+        try:
+            if os.write(fd, data) < size or longer:
+                self._fill(fd, data)
+        except OSError:
             os.close(fd)
-            os.rename(draft, path)
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+        if not self.power:
+            os.close(fd)
+            os.rename(draft, f"{folder}/{name}")
+            return
+        self._unseen[f"{folder}/{name}"] = (fd, draft)
+        self._gained[folder] = None
+        if len(self._unseen) >= MOST_UNSEEN:
+            self._show()
 
     def move(self, folder: str, name: str, to: str, new: str) -> None:
         """FileNotFoundError when it is gone."""
@@ -568,10 +590,13 @@ class Group:
         if self.power:
             if path not in self._unseen and not os.path.exists(path):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            self._leaving[path] = keep
+            self._leaving[path] = (folder, keep)
             self._lost[folder] = None
         elif keep and len(self._spares) < self.most_spares:
-            self._spares.append(self._recycle(path))
+            self._made += 1
+            spare = f"{folder}/.{self._made}{SPARE}"
+            os.rename(path, spare)
+            self._spares.append(spare)
         else:
             os.unlink(path)
 
@@ -579,13 +604,12 @@ class Group:
         path = f"{folder}/{name}"
         if self._unseen and path in self._unseen:
             path = self._unseen[path][1]
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(path, _TO_READ)
         try:
-            data = os.read(fd, _MOST_AT_ONCE)
-            while len(data) >= _MOST_AT_ONCE and (part := os.read(fd, _MOST_AT_ONCE)):
-                data += part
-                if len(part) < _MOST_AT_ONCE:
-                    break
+            data = os.read(fd, _FIRST_READ)
+            if len(data) == _FIRST_READ:
+                while part := os.read(fd, _MOST_AT_ONCE):
+                    data += part
             return data
         finally:
             os.close(fd)
@@ -622,7 +646,7 @@ class Group:
         return path in self._unseen or os.path.lexists(path)
 
     def sweep(self) -> None:
-        """Throw away what a killed life left unfinished, and its spares."""
+        """Throw away what a killed life left unfinished."""
         self._spares.clear()
         for name in os.listdir(self.scratch):
             os.unlink(f"{self.scratch}/{name}")
@@ -644,16 +668,11 @@ class Group:
             self._syncers.shutdown()
             self._syncers = None
 
-    def _fill(self, fd: int, draft: str, data: bytes, cut: bool = True) -> None:
-        try:
-            _write_whole(fd, data)
-            if cut:
-                os.ftruncate(fd, len(data))
-        except OSError:
-            os.close(fd)
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+    def _fill(self, fd: int, data: bytes) -> None:
+        """The rest of a short write, and an end to what a spare held before."""
+        os.lseek(fd, 0, os.SEEK_SET)
+        _write_whole(fd, data)
+        os.ftruncate(fd, len(data))
 
     def _show(self) -> None:
         """Sync the content of what waits unseen, then rename it to where readers look."""
@@ -701,20 +720,17 @@ class Group:
     def _take_away(self) -> list[str]:
         removed: list[str] = []
         while self._leaving:
-            path, keep = next(iter(self._leaving.items()))
+            path, (folder, keep) = next(iter(self._leaving.items()))
             with suppress(FileNotFoundError):
                 if keep and len(self._spares) + len(removed) < self.most_spares:
-                    removed.append(self._recycle(path))
+                    self._made += 1
+                    spare = f"{folder}/.{self._made}{SPARE}"
+                    os.rename(path, spare)
+                    removed.append(spare)
                 else:
                     os.unlink(path)
             del self._leaving[path]
         return removed
-
-    def _recycle(self, path: str) -> str:
-        self._made += 1
-        spare = f"{self.scratch}/{self._made}.spare.tmp"
-        os.rename(path, spare)
-        return spare
 
 
 class Relay:

@@ -96,11 +96,14 @@ class Leased(NamedTuple):
     attributes: str
     priority: int
     attempt: int
-    created_at: int
     lease_id: str
     consumer: str
     lease_until: int
     body: str
+
+    @property
+    def created_at(self) -> int:
+        return names.created_of(self.message_id)
 
     def envelope(self) -> dict[str, Any]:
         """Everything of the message but payload and attributes: type, traceId and so on."""
@@ -282,28 +285,36 @@ class Engine:
             wrong = line.check(orjson.loads(payload))
             if wrong:
                 raise ValidationFailed(queue=queue, why=wrong)
-        if draft != _PLAIN._replace(payload=draft.payload):
-            draft = _checked(draft, now)
-        ttl = draft.ttl_ms or line.policy.ttl_ms
-        due = now + draft.delay_ms
-        expires = now + ttl if ttl else 0
         self._sequence = sequence = (self._sequence + 1) % names.SEQUENCES
-        kind = "7"
+        kind = envelopes.REMEMBERED if request_id or draft.dedup_key else "7"
+        message_id = self._ids.message(now, sequence, kind)
         if request_id:
             extra = envelopes.request_line(request_id, index) + extra
-            kind = envelopes.REMEMBERED
-        elif draft.dedup_key:
-            kind = envelopes.REMEMBERED
-        message_id = self._ids.message(now, sequence, kind)
-        marks = "0" if not (expires or draft.target) else envelopes.first_marks(expires, draft.target)
-        name = f"{names.HIGHEST - draft.priority:07d}-{due:013d}-{sequence:08d}-{marks}-{message_id}"
-        body = envelopes.write(draft, line.quoted, message_id, now, due, expires, extra, payload)
+        if draft[1:] == _PLAIN and not line.policy.ttl_ms:
+            due, expires = now, 0
+            if line.head_at != now:
+                line.head_at, line.head = now, envelopes.head(draft, line.quoted, now, now, 0)
+            name = f"1000000-{now:013d}-{sequence:08d}-0-{message_id}"
+            body = envelopes.write(message_id, line.head, extra, "{}", payload)
+        else:
+            draft = _checked(draft, now)
+            due = now + draft.delay_ms
+            ttl = draft.ttl_ms or line.policy.ttl_ms
+            expires = now + ttl if ttl else 0
+            marks = envelopes.first_marks(expires, draft.target)
+            name = names.compose(names.HIGHEST - draft.priority, due, sequence, marks, message_id)
+            head = envelopes.head(draft, line.quoted, now, due, expires)
+            body = envelopes.write(message_id, head, extra, draft.attributes, payload)
         self.store.put(queue, "delayed" if due > now else "ready", name, body)
         line.published += 1
         self._touched = True
-        self._wait(line, name, due, now)
-        if expires:
-            heappush(self._ends, (expires, queue, name))
+        if due > now or expires or draft.target:
+            self._wait(line, name, due, now)
+            if expires:
+                heappush(self._ends, (expires, queue, name))
+        else:
+            heappush(line.ready, name)
+            self._arrived.add(queue)
         if kind == envelopes.REMEMBERED:
             self._remember(line, draft.dedup_key, request_id, index, name, now, memos)
         return Published(message_id, f"msg:{queue}:{message_id}")
@@ -419,7 +430,6 @@ class Engine:
             content.attributes,
             names.HIGHEST - int(new[:7]),
             attempt,
-            int(message_id[:8] + message_id[9:13], 16),
             lease,
             consumer,
             until,
@@ -1215,7 +1225,7 @@ class Engine:
                 self._keep_request(memo)
 
 
-_PLAIN = Draft("")
+_PLAIN = Draft("")[1:]
 _SAID: Mapping[Code, str] = {
     "VALIDATION_ERROR": "the message does not fit",
     "HANDLER_ERROR": "refused by its consumer",

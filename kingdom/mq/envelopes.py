@@ -17,12 +17,14 @@ from kingdom.atomic import parse_json
 from kingdom.mq.names import HIGHEST, compose, digest, join
 from kingdom.mq.refusals import InvalidRequest
 
+_START = '{\n  "messageId": "'
 _ATTRIBUTES = '\n  "attributes": '
 _PAYLOAD = ',\n  "payload": '
 _TEXT = ',\n  "payloadIsText": true'
 _FAILURE = '{\n  "failure": '
 _ORIGINAL = ',\n  "originalMessage": '
 _END = "\n}\n"
+_SKIP_ATTRIBUTES, _SKIP_PAYLOAD = len(_ATTRIBUTES), len(_PAYLOAD)
 
 
 class Draft(NamedTuple):
@@ -56,11 +58,18 @@ class Ids:
 
     def __init__(self, seed: int | None = None) -> None:
         self._bits = Random(secrets.randbits(128) if seed is None else seed).getrandbits
+        self._now = -1
+        self._before = self._behind = ""
 
     def message(self, now: int, sequence: int, kind: str = "7") -> str:
-        when = f"{now:012x}"
+        """Ids of one millisecond differ in the sequence alone."""
+        if now != self._now:
+            when = f"{now:012x}"
+            self._now = now
+            self._before = f"{when[:8]}-{when[8:]}-"
+            self._behind = f"-{self._bits(48):012x}"
         tie = sequence & 0x3FFFFFF
-        return f"{when[:8]}-{when[8:]}-{kind}{tie >> 14:03x}-{0x8000 | tie & 0x3FFF:04x}-{self._bits(48):012x}"
+        return f"{self._before}{kind}{tie >> 14:03x}-{0x8000 | tie & 0x3FFF:04x}{self._behind}"
 
     def lease(self) -> str:
         return f"{self._bits(64):016x}"
@@ -104,18 +113,20 @@ def is_json(text: str) -> bool:
     return True
 
 
-def write(
-    draft: Draft, quoted_queue: str, message_id: str, now: int, due: int, expires: int, request: str, payload: str
-) -> str:
-    """The body. `payload` is the JSON to splice in; `request` more header lines, or nothing."""
+def head(draft: Draft, quoted_queue: str, now: int, due: int, expires: int) -> str:
+    """The header between the message id and what a single request adds: the same for all alike of a millisecond."""
     return (
-        f'{{\n  "messageId": "{message_id}",\n  "timestamp": "{_second(now // 1000)}Z",\n  "queue": {quoted_queue},'
+        f'",\n  "timestamp": "{_second(now // 1000)}Z",\n  "queue": {quoted_queue},'
         f'\n  "type": {quoted(draft.type)},\n  "version": {draft.version},\n  "traceId": {quoted(draft.trace_id)},'
         f'\n  "deduplicationKey": {quoted(draft.dedup_key)},\n  "priority": {draft.priority},\n  "attempt": 0,'
         f'\n  "createdAt": {now},\n  "availableAt": {due},\n  "expiresAt": {expires or "null"},'
-        f'\n  "targetConsumerId": {quoted(draft.target)}{request},'
-        f"{_ATTRIBUTES}{draft.attributes}{_PAYLOAD}{payload}{_END}"
+        f'\n  "targetConsumerId": {quoted(draft.target)}'
     )
+
+
+def write(message_id: str, head: str, request: str, attributes: str, payload: str) -> str:
+    """The body. `payload` is the JSON to splice in; `request` more header lines, or nothing."""
+    return f"{_START}{message_id}{head}{request},{_ATTRIBUTES}{attributes}{_PAYLOAD}{payload}{_END}"
 
 
 def request_line(request_id: str, index: int) -> str:
@@ -146,12 +157,12 @@ def content(body: str, doubt: bool) -> Content:
     """Payload and attributes; with doubt (a person may have edited it) the JSON is read again. Unfit when it is not."""
     at = body.find(_ATTRIBUTES)
     cut = body.find(_PAYLOAD, at)
-    if at < 0 or cut < 0 or not body.endswith(_END):
+    if at < 0 or cut < 0 or body[-3:] != _END:
         return _foreign(body)
-    attributes, payload = body[at + len(_ATTRIBUTES) : cut], body[cut + len(_PAYLOAD) : -len(_END)]
-    if doubt and not (is_json(payload) and is_json(attributes)):
+    attributes, payload = body[at + _SKIP_ATTRIBUTES : cut], body[cut + _SKIP_PAYLOAD : -3]
+    if doubt and not (is_json(payload) and (attributes == "{}" or is_json(attributes))):
         return _foreign(body)
-    if body.startswith(_TEXT, at - 1 - len(_TEXT)):
+    if body[at - 2] == "e" and body.startswith(_TEXT, at - 1 - len(_TEXT)):
         payload = orjson.loads(payload)
     return Content(payload, attributes)
 

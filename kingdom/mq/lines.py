@@ -40,6 +40,8 @@ class Line:
         "failed",
         "feeds",
         "handled_ms",
+        "head",
+        "head_at",
         "history",
         "inflight",
         "mortal",
@@ -57,6 +59,7 @@ class Line:
     def __init__(self, name: str, policy: Policy, paused: bool = False) -> None:
         self.name = name
         self.quoted = quoted(name)
+        self.head, self.head_at = "", -1
         self.paused = paused
         self.feeds: list[Line] = []
         self.published = self.consumed = self.acked = self.nacked = self.failed = 0

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from kingdom.atomic import Disk, Group, make_folder, read_bytes, sync_folder, to_json
+from kingdom.atomic import SPARE, Disk, Group, make_folder, read_bytes, sync_folder, to_json
 from kingdom.errors import BadFile
 from kingdom.mq import envelopes, names
 from kingdom.mq.envelopes import Unfit
@@ -161,9 +161,10 @@ class FileStore:
         """What is remembered goes down after the messages it is about: they tell it too as long as they lie here,
         so it must be safe only before they go."""
         try:
-            if self._group.takes_away and self._group.power:
-                self._journal.sync()
-            self._group.commit()
+            if self._group.power:
+                if self._group.takes_away:
+                    self._journal.sync()
+                self._group.commit()
             if self._memos:
                 self._journal.write(self._memos)
                 self._memos = []
@@ -266,9 +267,8 @@ class FileStore:
             raise self._trouble("read what lies there", trouble) from None
 
     def _load_queue(self, queue: str, places: Mapping[str, str], after: str) -> Iterator[Found]:
-        for folder in places.values():
-            make_folder(Path(folder))
-        ready, inflight, dead = (self._listed(places[state]) for state in ("ready", "inflight", "dlq"))
+        ready, inflight, dead = (self._taken_over(places[state]) for state in ("ready", "inflight", "dlq"))
+        make_folder(Path(places["archived"]))
         if inflight or dead:
             ready, inflight, dead = self._once(places, ready, inflight, dead)
         for state, found in (("ready", ready), ("inflight", inflight), ("dlq", dead)):
@@ -282,6 +282,14 @@ class FileStore:
 
     def _listed(self, folder: str) -> list[str]:
         return _LISTED.findall("\n".join(os.listdir(folder)))
+
+    def _taken_over(self, folder: str) -> list[str]:
+        """As a new life finds it: without the spares of the one before."""
+        make_folder(Path(folder))
+        files = os.listdir(folder)
+        for file in [file for file in files if file.endswith(SPARE)]:
+            os.unlink(f"{folder}/{file}")
+        return _LISTED.findall("\n".join(files))
 
     def _once(
         self, places: Mapping[str, str], ready: list[str], inflight: list[str], dead: list[str]
@@ -381,9 +389,7 @@ class FileStore:
         try:
             for queue, places in self._places.items():
                 findings += self._check_queue(queue, places, repair, now)
-            findings += [
-                Finding("litter", "", name, False) for name in os.listdir(self._scratch) if not _is_spare(name)
-            ]
+            findings += [Finding("litter", "", name, False) for name in os.listdir(self._scratch)]
             known = {places["ready"].rpartition("/")[0] for places in self._places.values()}
             for folder in self._queue_folders():
                 if folder not in known:
@@ -424,6 +430,3 @@ class FileStore:
 def _is_ours(file: str) -> bool:
     return file[7:8] == "-" and file[21:22] == "-" and file[30:31] == "-" and file.endswith(".json")
 
-
-def _is_spare(name: str) -> bool:
-    return name.endswith(".spare.tmp")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 
-from kingdom.atomic import Group, make_folder, sync_folder
+from kingdom.atomic import SPARE, Group, make_folder, sync_folder
 from kingdom.mq import names
 from kingdom.mq.envelopes import Unfit
 from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State
@@ -119,6 +119,7 @@ class HybridStore(SqliteStore):
             self._group.sweep()
             self._bulky.clear()
             found = list(super().load())
+            self._clear_spares()
             if self._plan.check_on_start:
                 self._clear_orphans()
         except OSError as trouble:
@@ -187,10 +188,17 @@ class HybridStore(SqliteStore):
         for folder, file in self._orphans():
             os.unlink(f"{self._root}/{folder}/{file}")
 
+    def _clear_spares(self) -> None:
+        """A killed life leaves them behind."""
+        for folder in self._folders.values():
+            for file in os.listdir(f"{self._root}/{folder}"):
+                if file.endswith(SPARE):
+                    os.unlink(f"{self._root}/{folder}/{file}")
+
     def _orphans(self) -> Iterator[tuple[str, str]]:
         """Files that no row names: a publish that was never committed, or a removal that was."""
         for queue, folder in self._folders.items():
-            files = os.listdir(f"{self._root}/{folder}")
+            files = [file for file in os.listdir(f"{self._root}/{folder}") if not file.endswith(SPARE)]
             if files:
                 span = (f"msg:{queue}:", f"msg:{queue};")
                 named = {_last(value) for (value,) in self._query("select_bodies", span)}
