@@ -123,6 +123,8 @@ class Disk:
             try:
                 _rename_new(src, dst)
             except (FileExistsError, FileNotFoundError):
+                if not os.path.isdir(_folder(dst)):
+                    raise
                 stuck.append((src, dst))
             folders |= {_folder(dst), _folder(src)}
         self._sync_folders(folders)

@@ -153,6 +153,8 @@ class Waiting(NamedTuple):
     type: str
     priority: str
     begun: bool
+    about: str | None = None
+    """The task that a message belongs to."""
 
 
 class Shelf:
@@ -216,6 +218,7 @@ class Shelf:
         priority = thing.urgency if isinstance(thing, Message) else getattr(thing, "priority", "normal")
         type_ = thing.action if isinstance(thing, Order) else thing.type
         begun = isinstance(thing, Event) and (thing.task_id is not None or bool(thing.letters))
-        waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority, begun)
+        about = thing.task_id if isinstance(thing, Message) else None
+        waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority, begun, about)
         self._known[filename] = waiting
         return waiting

@@ -71,6 +71,13 @@ def test_a_move_never_replaces_and_tells_what_is_gone(disk: Disk, home: Path) ->
     assert (home / "c").read_bytes() == b"a"
 
 
+def test_a_folder_that_is_missing_is_no_moved_file(disk: Disk, home: Path) -> None:
+    disk.create(home / "a", b"a")
+    with pytest.raises(FileNotFoundError):
+        disk.move_all([(home / "a", home / "gone" / "a")])
+    assert (home / "a").exists()
+
+
 def test_files_are_for_their_owner_alone(disk: Disk, home: Path) -> None:
     disk.create(home / "a", b"x")
     disk.append(home / "log", b"x\n")

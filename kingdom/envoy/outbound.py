@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import Book
 from kingdom.errors import BadFile, KingdomError
 from kingdom.messages import Message, stamp
-from kingdom.post import LOOK_AGAIN_SECONDS, Shelf
+from kingdom.post import LOOK_AGAIN_SECONDS, Shelf, Waiting
 from kingdom.role import Kit, Turn
 
 BATCH = 32
@@ -70,15 +71,24 @@ class Outbound:
             self._letters.note(arrivals.get(self._kit.places.folder("messages", "pending"), ()))
         if self._kit.post.unsettled:
             self._next_look = min(self._next_look, now + LOOK_AGAIN_SECONDS)
-        chosen = list(self._letters)[:BATCH]
+        chosen = self._next_batch()
         opened = [self._kit.post.open("messages", "pending", each.filename) for each in chosen]
-        due = [letter for letter in opened if letter is not None and self._is_due(letter)]
+        due = [letter for letter in opened if letter is not None and self._is_due(letter) and self._is_new(letter)]
         # What is not due yet comes back with the next rescan, behind nobody's back.
         self._letters.drop(each.filename for each in chosen)
         if due:
             self._speak(due)
         self._close_stale_intents()
-        return Turn(bool(chosen), wait=self._next_look - time.monotonic(), busy=self._kit.post.unsettled)
+        more = bool(due) or len(self._letters) > 0
+        return Turn(more, wait=self._next_look - time.monotonic(), busy=self._kit.post.unsettled)
+
+    def _next_batch(self) -> list[Waiting]:
+        """The most urgent first; but what opens a task's thread goes before whatever belongs in it."""
+        first = list(islice(self._letters, BATCH))
+        about = {each.about for each in first if SENDERS[each.type].in_thread}
+        openers = {each.about: each for each in self._letters if each.type == "thread_start" and each.about in about}
+        with_openers = (part for each in first for part in (openers.get(each.about), each) if part is not None)
+        return list(dict.fromkeys(with_openers))
 
     # --- speaking
 
@@ -129,7 +139,7 @@ class Outbound:
         name = source if source in CHANNELS else str(self._config["channel"])
         room = letter.channel or name
         mapping = self._threads.get(letter.task_id) if letter.task_id else None
-        if mapping is None or not SENDERS[letter.type].in_thread:
+        if mapping is None or not SENDERS[letter.type].in_thread or not mapping.keys() >= {"channel", "room", "thread"}:
             return name, room, None
         if letter.type == "notification" and letter.channel not in (None, mapping["room"]):
             return name, room, None
@@ -151,6 +161,13 @@ class Outbound:
 
     def _is_due(self, letter: Message) -> bool:
         return str(letter.extra.get("not_before") or "") <= stamp(self._kit.clock())
+
+    def _is_new(self, letter: Message) -> bool:
+        """One whose id was used before cannot be filed, and would be said again and again."""
+        place = next((each for each in ("sent", "failed") if self._kit.post.has("messages", letter.id, each)), None)
+        if place is not None:
+            self._kit.post.bury("messages", "pending", f"{letter.id}.json", f"{place}/ has a letter of this id already")
+        return place is None
 
     # --- noting and filing
 
@@ -197,6 +214,8 @@ class Outbound:
     # --- shared
 
     def _channel(self, name: str) -> Channel:
+        if name not in CHANNELS:
+            raise ChannelRefused(channel=name, why="it is not there any more")
         if name not in self._channels:
             module, _, attribute = CHANNELS[name].partition(":")
             make: Callable[..., Channel] = getattr(import_module(module), attribute)
@@ -248,7 +267,9 @@ def _goes_on(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
 
 
 def _ends_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    if said.letter.task_id:
+    """With a task's last word alone: other news may stand in its thread too."""
+    cause, _, _outcome = (said.letter.dedup_key or "foreign:notification:").rpartition(":")
+    if said.letter.task_id and cause.endswith(":notification"):
         threads.strike(said.letter.task_id)
 
 

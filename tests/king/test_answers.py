@@ -36,7 +36,13 @@ def answer(home: Path, type: str, **payload: Any) -> Task | Lost:
 def test_an_answer_resumes_the_task_that_asked(home: Path) -> None:
     path = write(founded(home).checkpoint(ASKED), CHECKPOINT)
     made = answer(
-        home, "slack.human_response", task_id=ASKED, human_response="the second", channel="C1", thread_ts="1.2", user="U"
+        home,
+        "slack.human_response",
+        task_id=ASKED,
+        human_response="the second",
+        channel="C1",
+        thread_ts="1.2",
+        user="U",
     )
     assert isinstance(made, Task)
     assert (made.type, made.target_general, made.priority, made.repo) == ("resume", "gen-pr", "high", "acme/shop")
@@ -83,7 +89,11 @@ def test_a_word_in_a_conversation_goes_on_with_its_context(home: Path) -> None:
 
 
 LOST: dict[str, tuple[str, dict[str, Any], str]] = {
-    "no checkpoint": ("slack.human_response", {"task_id": "task-8"}, "task-8 is no longer open (its checkpoint is missing)"),
+    "no checkpoint": (
+        "slack.human_response",
+        {"task_id": "task-8"},
+        "task-8 is no longer open (its checkpoint is missing)",
+    ),
     "no task": ("slack.human_response", {}, "an unnamed task is no longer open"),
     "a wandering task": ("slack.human_response", {"task_id": "../../x"}, "no longer open (task '../../x' cannot name"),
     "a task that is no text": ("slack.human_response", {"task_id": {"a": 1}}, "no longer open"),

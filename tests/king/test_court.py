@@ -281,8 +281,14 @@ MOMENTS: dict[str, Callable[[Path], object]] = {
     "after the note": lambda home: None,
     "after the task": lambda home: put(home, "tasks", "pending", **task()),
     "when its general has taken it": lambda home: put(home, "tasks", "in_progress", **task()),
-    "after the letter": lambda home: (put(home, "tasks", "pending", **task()), put(home, "messages", "pending", **STARTED)),
-    "when the letter is out": lambda home: (put(home, "tasks", "pending", **task()), put(home, "messages", "sent", **STARTED)),
+    "after the letter": lambda home: (
+        put(home, "tasks", "pending", **task()),
+        put(home, "messages", "pending", **STARTED),
+    ),
+    "when the letter is out": lambda home: (
+        put(home, "tasks", "pending", **task()),
+        put(home, "messages", "sent", **STARTED),
+    ),
 }
 
 
@@ -634,7 +640,10 @@ def test_a_begun_run_is_finished_under_the_same_ids(daily: Path, clock: Clock, m
 @pytest.mark.parametrize(
     "damage",
     ["{", "[]", '{"gen-test:daily": "2026-02-06"}', '{"gen-test:daily": {}}', '{"gen-test:daily": {"handled": 5}}']
-    + ['{"gen-test:daily": {"handled": "soon"}}', '{"gen-test:daily": {"handled": "2026-02-07T10:00:00Z", "task_id": 1}}'],
+    + [
+        '{"gen-test:daily": {"handled": "soon"}}',
+        '{"gen-test:daily": {"handled": "2026-02-07T10:00:00Z", "task_id": 1}}',
+    ],
 )
 def test_a_damaged_diary_starts_anew(daily: Path, clock: Clock, damage: str) -> None:
     (Places(daily).own("king") / "schedule-sent.json").write_text(damage)

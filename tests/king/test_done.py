@@ -57,7 +57,9 @@ def test_a_line_torn_by_a_full_disk_gives_way_to_the_whole_one(home: Path, clock
     assert index(home, clock).task_of("evt-2") == "task-2026"
 
 
-@pytest.mark.parametrize("damage", [b"", b"\n\n", b"\xff\xfe\x00", b"x y z\n", b"a b c d\n", b"20260207  \n", b"\0" * 4096])
+@pytest.mark.parametrize(
+    "damage", [b"", b"\n\n", b"\xff\xfe\x00", b"x y z\n", b"a b c d\n", b"20260207  \n", b"\0" * 4096]
+)
 def test_a_damaged_file_is_mended(home: Path, clock: Clock, damage: bytes) -> None:
     (home / "done.idx").write_bytes(damage + b"\n20260207 evt-1 task-1\n")
     done = index(home, clock)
