@@ -170,8 +170,15 @@ MUTANTS = [
         "        except (KingdomError, OSError) as trouble:\n            # A full",
         "        except OSError:\n            raise SystemExit(78) from None\n"
         "        except KingdomError as trouble:\n            # A full",
-        caught_by="king ENOSPC",
-        near="rename|tmp",
+        caught_by="full disk, king",
+        quick=True,
+    ),
+    Mutant(
+        "a beat needs room",
+        ROLE,
+        "        write_in_place(self._fd, ",
+        "        os.pwrite(self._fd, b' ', 4096 * self._beats)\n        write_in_place(self._fd, ",
+        caught_by="full disk, king",
     ),
     # 8: two kings
     Mutant(

@@ -13,6 +13,7 @@ from tests.faults import (
     test_bad_config,
     test_bad_files,
     test_duplicates,
+    test_full_disk,
     test_permissions,
     test_sweep_envoy,
     test_sweep_general,
@@ -21,7 +22,7 @@ from tests.faults import (
     test_two_kings,
 )
 from tests.faults.mutants import MUTANTS, Check
-from tests.faults.sweep import FULL, KILL, Step, power_cuts, sweep
+from tests.faults.sweep import KILL, Step, power_cuts, sweep
 
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -44,11 +45,11 @@ WHOLE = {
     **test_traversal.CHECKS,
     **test_permissions.CHECKS,
     **test_bad_config.CHECKS,
+    **test_full_disk.CHECKS,
     **{name: test_duplicates.check_of(story) for name, story in test_duplicates.STORIES.items()},
 }
 CHECKS: dict[str, Check] = {
     "king kill": swept(test_sweep_king.KING, KILL),
-    "king ENOSPC": swept(test_sweep_king.KING, FULL),
     "king power": cut(test_sweep_king.KING),
     "envoy kill": swept(test_sweep_envoy.ENVOY, KILL),
     "envoy power": cut(test_sweep_envoy.ENVOY),
