@@ -1,9 +1,14 @@
+import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
 from tests.mailbox.boxes import ByHand, Running
+
+_numbers = count(1)
 
 
 @pytest.fixture
@@ -13,8 +18,28 @@ def box(home: Path) -> Iterator[ByHand]:
     box.engine.close()
 
 
-@pytest.fixture
-def manager(home: Path) -> Iterator[Running]:
+@pytest.fixture(scope="session")
+def shared_manager() -> Iterator[Running]:
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     running = Running(home, backend="memory", durability="process")
     yield running
     running.stop()
+    rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def manager(shared_manager: Running) -> Running:
+    """One manager for all who only talk to it; each test has a queue of its own."""
+    return shared_manager
+
+
+@pytest.fixture
+def own_manager(home: Path) -> Iterator[Running]:
+    running = Running(home, backend="memory", durability="process")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def q() -> str:
+    return f"q{next(_numbers)}"

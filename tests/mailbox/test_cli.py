@@ -17,68 +17,68 @@ def out(ended: Ended) -> Any:
     return json.loads(ended.stdout)
 
 
-def test_a_round_as_the_manual_shows_it(manager: Running) -> None:
+def test_a_round_as_the_manual_shows_it(manager: Running, q: str) -> None:
     assert out(manager.cli("health"))["status"] == "ok"
-    sent = out(manager.cli("publish", "--queue", "telemetry", "--message", '{"temp":36.5}', "--priority", "5"))
-    held = out(manager.cli("consume", "--queue", "telemetry", "--consumer-id", "consumer-01"))
+    sent = out(manager.cli("publish", "--queue", q, "--message", '{"temp":36.5}', "--priority", "5"))
+    held = out(manager.cli("consume", "--queue", q, "--consumer-id", "consumer-01"))
     assert held["message"]["messageKey"] == sent["messageKey"]
     lease = held["lease"]
     words = ("--message-key", lease["messageKey"], "--lease-id", lease["leaseId"])
     assert out(manager.cli("extend", *words, "--visibility", "90"))["leaseUntil"] > lease["leaseUntil"]
     assert out(manager.cli("nack", *words, "--reason", "error", "--requeue")) == {}
-    counts = out(manager.cli("status", "--queue", "telemetry"))["metrics"]
+    counts = out(manager.cli("status", "--queue", q))["metrics"]
     assert counts["delayed"] + counts["ready"] == 1
     assert out(manager.cli("metrics"))["requests"]["total"] >= 5
 
 
-def test_consume_and_ack_need_only_the_key(manager: Running) -> None:
-    manager.cli("publish", "--queue", "q", "--message", "x")
-    key = out(manager.cli("consume", "--queue", "q"))["lease"]["messageKey"]
+def test_consume_and_ack_need_only_the_key(manager: Running, q: str) -> None:
+    manager.cli("publish", "--queue", q, "--message", "x")
+    key = out(manager.cli("consume", "--queue", q))["lease"]["messageKey"]
     assert out(manager.cli("ack", "--message-key", key)) == {}
-    assert out(manager.cli("consume", "--queue", "q")) == {"message": None}
+    assert out(manager.cli("consume", "--queue", q)) == {"message": None}
 
 
-def test_publish_says_all_that_can_be_said(manager: Running) -> None:
-    words = ["--queue", "q", "--message", '{"a":1}', "--type", "t", "--trace-id", "tr", "--dedup-key", "k"]
+def test_publish_says_all_that_can_be_said(manager: Running, q: str) -> None:
+    words = ["--queue", q, "--message", '{"a":1}', "--type", "t", "--trace-id", "tr", "--dedup-key", "k"]
     words += ["--ttl", "60", "--attributes", '{"b":2}', "--target", "only", "--delay", "0", "--priority", "-3"]
     first = out(manager.cli("publish", *words))
     assert out(manager.cli("publish", *words)) == first
-    held = out(manager.cli("consume", "--queue", "q", "--consumer-id", "only"))["message"]
+    held = out(manager.cli("consume", "--queue", q, "--consumer-id", "only"))["message"]
     assert json.loads(held["attributes"]) == {"b": 2}
     assert held["priority"] == -3
 
 
-def test_dead_letters_from_the_shell(manager: Running) -> None:
-    manager.cli("publish", "--queue", "q", "--message", "x")
-    key = out(manager.cli("consume", "--queue", "q"))["lease"]["messageKey"]
+def test_dead_letters_from_the_shell(manager: Running, q: str) -> None:
+    manager.cli("publish", "--queue", q, "--message", "x")
+    key = out(manager.cli("consume", "--queue", q))["lease"]["messageKey"]
     manager.cli("nack", "--message-key", key, "--reason", 'it\'s "bad"')
-    listed = out(manager.cli("list-dlq", "--queue", "q", "--limit", "50"))
+    listed = out(manager.cli("list-dlq", "--queue", q, "--limit", "50"))
     assert (listed["count"], listed["messages"][0]["message"]) == (1, 'it\'s "bad"')
-    assert out(manager.cli("dlq-stats", "--queue", "q"))["reasons"] == {"HANDLER_ERROR": 1}
+    assert out(manager.cli("dlq-stats", "--queue", q))["reasons"] == {"HANDLER_ERROR": 1}
     out(manager.cli("quarantine", "--message-key", key))
-    assert out(manager.cli("reprocess", "--queue", "q"))["count"] == 0
+    assert out(manager.cli("reprocess", "--queue", q))["count"] == 0
     out(manager.cli("quarantine", "--message-key", key, "--off"))
     assert out(manager.cli("reprocess", "--message-key", key))["reprocessed"] is True
 
 
-def test_queues_pause_resume_peek_purge(manager: Running) -> None:
-    manager.cli("publish", "--queue", "q", "--message", "x")
-    assert out(manager.cli("peek", "--queue", "q"))["messages"][0]["payload"] == "x"
-    assert out(manager.cli("pause", "--queue", "q")) == {}
-    assert out(manager.cli("consume", "--queue", "q")) == {"message": None}
-    assert out(manager.cli("resume", "--queue", "q")) == {}
-    assert out(manager.cli("queues"))["queues"][0]["ready"] == 1
-    refused = manager.cli("purge", "--queue", "q")
+def test_queues_pause_resume_peek_purge(manager: Running, q: str) -> None:
+    manager.cli("publish", "--queue", q, "--message", "x")
+    assert out(manager.cli("peek", "--queue", q))["messages"][0]["payload"] == "x"
+    assert out(manager.cli("pause", "--queue", q)) == {}
+    assert out(manager.cli("consume", "--queue", q)) == {"message": None}
+    assert out(manager.cli("resume", "--queue", q)) == {}
+    assert {each["queue"]: each["ready"] for each in out(manager.cli("queues"))["queues"]}[q] == 1
+    refused = manager.cli("purge", "--queue", q)
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
-    assert out(manager.cli("purge", "--queue", "q", "--yes"))["purged"] == 1
+    assert out(manager.cli("purge", "--queue", q, "--yes"))["purged"] == 1
 
 
-def test_one_message_per_line(manager: Running) -> None:
+def test_one_message_per_line(manager: Running, q: str) -> None:
     lines = '{"n": 1}\nplain text\n\n{"n": 3}'
-    ended = manager.shell("publish", "--queue", "q", "--file", "-", given=lines)
+    ended = manager.shell("publish", "--queue", q, "--file", "-", given=lines)
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 3
-    got = out_lines(manager.cli("consume", "--queue", "q", "--limit", "9"))
+    got = out_lines(manager.cli("consume", "--queue", q, "--limit", "9"))
     payloads = [each["message"] and each["message"]["payload"] for each in got]
     assert payloads == [
         '{"n": 1}',
@@ -105,7 +105,7 @@ def test_a_bad_line_is_named_and_stops_no_other(home: Path) -> None:
 # --- exit codes
 
 
-def test_a_refusal_ends_with_1_and_one_line(manager: Running) -> None:
+def test_a_refusal_ends_with_1_and_one_line(manager: Running, q: str) -> None:
     ended = manager.cli("consume", "--queue", "nowhere")
     assert ended.returncode == 1
     assert ended.stdout == ""
@@ -189,8 +189,8 @@ def test_direct_access_to_the_store(stopped: Running) -> None:
     assert direct(stopped, "metrics").returncode == 2
 
 
-def test_direct_access_is_refused_while_a_manager_holds_the_store(manager: Running) -> None:
-    ended = direct(manager, "publish", "--queue", "q", "--message", "x")
+def test_direct_access_is_refused_while_a_manager_holds_the_store(manager: Running, q: str) -> None:
+    ended = direct(manager, "publish", "--queue", q, "--message", "x")
     assert ended.returncode == 1
     assert "holds" in ended.stderr
 

@@ -21,17 +21,17 @@ def second(running: Running) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_second_manager_ends_with_75_and_names_the_first(manager: Running) -> None:
-    ended = second(manager)
+def test_a_second_manager_ends_with_75_and_names_the_first(own_manager: Running) -> None:
+    ended = second(own_manager)
     assert ended.returncode == 75
-    assert manager.process is not None
-    assert str(manager.process.pid) in ended.stderr
+    assert own_manager.process is not None
+    assert str(own_manager.process.pid) in ended.stderr
 
 
-def test_a_manager_of_another_home_does_not_share_the_mailbox(manager: Running, home: Path) -> None:
+def test_a_manager_of_another_home_does_not_share_the_mailbox(own_manager: Running, home: Path) -> None:
     other = home / "other"
     other.mkdir(mode=0o700)
-    configure(other, {"backend": "memory", "ipc": {"root": str(manager.root)}})
+    configure(other, {"backend": "memory", "ipc": {"root": str(own_manager.root)}})
     running = Running.__new__(Running)
     running.home = other
     ended = second(running)
@@ -49,17 +49,17 @@ def test_a_configuration_that_is_wrong_ends_it_with_78(home: Path) -> None:
     assert "backend" in line
 
 
-def test_policies_are_taken_over_while_it_runs(manager: Running) -> None:
-    assert manager.process is not None
+def test_policies_are_taken_over_while_it_runs(own_manager: Running) -> None:
+    assert own_manager.process is not None
     config = {"backend": "memory", "durability": "process", "queues": {"q": {"visibilityTimeoutSec": 77}}}
-    with manager.client() as mq:
+    with own_manager.client() as mq:
         mq.publish("q", 1)
-        (manager.home / "config" / "mq.yaml").write_text("backend: [")
-        manager.process.send_signal(signal.SIGUSR1)
-        log = manager.home / "logs" / "mailbox.log"
+        (own_manager.home / "config" / "mq.yaml").write_text("backend: [")
+        own_manager.process.send_signal(signal.SIGUSR1)
+        log = own_manager.home / "logs" / "mailbox.log"
         wait_until(lambda: "keeps its old configuration" in log.read_text(), 10, "the broken file is refused")
-        (manager.home / "config" / "mq.yaml").write_text(json.dumps(config))
-        manager.process.send_signal(signal.SIGUSR1)
+        (own_manager.home / "config" / "mq.yaml").write_text(json.dumps(config))
+        own_manager.process.send_signal(signal.SIGUSR1)
         wait_until(lambda: mq.status("q")["policy"]["visibilityTimeoutSec"] == 77, 10, "the new policy holds")
 
 
