@@ -14,6 +14,7 @@ from kingdom import config, manifests, picture
 from kingdom.atomic import is_locked, make_folder, read_bytes, read_json
 from kingdom.cli import home
 from kingdom.cli.init import furnish
+from kingdom.cli.status import STATES
 from kingdom.cli.words import count, line, table
 from kingdom.errors import BadFile, Exit, LauncherTrouble, NoSuchThing, NotRunning, TookTooLong
 from kingdom.places import Places, find_data
@@ -271,7 +272,10 @@ def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str
         print("NO TMUX HERE: the roles run under supervisord, so `kingdom attach ROLE` cannot show a terminal.")
     views = picture.take(places, [seat.name for seat in seats], time.time()).roles
     does = {each.name: each.description for each in manifests.installed(places)[0]}
-    rows = [(view.name, view.state, line(does.get(view.name, SERVES.get(view.name, "")))) for view in views]
+    rows = [
+        (view.name, STATES.get(view.state, view.state), line(does.get(view.name, SERVES.get(view.name, ""))))
+        for view in views
+    ]
     print(f"The kingdom is up in {places.home}, under {steward.name}." if not late else "Not everybody is up:")
     print(table(rows))
     for name in late:
@@ -281,7 +285,7 @@ def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str
         if held is not None:
             why = "stopped by hand" if held == "down" else "quarantined after a crash loop"
             print(f"  {seat.name} stays down, {why}: `kingdom start {seat.name}` starts it, logs/{seat.name}.log tells")
-    print(_what_to_try(places))
+    print(f"Next: {home.command()} doctor" if late else _what_to_try(places))
 
 
 def _what_to_try(places: Places) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.journey.kingdoms import Kingdom, answer
 
@@ -124,3 +125,22 @@ def test_a_general_that_was_uninstalled_does_not_come_back(own: Kingdom) -> None
     done = own.run("say", "anybody?")
     assert done.returncode == 1
     assert "no general subscribes to console.message" in done.stderr
+
+
+def test_who_cannot_start_says_why_at_once(own: Kingdom) -> None:
+    own.ok("down")
+    king = own.places.config / "king.yaml"
+    king.write_text(f"{king.read_text()}concurrency: {{max_soldiers: none}}\n")
+    done = own.run("up")
+    assert done.returncode == 1
+    assert "king does not beat: " in done.stdout
+    assert "king.yaml:3: concurrency.max_soldiers: 'none' is not of type 'integer'" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("kingdom doctor")
+
+
+def test_two_who_start_it_at_once_do_not_disturb_each_other(own: Kingdom) -> None:
+    own.ok("down")
+    with ThreadPoolExecutor() as both:
+        done = list(both.map(lambda _: own.run("up"), range(2)))
+    assert [each.returncode for each in done] == [0, 0], [each.stdout + each.stderr for each in done]
+    assert own.run("status").returncode == 0
