@@ -57,6 +57,10 @@ class Court:
                 self._desk.kit.log.warn(warning)
             self._next_schedules = 0.0
         worked = self._judge(arrivals)
+        if time.monotonic() >= self._next_events:
+            arrivals = None
+        if arrivals is None:
+            self._desk.kit.post.unsettled = False
         worked = self._hear_orders(arrivals) or worked
         worked = self._keep_schedules(arrivals) or worked
         worked = self._serve_events(arrivals) or worked
@@ -72,8 +76,7 @@ class Court:
 
     def _look_for_events(self, arrivals: Arrivals) -> None:
         now = time.monotonic()
-        if arrivals is None or now >= self._next_events:
-            self._desk.kit.post.unsettled = False
+        if arrivals is None:
             self._dispatch.shelf.rescan()
             self._tasks.rescan()
             period = self._desk.config["intervals"]["event_check_seconds"]
@@ -104,8 +107,7 @@ class Court:
 
     def _hear_orders(self, arrivals: Arrivals) -> bool:
         pending = self._desk.kit.places.folder("orders", "pending")
-        everything = arrivals is None or time.monotonic() >= self._next_events
-        self._orders.look(None if everything or arrivals is None else arrivals.get(pending, ()))
+        self._orders.look(None if arrivals is None else arrivals.get(pending, ()))
         return self._orders.obey()
 
     # --- the chamberlain

@@ -90,7 +90,14 @@ def lost_answer(event: Event, default_channel: str, why: str) -> Draft:
     """To a person whose answer nobody waits for any more."""
     address = reply_address(event)
     channel = str(event.payload.get("channel") or default_channel)
-    return Draft("final", _named(event.payload.get("task_id")) or event.id, channel, f"[failed] {why}", source_ref=address, dedup_key=f"{event.id}:lost_answer")
+    return Draft(
+        "final",
+        _named(event.payload.get("task_id")) or event.id,
+        channel,
+        f"[failed] {why}",
+        source_ref=address,
+        dedup_key=f"{event.id}:lost_answer",
+    )
 
 
 def _named(task_id: object) -> str | None:

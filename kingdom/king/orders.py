@@ -16,6 +16,12 @@ from kingdom.post import Shelf
 from kingdom.role import Kit
 
 TASK_STATES = ("pending", "in_progress", "completed", "dead")
+GOES_ON = {
+    "events": ("pending", "dispatched"),
+    "tasks": ("pending", "in_progress", "completed"),
+    "messages": ("pending", "sent"),
+}
+"""Where something may be that has been put back to pending."""
 
 
 class Refused(Exception):
@@ -99,9 +105,10 @@ class Orders:
             post.annotate("tasks", "in_progress", [asked])
             return "its general has been told to end it"
         task = self._task(order.target, "completed")
-        if task.outcome is not None:
+        if task.outcome is not None and task.extra.get("cancelled_by_order") != order.id:
             raise Refused(f"{task.id} has ended already: {task.outcome}")
-        post.annotate("tasks", "completed", [task.but(status="discarded", outcome="discarded")])
+        noted = {**task.extra, "cancelled_by_order": order.id}
+        post.annotate("tasks", "completed", [task.but(status="discarded", outcome="discarded", extra=noted)])
         self._end_event(task, order)
         return "ended before anybody took it"
 
@@ -124,11 +131,16 @@ class Orders:
     # --- events and letters
 
     def requeue(self, order: Order) -> str:
-        """Back to pending: a discarded event, a letter that failed, or a buried file that has been mended."""
+        """Back to pending: a discarded event, a letter that failed, or a buried file that has been mended.
+
+        The order's id is noted in it first, so that an order that was interrupted knows its own work again.
+        """
         post = self._kit.post
+        if (moved := self._went_back(order)) is not None:
+            return moved
         if post.has("events", order.target, "completed"):
             event: Event = post.read("events", "completed", order.target)
-            if event.status != "discarded":
+            if event.status != "discarded" and event.extra.get("requeued_by") != order.id:
                 raise Refused(
                     f"{event.id} was not discarded ({event.status}); `retry` its task {event.task_id} instead"
                 )
@@ -140,19 +152,37 @@ class Orders:
         if post.has("messages", order.target, "failed"):
             letter: Message = post.read("messages", "failed", order.target)
             again = {key: each for key, each in letter.extra.items() if key not in ("tries", "not_before")}
+            again["requeued_by"] = order.id
             post.annotate("messages", "failed", [letter.but(status="pending", extra=again)])
             return self._moved("messages", order.target, "failed")
         for kind in ("events", "tasks", "messages"):
             if post.has(kind, order.target, "dead"):
-                return self._mended(kind, order.target)
+                return self._mended(kind, order)
         raise Refused(f"nothing named {order.target} was discarded, has failed or lies in dead/")
 
-    def _mended(self, kind: str, name: str) -> str:
-        self._kit.post.read(kind, "dead", name)
-        moved = self._moved(kind, name, "dead")
-        reason: Path = self._kit.places.letter(kind, "dead", name)
-        self._kit.disk.remove(reason.with_name(f"{reason.name}.reason"))
+    def _went_back(self, order: Order) -> str | None:
+        """What an earlier life has done of this order: it lies anywhere but where it came from, with our note."""
+        for kind, states in GOES_ON.items():
+            for state in states:
+                if not self._kit.post.has(kind, order.target, state):
+                    continue
+                thing = self._kit.post.read(kind, state, order.target)
+                if thing.extra.get("requeued_by") == order.id:
+                    self._drop_reason(kind, order.target)
+                    return f"back in {kind}/pending"
+        return None
+
+    def _mended(self, kind: str, order: Order) -> str:
+        thing = self._kit.post.read(kind, "dead", order.target)
+        self._kit.post.annotate(kind, "dead", [thing.but(extra={**thing.extra, "requeued_by": order.id})])
+        moved = self._moved(kind, order.target, "dead")
+        self._drop_reason(kind, order.target)
         return moved
+
+    def _drop_reason(self, kind: str, name: str) -> None:
+        grave: Path = self._kit.places.letter(kind, "dead", name)
+        if not grave.exists():
+            self._kit.disk.remove(grave.with_name(f"{grave.name}.reason"))
 
     def _moved(self, kind: str, name: str, src: str) -> str:
         if self._kit.post.move(kind, [name], src, "pending"):
@@ -162,13 +192,23 @@ class Orders:
     def discard(self, order: Order) -> str:
         check_name("event", order.target)
         if not self._kit.post.has("events", order.target, "pending"):
+            if self._was_discarded(order):
+                return "discarded"
             raise Refused(f"no event {order.target} is waiting")
         event: Event = self._kit.post.read("events", "pending", order.target)
         reason = f"by {order.by}"
-        self._kit.post.annotate("events", "pending", [event.but(status="discarded", discarded_reason=reason)])
+        noted = {**event.extra, "discarded_by_order": order.id}
+        let_go = event.but(status="discarded", discarded_reason=reason, extra=noted)
+        self._kit.post.annotate("events", "pending", [let_go])
         self._kit.post.move("events", [event.id], "pending", "completed")
         self._kit.log.event("event.discarded", event_id=event.id, reason=reason)
         return "discarded"
+
+    def _was_discarded(self, order: Order) -> bool:
+        if not self._kit.post.has("events", order.target, "completed"):
+            return False
+        event: Event = self._kit.post.read("events", "completed", order.target)
+        return event.extra.get("discarded_by_order") == order.id
 
 
 ACTIONS: Mapping[str, Callable[[Orders, Order], str]] = {
