@@ -169,6 +169,17 @@ class Places:
         """Of all generals, by task: where soldiers are out, or were."""
         return sorted(self.state.glob("gen-*/camp/*"), key=lambda camp: camp.name)
 
+    def locks(self) -> Iterator[Path]:
+        """What keeps others out for as long as it is held, of all roles and of what they share, there yet or not."""
+        yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.purse.with_suffix(".lock"))
+        yield from (folder / "lock" for folder in self.state.iterdir())
+
+    def not_for(self, general: str, task: str) -> Iterator[Path]:
+        """What the soldier of a task may not even read: secrets, locks, and the camps of all others."""
+        yield from (self.env_file, self.own("gateway"), *self.locks(), self.camp(general, task) / "lock")
+        yield from (camp for camp in self.state.glob("gen-*/camp") if camp.parent.name != general)
+        yield from (camp for camp in self.camps() if camp != self.camp(general, task))
+
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"
 

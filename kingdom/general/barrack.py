@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from kingdom.atomic import Disk, Lock, is_locked, make_folder, read_json, to_json
 from kingdom.errors import BadFile, Locked
+from kingdom.general.broom import clear_away
 from kingdom.places import Places
 from kingdom.processes import age, carriers, end_carriers, send, soldier_markers, started_at
 
@@ -60,19 +60,19 @@ class Barrack:
         """Start a soldier under the lock, which it inherits; None when another one holds it."""
         make_folder(self.camp)
         make_folder(self.room)
-        with suppress(FileNotFoundError):
-            os.unlink(self.result_path)
         lock = Lock(self.camp / "lock", self.task)
         try:
             lock.acquire(0.5)
         except Locked:
             return None
         try:
+            with suppress(FileNotFoundError):
+                os.unlink(self.result_path)
             path = self.camp / "order.json"
             disk.rewrite(path, to_json(order))
             with open(self.camp / "trouble.txt", "wb") as trouble:
                 child = Popen(
-                    [sys.executable, "-m", "kingdom.soldier", self.task],
+                    [sys.executable, "-P", "-m", "kingdom.soldier", self.task],
                     stdin=DEVNULL,
                     stdout=DEVNULL,
                     stderr=trouble,
@@ -88,8 +88,10 @@ class Barrack:
 
     def adopt(self, disk: Disk, attempt: int) -> None:
         """A soldier that an earlier life of its general sent, without living to note it."""
+        if self.started() is not None:
+            return
         oldest = min(carriers(self._marker), key=lambda pair: pair[1], default=None)
-        if self.started() is None and oldest is not None:
+        if oldest is not None:
             self._note_start(disk, oldest[0], attempt)
 
     def seconds_served(self) -> float:
@@ -117,16 +119,16 @@ class Barrack:
     def left_traces(self) -> bool:
         return self.camp.exists() or self.room.exists() or self._raw.exists()
 
-    def clear(self) -> None:
+    def clear(self, disk: Disk) -> None:
         with suppress(FileNotFoundError):
             os.unlink(self._raw)
-        shutil.rmtree(self.room, ignore_errors=True)
-        shutil.rmtree(self.camp, ignore_errors=True)
+        clear_away(disk, self.room)
+        clear_away(disk, self.camp)
 
     def _note_start(self, disk: Disk, pid: int, attempt: int) -> None:
-        start = started_at(pid)
-        if start is not None:
-            disk.rewrite(self.camp / "started", to_json({"pid": pid, "start": start, "attempt": attempt}))
+        """Also of one that has ended already: it was a try, and must not be made again and again."""
+        note = {"pid": pid, "start": started_at(pid) or 0, "attempt": attempt}
+        disk.rewrite(self.camp / "started", to_json(note))
 
 
 def last_sign(logs: list[Path]) -> float:

@@ -18,10 +18,11 @@ from kingdom.atomic import make_folder, read_json, to_json
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.general import memory, outfit
 from kingdom.general.barrack import Barrack, last_sign
+from kingdom.general.broom import finish
 from kingdom.general.ground import Ground, NoGround
 from kingdom.general.outfit import NeedsSetUp
 from kingdom.general.purse import Purse, Wait
-from kingdom.messages import Result, Task, moment, stamp
+from kingdom.messages import Result, Task, stamp
 from kingdom.places import check_name
 from kingdom.policy import may_retry
 from kingdom.post import Shelf, Waiting
@@ -110,18 +111,20 @@ class Campaign:
             self._mine_in_progress.drop([waiting.filename])
             self._clear_traces(task.id, barrack)
             return False
+        # Asked before the report is looked for: a soldier that has ended has written it, if it ever will.
+        lives = barrack.lives()
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
         if "cancelled_by" in task.extra:
             return self._give_up(task, barrack)
-        if barrack.lives():
+        if lives:
             barrack.adopt(self._kit.light, task.attempt)
             return self._watch(task, barrack)
         started = barrack.started()
         if started is not None and started.attempt == task.attempt:
             return self._fell(task, barrack)
-        if task.not_before is not None and moment(task.not_before) > self._kit.clock():
+        if task.not_before is not None and task.not_before > self._now():
             return False
         return self._send(task, barrack)
 
@@ -199,7 +202,8 @@ class Campaign:
         stopping = barrack.told_to_end()
         patience = self._config["timeouts"]["term_seconds"]
         if stopping is not None:
-            if self._kit.clock() - float(stopping["since"]) > patience + 1:
+            # Either way: a clock that was set back must not give it an hour.
+            if abs(self._kit.clock() - float(stopping["since"])) > patience + 1:
                 self._kit.log.event("soldier.killed", task_id=task.id)
                 return barrack.end() > 0
             return False
@@ -248,14 +252,16 @@ class Campaign:
         """A limit is no failure: the same try is made again when the account has rested."""
         self._postpone(task, wait)
         sessions.dismiss(self._kit.light, self._kit.places, task.id)
-        barrack.clear()
+        barrack.clear(self._kit.light)
         return True
 
     def _fell(self, task: Task, barrack: Barrack) -> bool:
         """It started and left no report: killed, or the machine went down."""
         barrack.end()
         self._kit.log.event("soldier.killed", task_id=task.id)
-        return self._failed(task, barrack, f"its soldier died without a report {barrack.trouble()}".strip(), {})
+        stopping = barrack.told_to_end()
+        why = f"{stopping['why']}: it took longer than it may" if stopping else "its soldier died without a report"
+        return self._failed(task, barrack, f"{why} {barrack.trouble()}".strip(), {})
 
     def _failed(
         self, task: Task, barrack: Barrack, why: str, report: Mapping[str, Any], result: Result | None = None
@@ -269,7 +275,7 @@ class Campaign:
             again = task.but(attempt=task.attempt + 1, not_before=later, extra={**task.extra, "spent_usd": cost})
             self._kit.post.annotate("tasks", "in_progress", [again])
             sessions.dismiss(self._kit.light, self._kit.places, task.id)
-            barrack.clear()
+            barrack.clear(self._kit.light)
             self._kit.log.warn(f"{task.id} failed ({why}); tries again after {later}")
             self._kit.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=why)
             return True
@@ -313,6 +319,8 @@ class Campaign:
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""
+        finish(self._kit.places.workspace(self.name, "any").parent)
+        finish(self._kit.places.soldiers)
         camps = self._kit.places.camp(self.name, "any").parent
         make_folder(camps)
         for task in (folder.name for folder in camps.iterdir()):
@@ -324,7 +332,7 @@ class Campaign:
     def _clear_traces(self, task_id: str, barrack: Barrack) -> None:
         if barrack.left_traces():
             sessions.dismiss(self._kit.light, self._kit.places, task_id)
-            barrack.clear()
+            barrack.clear(self._kit.light)
 
     def _follow_manifest(self) -> None:
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from kingdom.atomic import Disk, make_folder
 from kingdom.errors import BadFile, BadName, KingdomError
+from kingdom.general.broom import clear_away
 from kingdom.messages import Task
 from kingdom.places import Places
 
@@ -70,9 +71,9 @@ class Ground:
             step.child.kill()
             step.child.wait()
         self._log(task_id).unlink(missing_ok=True)
-        shutil.rmtree(self._places.workspace(self._general, task_id), ignore_errors=True)
+        clear_away(self._disk, self._places.workspace(self._general, task_id))
         if kept is not None and (ground := self._own(Path(kept))):
-            shutil.rmtree(ground, ignore_errors=True)
+            clear_away(self._disk, ground)
 
     def _clone(self, task: Task, repo: str, workspace: Path) -> Path | None:
         """Mirror or refresh it, then clone from it: one child at a time for a task, one task at a time for a mirror."""

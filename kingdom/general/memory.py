@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from kingdom.atomic import Disk, make_folder
+from kingdom.atomic import Disk, make_folder, read_bytes
+from kingdom.errors import BadFile
 from kingdom.places import Places
 
 LEARNED = "learned-patterns.md"
@@ -19,7 +21,7 @@ def recall(places: Places, general: str, repo: str | None) -> str:
         own / LEARNED,
         *([own / _repo_file(repo)] if repo else []),
     ]
-    return "\n".join(path.read_text("utf-8", "replace").strip() for path in files if path.exists())
+    return "\n".join(text for path in files if (text := _text(path).strip()))
 
 
 def learn(
@@ -28,8 +30,8 @@ def learn(
     """Into the repository's file when the task had one, and into the general's own."""
     own = places.general_memory(general)
     for path in (own / LEARNED, *([own / _repo_file(repo)] if repo else [])):
-        known = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
-        lines = _kept([*known, *(f"- {_one_line(lesson)}" for lesson in lessons)], largest_bytes)
+        known = _text(path).splitlines()
+        lines = _kept([*known, *(f"- {_one_line(lesson, largest_bytes // 5)}" for lesson in lessons)], largest_bytes)
         if lines != known:
             make_folder(own)
             disk.rewrite(path, "".join(f"{line}\n" for line in lines).encode())
@@ -48,5 +50,16 @@ def _kept(lines: Iterable[str], largest_bytes: int) -> list[str]:
     return once
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _one_line(text: str, largest_bytes: int) -> str:
+    """One endless lesson must not cost all the others."""
+    line = " ".join(text.split())
+    cut = line.encode()[:largest_bytes].decode("utf-8", "ignore")
+    return line if cut == line else f"{cut}…"
+
+
+def _text(path: Path) -> str:
+    """What lies there, if it is a file: nobody waits for a pipe, or learns from what is endless."""
+    try:
+        return read_bytes(path).decode("utf-8", "replace")
+    except (FileNotFoundError, BadFile):
+        return ""

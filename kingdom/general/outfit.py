@@ -20,8 +20,11 @@ from kingdom.messages import Task
 from kingdom.places import PROGRAM, check_name
 from kingdom.role import Kit
 
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "PYTHONPATH")
 """What every soldier may see of our environment; a manifest's `env` adds to it."""
+
+KEYS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".config/gh")
+"""Where people keep keys and tokens in their own folder."""
 
 
 class NeedsSetUp(KingdomError):
@@ -74,7 +77,7 @@ def order(
         "sandbox": manifest.sandbox,
         "external": task.scheduled_for is None,
         "may_write": [str(workspace), str(barrack.room)],
-        "may_not_read": [str(places.env_file), str(places.own("gateway"))],
+        "may_not_read": [str(path) for path in (*places.not_for(manifest.name, task.id), *_keys())],
         "env": {"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(barrack.room)},
     }
 
@@ -90,6 +93,12 @@ def environment(kit: Kit, manifest: Manifest, task: Task, barrack: Barrack) -> d
         "KINGDOM_TASK_ID": task.id,
         "KINGDOM_RESULT_PATH": str(barrack.result_path),
     }
+
+
+def _keys() -> Iterator[Path]:
+    """Of the house's owner; a general that needs one is given it in its `env`."""
+    with suppress(RuntimeError):
+        yield from (Path.home() / name for name in KEYS)
 
 
 def soldier_name(task: Task) -> str:

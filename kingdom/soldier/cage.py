@@ -1,8 +1,9 @@
 """What a soldier's engine may touch and use. Entered in the child, just before the engine's program starts.
 
-Landlock holds the file system, a seccomp filter the one door Landlock leaves open (Unix sockets: the launcher
-listens on one), rlimits the machine's means. Root loses its privileges first. Where the kernel lacks a part,
-`missing` says so and the task's general decides.
+Landlock holds the files, what they say and who hears signals. A read-only view of the disk holds what Landlock does
+not know (modes, times, attributes), a seccomp filter the other doors: Unix sockets (the launcher listens on one), and
+limits and priorities of processes that are not the soldier's. Rlimits hold the machine's means, and a soldier gives
+way to the roles. Root loses its privileges. Where the kernel lacks a part, `missing` says so and the soldier decides.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ import platform
 import resource
 import signal
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
+_MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8000
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_ASK_VERSION = 1
 _LANDLOCK_RULE_PATH_BENEATH = 1
@@ -37,9 +42,33 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
-# (audit architecture, socket, io_uring_setup); 32-bit calls of the same machine are refused with the rest
-_CALLS = {"x86_64": (0xC000003E, 41, 425), "aarch64": (0xC00000B7, 198, 425)}
-_AF_UNIX = 1
+GIVES_WAY = 10
+"""How nice a soldier is: the roles turn in time whatever it does."""
+FIRST_TO_GO = 500
+"""Of a machine that is out of memory, a soldier goes before a role."""
+
+_AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
+_ITSELF = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One architecture's numbers; calls of another architecture of the same machine are refused."""
+
+    audit: int
+    socket: int
+    setpriority: int
+    ioprio_set: int
+    prlimit64: int
+    of_scheduling: tuple[int, ...]
+    refused: tuple[int, ...]
+    """io_uring, which could make a socket, and the keyrings of the user."""
+
+
+_CALLS = {
+    "x86_64": Calls(0xC000003E, 41, 141, 251, 302, (142, 144, 314), (425, 248, 249, 250)),
+    "aarch64": Calls(0xC00000B7, 198, 140, 30, 261, (118, 119, 274), (425, 217, 218, 219)),
+}
 
 
 def missing() -> str | None:
@@ -49,6 +78,8 @@ def missing() -> str | None:
         return "this kernel has no Landlock"
     if version < 3:
         return f"this kernel's Landlock (version {version}) cannot forbid truncating files"
+    if version < 6:
+        return f"this kernel's Landlock (version {version}) cannot forbid signals to others"
     if platform.machine() not in _CALLS:
         return f"no system call filter for {platform.machine()}"
     return None
@@ -60,20 +91,30 @@ def adopt_orphans() -> None:
 
 
 def enter(order: Mapping[str, Any]) -> None:
-    """In the child: dies with its soldier, uses no more than its limits, and writes only where it may."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    """In the child: dies with its soldier, uses no more than its limits, and writes only where it may.
+
+    Without a whole cage (see `missing`) it is shut as far as this kernel can.
+    """
     _limit(order["limits"])
+    os.nice(GIVES_WAY)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write(str(FIRST_TO_GO))
     if order["sandbox"]:
+        _see_read_only(order["may_write"])
+        os.chdir(order["workspace"])
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-        _landlock(order["may_write"], [*order["may_not_read"], "/dev"])
-        _refuse_unix_sockets()
+        if _landlock_version() >= 1:
+            _landlock(order["may_write"], [order["out"], order["err"]], [*order["may_not_read"], "/dev"])
+        _filter_calls()
+    # Last, as a change of credentials takes it back.
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _limit(limits: Mapping[str, int]) -> None:
     for what, most in (
         (resource.RLIMIT_DATA, (limits["memory_mb"] << 20) * 5 // 4),
-        (resource.RLIMIT_CPU, limits["cpu_seconds"]),
+        (resource.RLIMIT_CPU, limits["cpu_seconds"] + 1),
         (resource.RLIMIT_NPROC, _own_processes() + limits["processes"]),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -91,6 +132,39 @@ def _own_processes() -> int:
     return mine
 
 
+def _see_read_only(but: Iterable[str]) -> None:
+    """Its own view of the disk, where all but these folders is read-only: this also stops chmod and utime.
+
+    Where it cannot be had (no root, and no namespaces for users) Landlock alone holds what files say.
+    """
+    ids = os.geteuid(), os.getegid()
+    if _libc.unshare(_CLONE_NEWNS | (0 if ids[0] == 0 else _CLONE_NEWUSER)) != 0:
+        return
+    if ids[0] != 0:
+        uid, gid = ids
+        for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with suppress(OSError), open(f"/proc/self/{name}", "w") as file:
+                file.write(line)
+    _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None)
+    for path in but:
+        _libc.mount(os.fsencode(path), os.fsencode(path), None, ctypes.c_ulong(_MS_BIND), None)
+    _set_mount("/", _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, 0)
+    for path in but:
+        _set_mount(path, 0, 0, _MOUNT_ATTR_RDONLY)
+
+
+def _set_mount(path: str, flags: int, on: int, off: int) -> None:
+    attributes = struct.pack("=QQQQ", on, off, 0, 0)
+    _libc.syscall(
+        _MOUNT_SETATTR,
+        _AT_FDCWD,
+        os.fsencode(path),
+        ctypes.c_uint(flags),
+        attributes,
+        ctypes.c_size_t(len(attributes)),
+    )
+
+
 def _drop_privileges() -> None:
     """Root keeps its name and its files, and loses everything that would lead around the cage."""
     for capability in range(_CAPABILITIES):
@@ -103,7 +177,7 @@ def _landlock_version() -> int:
     return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_ASK_VERSION)))
 
 
-def _landlock(may_write: list[str], may_not_read: list[str]) -> None:
+def _landlock(may_write: list[str], logs: list[str], may_not_read: list[str]) -> None:
     version = _landlock_version()
     handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
     handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -113,17 +187,20 @@ def _landlock(may_write: list[str], may_not_read: list[str]) -> None:
     rules = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     _must(rules, "landlock_create_ruleset")
     _allow(rules, "/", _READ_DIR)
-    for path in _all_but("", may_not_read):
+    hidden = {*may_not_read, *(os.path.realpath(path) for path in may_not_read)}
+    for path in _all_but("", hidden):
         _allow(rules, path, handled & _READ)
     for path in may_write:
         _allow(rules, path, handled)
+    for path in logs:
+        _allow(rules, path, handled & (_WRITE_FILE | _TRUNCATE))
     for device in DEVICES:
         _allow(rules, f"/dev/{device}", handled & (_READ_FILE | _WRITE_FILE | _IOCTL_DEV))
     _must(_libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, ctypes.c_uint(0)), "landlock_restrict_self")
     os.close(rules)
 
 
-def _all_but(folder: str, hidden: list[str]) -> Iterator[str]:
+def _all_but(folder: str, hidden: Set[str]) -> Iterator[str]:
     """The largest trees under a folder that hold none of the hidden paths. Landlock can only allow: we go around."""
     try:
         inside = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
@@ -154,26 +231,37 @@ def _allow(rules: int, path: str, access: int) -> None:
         os.close(fd)
 
 
-def _refuse_unix_sockets() -> None:
-    """EPERM for socket(AF_UNIX), for io_uring (which could make one), and for calls of another architecture."""
-    machine = _CALLS.get(platform.machine())
-    if machine is None:
+def _filter_calls() -> None:
+    """EPERM for what no file permission holds: see the head of this file."""
+    calls = _CALLS.get(platform.machine())
+    if calls is None:
         return
-    architecture, socket_call, io_uring_setup = machine
     load, jump_if_equal, jump_if_at_least, answer = 0x20, 0x15, 0x35, 0x06
-    allow, refuse = 0x7FFF0000, 0x00050000 | 1
+    allow, refuse = (answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050000 | 1)
+
+    def when(call: int, *then: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+        return [(load, 0, 0, 0), (jump_if_equal, 0, len(then), call), *then]
+
+    def argument(index: int) -> tuple[int, int, int, int]:
+        return load, 0, 0, 16 + 8 * index
+
     program = [
         (load, 0, 0, 4),
-        (jump_if_equal, 0, 6, architecture),
+        (jump_if_equal, 1, 0, calls.audit),
+        refuse,
         (load, 0, 0, 0),
-        (jump_if_at_least, 4, 0, 0x40000000),
-        (jump_if_equal, 3, 0, io_uring_setup),
-        (jump_if_equal, 0, 3, socket_call),
-        (load, 0, 0, 16),
-        (jump_if_equal, 0, 1, _AF_UNIX),
-        (answer, 0, 0, refuse),
-        (answer, 0, 0, allow),
+        (jump_if_at_least, 0, 1, 0x40000000),
+        refuse,
+        *when(calls.socket, argument(0), (jump_if_equal, 0, 1, _AF_UNIX), refuse),
     ]
+    for call, whose in ((calls.setpriority, _PRIO_PROCESS), (calls.ioprio_set, _IOPRIO_WHO_PROCESS)):
+        others = [(jump_if_equal, 1, 0, whose), refuse, argument(1), (jump_if_equal, 1, 0, _ITSELF), refuse]
+        program += when(call, argument(0), *others)
+    for call in (calls.prlimit64, *calls.of_scheduling):
+        program += when(call, argument(0), (jump_if_equal, 1, 0, _ITSELF), refuse)
+    for call in calls.refused:
+        program += when(call, refuse)
+    program.append(allow)
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_ = struct.pack("@HP", len(program), ctypes.addressof(buffer))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
-from subprocess import Popen
+from subprocess import DEVNULL, Popen, SubprocessError, run
 from types import FrameType
 from typing import Any
 
@@ -23,7 +23,7 @@ from kingdom.processes import tree
 from kingdom.soldier import cage
 from kingdom.soldier.engines import ENGINES
 from kingdom.soldier.engines.base import Engine
-from kingdom.soldier.watch import Watch
+from kingdom.soldier.watch import DISK, Watch
 
 SEEN_BYTES = 2000
 LOOK_MILLISECONDS = 200
@@ -73,12 +73,17 @@ def _run(order: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     except Told:
         return {"ended": "told to", "code": None, "result": None, "seen": _seen(order)}
     except Excess as excess:
+        _end_tree()
+        if str(excess).startswith(DISK):
+            _make_room(order)
         return {"ended": "resource", "code": None, "result": None, "seen": str(excess)}
+    except SubprocessError as trouble:
+        return {"ended": "never ran", "code": None, "result": None, "seen": f"its cage could not be shut: {trouble}"}
     except OSError as trouble:
         seen = f"{trouble.strerror}: {trouble.filename}" if trouble.filename else str(trouble)
         return {"ended": "never ran", "code": None, "result": None, "seen": seen}
     if code == -signal.SIGXCPU:
-        seen = f"more than {order['limits']['cpu_seconds']} s of processor time"
+        seen = f"a process with more than {order['limits']['cpu_seconds']} s of processor time"
         return {"ended": "resource", "code": code, "result": None, "seen": seen}
     report: dict[str, Any] = {"ended": "by itself", "code": code, "seen": _seen(order)}
     try:
@@ -112,6 +117,7 @@ def _wait(engine: Popen[bytes], watch: Watch) -> int:
     ended.register(os.pidfd_open(engine.pid), select.POLLIN)
     try:
         while not ended.poll(LOOK_MILLISECONDS):
+            _bury_orphans(engine.pid)
             if (excess := watch.excess()) is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 raise Excess(excess)
@@ -122,6 +128,21 @@ def _wait(engine: Popen[bytes], watch: Watch) -> int:
         ended.poll(TERM_SECONDS * 1000)
         raise
     return engine.wait()
+
+
+def _bury_orphans(engine: int) -> None:
+    """Those that we adopted and that have ended: else they would fill the table of processes."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != engine:
+            os.waitpid(ended.si_pid, 0)
+
+
+def _make_room(order: Mapping[str, Any]) -> None:
+    """On a full disk not even the report of this could be written: what this soldier made has to go."""
+    run(["rm", "-rf", "--", *order["may_write"]], stderr=DEVNULL, check=False)
+    os.mkdir(os.path.dirname(order["result_path"]), 0o700)
+    for stream in ("out", "err"):
+        os.truncate(order[stream], 0)
 
 
 def _end_tree() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterable, Mapping
 
-from kingdom.processes import tree
+from kingdom.processes import stat_fields, tree
 
 FULL_PERCENT = 97.0
 """A disk fuller than this ends the soldier before it ends the kingdom."""
+DISK = "the disk"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
@@ -22,14 +25,24 @@ class Watch:
         members = tree(os.getpid())
         if len(members) > self._limits["processes"]:
             return f"{len(members)} processes, more than {self._limits['processes']}"
-        used = sum(_resident(pid) for pid in members) >> 20
+        used = _memory(members, self._limits["memory_mb"] << 20) >> 20
         if used > self._limits["memory_mb"]:
             return f"{used} MB of memory, more than {self._limits['memory_mb']}"
+        worked = _processor_seconds(members)
+        if worked > self._limits["cpu_seconds"]:
+            return f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
         room = os.statvfs(self._home)
         full = 100.0 * (1.0 - room.f_bavail / max(1, room.f_blocks))
         if full > FULL_PERCENT:
-            return f"the disk is {full:.0f} % full"
+            return f"{DISK} is {full:.0f} % full"
         return None
+
+
+def _memory(pids: Iterable[int], enough: int) -> int:
+    """What each has in memory; when that seems too much, counted again with every shared page shared."""
+    pids = list(pids)
+    seen = sum(_resident(pid) for pid in pids)
+    return seen if seen <= enough else sum(_proportional(pid) for pid in pids)
 
 
 def _resident(pid: int) -> int:
@@ -38,3 +51,19 @@ def _resident(pid: int) -> int:
             return int(statm.read().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
+            return next(int(line.split()[1]) << 10 for line in rollup if line.startswith(b"Pss:"))
+    except (OSError, StopIteration):
+        return _resident(pid)
+
+
+def _processor_seconds(pids: Iterable[int]) -> float:
+    """Of the living with the children they have seen end, and of those whose end we saw ourselves."""
+    rows = (fields for pid in pids if (fields := stat_fields(pid)))
+    living = sum(sum(int(each) for each in fields[11:15]) for fields in rows) / _TICKS
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return living + ended.ru_utime + ended.ru_stime

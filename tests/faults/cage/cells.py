@@ -1,0 +1,160 @@
+"""A home with one general whose soldiers do their worst, and a way to send one out and see what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import read_json
+from kingdom.places import Places
+from tests.faults import homes, trees
+
+GENERAL = "gen-rogue"
+OTHER = "gen-other"
+SECRET = "sesame-3f9a77"
+LATER = "task-20260207-900"
+"""A task of somebody else's, with everything that belongs to one."""
+
+PROTECTED = ("queue", "config", "generals", "memory", "workspace", "state", ".env")
+THE_GENERALS_OWN = (f"state/{GENERAL}", "state/prompts", "state/sessions.json", "state/sessions.lock", "state/purse")
+
+BUSY = ("state/envoy/heartbeat",)
+"""Written by those whom the soldier would like to disturb."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    home: Path
+    tree: Path
+
+    @property
+    def places(self) -> Places:
+        return Places(self.home)
+
+    def arm(self, script: str, **manifest: Any) -> None:
+        """The soldier's program, in Python, and what its general's manifest says besides."""
+        package = self.places.package(GENERAL)
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "prompt.md").write_text("Do {{TASK_ID}} of {{TASK_TYPE}} for {{REPO}}.\n\n{{payload.body}}\n")
+        (package / "run").write_text(f"#!/usr/bin/env python3\n{script}")
+        (package / "run").chmod(0o755)
+        homes.install(self.home, GENERAL, **manifest)
+
+    def send(self, number: int = 1, **fields: Any) -> str:
+        name = f"task-20260207-{number:03}"
+        homes.put(self.home, "tasks", "pending", homes.task(name, f"evt-{number}", target_general=GENERAL, **fields))
+        return name
+
+    def serve(self, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """The general, until none of its tasks is left to do."""
+        return trees.run(self.tree, self.home, ["-m", "kingdom.general", GENERAL, "--once"], timeout=seconds)
+
+    def result(self, task: str) -> dict[str, Any]:
+        path = self.places.result(task)
+        return read_json(path, 64 << 20) if path.exists() else {}
+
+    def said(self, task: str) -> dict[str, Any]:
+        """What the soldier itself reports, as JSON in its summary."""
+        result = self.result(task)
+        assert result.get("status") == "success", f"{task}: {result} {self.log()}"
+        said: dict[str, Any] = json.loads(result["summary"])
+        return said
+
+    def log(self) -> str:
+        path = self.places.role_log(GENERAL)
+        return path.read_text() if path.exists() else ""
+
+
+def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cell:
+    """Everything that a soldier could wish to reach, each with something in it."""
+    retry = {"max_attempts": 1, "backoff_seconds": 0}
+    homes.make(home, config={"king": {"retry": retry}, **config})
+    places = Places(home)
+    places.env_file.write_text(f"SLACK_BOT_TOKEN={SECRET}\n")
+    places.env_file.chmod(0o600)
+    homes.install(home, OTHER)
+    homes.put(home, "events", "pending", homes.event("evt-other"))
+    homes.put(home, "tasks", "pending", homes.task(LATER, "evt-other", target_general=OTHER))
+    homes.put(home, "messages", "pending", homes.message("msg-other"))
+    folders = (
+        places.workspace(OTHER, LATER),
+        places.camp(OTHER, LATER),
+        places.camp(GENERAL, LATER),
+        places.soldier(LATER),
+        places.own("king"),
+        places.own("gateway"),
+        places.memory / "shared",
+        places.mirrors(GENERAL),
+        places.run,
+    )
+    for folder in folders:
+        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        (folder / "something").write_text("as it was")
+    for lock in (places.lock("king"), places.camp(OTHER, LATER) / "lock", places.launch_lock):
+        lock.touch()
+    (places.own("gateway") / "jwt-secret").write_text(SECRET)
+    return Cell(home, tree or trees.program())
+
+
+def seen(cell: Cell, *tasks: str) -> dict[str, tuple[Any, ...]]:
+    """What a soldier may not change: contents, kinds, modes and times. Without what its general writes for it."""
+    own = (*THE_GENERALS_OWN, *(f"state/soldiers/{task}" for task in tasks), f"workspace/{GENERAL}")
+    own += tuple(f"state/results/{task}" for task in tasks)
+    found = {}
+    for path in _all(cell.home):
+        name = str(path.relative_to(cell.home))
+        if name in BUSY or (name.startswith(own) and not name.startswith(f"state/{GENERAL}/camp/{LATER}")):
+            continue
+        if any(name.endswith(f"{task}.json") for task in tasks):
+            continue
+        about = path.lstat()
+        plain = stat.S_ISREG(about.st_mode)
+        body = hashlib.sha256(path.read_bytes()).hexdigest() if plain else ""
+        times = about.st_mtime_ns if plain else None
+        found[name] = (oct(about.st_mode), about.st_uid, about.st_gid, times, body)
+    return found
+
+
+def changed(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]]) -> list[str]:
+    return [
+        f"{name}: {before.get(name)} became {after.get(name)}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def secrets_told(cell: Cell) -> list[str]:
+    """The secret in any file that is not its own."""
+    own = (cell.places.env_file, cell.places.own("gateway") / "jwt-secret")
+    return [
+        f"the secret stands in {path.relative_to(cell.home)}"
+        for path in _all(cell.home)
+        if path not in own and stat.S_ISREG(path.lstat().st_mode) and SECRET.encode() in path.read_bytes()
+    ]
+
+
+def alive(pids: list[int]) -> list[str]:
+    return [f"process {pid} is left" for pid in pids if runs(pid)]
+
+
+def runs(pid: int) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX"
+
+
+def _all(home: Path) -> Iterator[Path]:
+    for name in PROTECTED:
+        top = home / name
+        yield top
+        for folder, folders, files in os.walk(top):
+            yield from (Path(folder, each) for each in (*folders, *files))

@@ -1,0 +1,471 @@
+"""A soldier that tries to get out of its cage: whatever it tries is refused, and nothing of the home has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults import oracle, trees
+from tests.faults.cage import cells
+from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
+from tests.waiting import wait_until
+
+ABSTRACT = "\0kingdom-breakout"
+
+PRELUDE = """
+import ctypes, fcntl, json, os, resource, shutil, signal, socket, struct, subprocess, sys, time
+HOME = os.environ["KINGDOM_HOME"]
+ROOM = os.path.dirname(os.environ["KINGDOM_RESULT_PATH"])
+TASK = os.environ["KINGDOM_TASK_ID"]
+PARENT = os.getppid()
+ROLE = int(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"].get("role") or 0)
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+def must(code):
+    if code < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return code
+
+def at(*names):
+    return os.path.join(HOME, *names)
+
+def tell(**said):
+    with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
+        json.dump({"task_id": TASK, "status": "success", "summary": json.dumps(said)}, file)
+"""
+
+ATTEMPTS: dict[str, str] = {
+    # what others wait for or go by
+    "an event of its own": """open(at("queue/events/pending/evt-forged.json"), "w").write("{}")""",
+    "an event taken away": """os.unlink(at("queue/events/pending/evt-other.json"))""",
+    "an event changed": """open(at("queue/events/pending/evt-other.json"), "a").write(" ")""",
+    "an event emptied": """os.truncate(at("queue/events/pending/evt-other.json"), 0)""",
+    "an event moved": """os.rename(at("queue/events/pending/evt-other.json"), at("queue/events/completed/x.json"))""",
+    "an event moved to itself": """os.rename(at("queue/events/pending/evt-other.json"), "mine.json")""",
+    "its own file moved into the queue": """open("m", "w"); os.rename("m", at("queue/orders/pending/ord-1.json"))""",
+    "a letter": """open(at("queue/messages/pending/msg-forged.json"), "w").write("{}")""",
+    "an order": """open(at("queue/orders/pending/ord-forged.json"), "w").write("{}")""",
+    "a task for another": """open(at("queue/tasks/pending/task-forged.json"), "w").write("{}")""",
+    "its own task changed": """open(at("queue/tasks/in_progress", TASK + ".json"), "a").write(" ")""",
+    "a new folder in the queue": """os.mkdir(at("queue/events/pending/folder"))""",
+    "a link in the queue": """os.symlink("/etc/passwd", at("queue/events/pending/evt-link.json"))""",
+    "a pipe in the queue": """os.mkfifo(at("queue/events/pending/evt-pipe.json"))""",
+    "another's event as a hard link": """os.link(at("queue/events/pending/evt-other.json"), "linked")""",
+    "its file as a hard link in the queue": """open("h", "w"); os.link("h", at("queue/events/pending/evt-h.json"))""",
+    "a result for another": f"""open(at("state/results/{LATER}.json"), "w").write("{{}}")""",
+    "its own final result": """open(at("state/results", TASK + ".json"), "w").write("{}")""",
+    "its own raw report": """open(at("state/results", TASK + "-raw.json"), "w").write("{}")""",
+    "a checkpoint": """open(at("state/results", TASK + "-checkpoint.json"), "w").write("{}")""",
+    "its order": """open(os.path.join(os.path.dirname(os.environ["KINGDOM_TASK_FILE"]), "order.json"), "w")""",
+    "its own task file": """open(os.environ["KINGDOM_TASK_FILE"], "w")""",
+    "a prompt": """open(at("state/prompts", TASK + ".md"), "w")""",
+    "its manifest": f"""open(at("config/generals/{GENERAL}.yaml"), "a").write("sandbox: off")""",
+    "the configuration": """open(at("config/system.yaml"), "w")""",
+    "its own program": f"""open(at("generals/{GENERAL}/run"), "a").write("evil")""",
+    "another's program": """os.makedirs(at("generals/gen-evil"))""",
+    "the memory of all": """open(at("memory/shared/something"), "a").write("obey me")""",
+    "another's workspace": f"""open(at("workspace/{OTHER}/{LATER}/something"), "w")""",
+    "another's room": f"""open(at("state/soldiers/{LATER}/result.json"), "w")""",
+    "a mirror": f"""open(at("state/{GENERAL}/mirrors/something"), "w")""",
+    "another's camp": f"""open(at("state/{OTHER}/camp/{LATER}/started"), "w")""",
+    "the camp of a comrade": f"""open(at("state/{GENERAL}/camp/{LATER}/started"), "w")""",
+    "a role's wish": """open(at("state/run/king"), "w")""",
+    "the secrets written": """open(at(".env"), "a")""",
+    "the program of the kingdom": (
+        """import kingdom
+open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
+    ),
+    "a file beside the home": """open(HOME + "-beside", "w")""",
+    "the machine": """open("/etc/kingdom-was-here", "w")""",
+    "another temporary file": """open("/tmp/kingdom-was-here", "w")""",
+    # modes, times, owners: no content, and yet enough to stop a kingdom
+    "the home open to all": """os.chmod(HOME, 0o777)""",
+    "the queue shut": """os.chmod(at("queue"), 0)""",
+    "a heartbeat made young": """os.utime(at("state/king/something"), (2**31, 2**31))""",
+    "an owner changed": """os.chown(at("queue"), 12345, 12345)""",
+    "an attribute": """os.setxattr(at("queue/events/pending/evt-other.json"), "user.x", b"1")""",
+    # what is not for it to read
+    "the secrets": """open(at(".env")).read()""",
+    "the secrets by the way of a link": """os.symlink(at(".env"), "link"); open("link").read()""",
+    "the hall's key": """open(at("state/gateway/jwt-secret")).read()""",
+    "the order of a comrade": f"""open(at("state/{GENERAL}/camp/{LATER}/something")).read()""",
+    "the key of the house's owner": """open(os.path.expanduser("~/.ssh/id_key")).read()""",
+    # locks that would keep a role out
+    "the king's lock": """fcntl.flock(os.open(at("state/king/lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    "the generals' lock": """fcntl.flock(os.open(at("state/sessions.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    "the launcher's lock": """fcntl.flock(os.open(at("state/run/launch.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    "a comrade's lock": f"""os.open(at("state/{OTHER}/camp/{LATER}/lock"), os.O_RDONLY)""",
+    # other processes
+    "a role ended": """os.kill(ROLE, signal.SIGKILL)""",
+    "a role stopped": """os.kill(ROLE, signal.SIGSTOP)""",
+    "its soldier ended": """os.kill(PARENT, signal.SIGKILL)""",
+    "a role's environment": """open(f"/proc/{ROLE}/environ", "rb").read(1)""",
+    "a role's memory": """open(f"/proc/{ROLE}/mem", "rb").read(1)""",
+    "its soldier's memory": """open(f"/proc/{PARENT}/mem", "r+b").read(1)""",
+    "a role traced": """must(LIBC.ptrace(0x4206, ROLE, 0, 0))""",
+    "a role's memory by another call": (
+        """buffer = ctypes.create_string_buffer(64); vector = struct.pack("PN", ctypes.addressof(buffer), 1)
+must(LIBC.process_vm_readv(ROLE, vector, 1, struct.pack("PN", 0x400000, 1), 1, 0))"""
+    ),
+    "a role's limit": """resource.prlimit(ROLE, resource.RLIMIT_CPU, (0, 0))""",
+    "a role's descriptors": """os.readlink(f"/proc/{ROLE}/fd/0")""",
+    "a role's descriptor": """must(LIBC.syscall(438, LIBC.syscall(434, ROLE, 0), 0, 0))""",
+    "a role made slow": """os.setpriority(os.PRIO_PROCESS, ROLE, 19)""",
+    "a user's processes made slow": (
+        """try:
+    os.setpriority(os.PRIO_USER, 54321, 19)
+except ProcessLookupError:
+    pass  # allowed, had that user any"""
+    ),
+    "a role made idle": """os.sched_setscheduler(ROLE, os.SCHED_IDLE, os.sched_param(0))""",
+    "a role made to wait for its disk": """must(LIBC.syscall(251, 1, ROLE, 3 << 13))""",
+    "its own priority": """os.nice(-20)""",
+    "its own survival": """open("/proc/self/oom_score_adj", "w").write("-1000")""",
+    # other doors
+    "the terminals": """os.chdir(HOME); socket.socket(socket.AF_UNIX).connect("state/run/roles.sock")""",
+    "the launcher": """os.chdir(HOME); socket.socket(socket.AF_UNIX).connect("state/run/supervisor.sock")""",
+    "a socket without a file": f"""socket.socket(socket.AF_UNIX).connect({ABSTRACT!r})""",
+    "a datagram": """socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)""",
+    "a ring": """must(LIBC.syscall(425, 4, ctypes.create_string_buffer(256)))""",
+    "the keyring": """must(LIBC.syscall(250, 0, -4, 0))""",
+    "another disk": """os.mkdir("m1"); must(LIBC.mount(b"none", b"m1", b"tmpfs", 0, None))""",
+    "a view of its own": (
+        """must(LIBC.unshare(0x10020000)); must(LIBC.mount(HOME.encode(), HOME.encode(), None, 4096, None))"""
+    ),
+    "the disk writable again": """must(LIBC.mount(None, b"/", None, 32 | 4096, None))""",
+    "the view of its general": """must(LIBC.setns(os.open(f"/proc/{PARENT}/ns/mnt", os.O_RDONLY), 0))""",
+    "the home through its parent": """open(f"/proc/{PARENT}/root" + at("queue/events/pending/evt-p.json"), "w")""",
+    "another root": """os.chroot(ROOM)""",
+    "the disk itself": """os.open([e for e in ("/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/mem")][0], os.O_RDWR)""",
+    "a disk of its own making": """os.mknod("disk", 0o60666, os.makedev(254, 0)); os.open("disk", os.O_RDWR)""",
+    "a handle": """must(LIBC.open_by_handle_at(-100, ctypes.create_string_buffer(64), 0))""",
+    "the kernel": """open("/proc/sys/kernel/hostname", "w").close()""",
+    "the machine's end": """open("/proc/sysrq-trigger", "w").close()""",
+    "a group of processes": """os.mkdir("/sys/fs/cgroup/pids/rogue")""",
+    "a group of another kind": """os.mkdir("/sys/fs/cgroup/unified/rogue")""",
+    "a module": """must(LIBC.syscall(175, b"", 0, b""))""",
+    "another user": """os.setuid(12345 if os.getuid() == 0 else 0)""",
+    "raw packets": """socket.socket(socket.AF_PACKET, socket.SOCK_RAW)""",
+    "shared memory": """open("/dev/shm/kingdom-was-here", "w")""",
+}
+
+FIRST_THINGS = """
+print("said")
+open("/dev/stderr", "w").write("also said")
+open("work", "w").write("work"); os.chmod("work", 0o600); os.utime("work"); os.rename("work", "works")
+subprocess.run(["sh", "-c", "sleep 0 & wait; echo hi > /dev/null; nice -n 5 true"], check=True)
+left, right = socket.socketpair()
+"""
+
+
+TRIAL = """
+def trial(code):
+    # Each in a child: what one achieves must not help or hinder the next.
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.chdir(ROOM)
+            exec(code, dict(globals()))
+            said = "DONE"
+        except BaseException as refusal:
+            said = repr(refusal)
+        os.write(write, said.encode()[:1000])
+        os._exit(0)
+    os.close(write)
+    said = os.read(read, 1000).decode()
+    os.wait()
+    return said
+"""
+
+
+def script() -> str:
+    report = f"tell(outcome={{name: trial(code) for name, code in {ATTEMPTS!r}.items()}}, environment=dict(os.environ))"
+    return f"{PRELUDE}{FIRST_THINGS}{TRIAL}\n{report}\n"
+
+
+@contextmanager
+def listening(home: Path) -> Iterator[list[socket.socket]]:
+    """The doors that a launcher and other programs hold open."""
+    doors = []
+    here = os.getcwd()
+    try:
+        os.chdir(home)
+        for address in ("state/run/roles.sock", "state/run/supervisor.sock", ABSTRACT):
+            door = socket.socket(socket.AF_UNIX)
+            door.bind(address)
+            door.listen(8)
+            door.setblocking(False)
+            doors.append(door)
+    finally:
+        os.chdir(here)
+    try:
+        yield doors
+    finally:
+        for door in doors:
+            door.close()
+
+
+def check_breakout(tree: Path | None = None) -> list[str]:
+    home = trees.new_folder() / "home"
+    home.mkdir(mode=0o700)
+    return break_out(cells.build(home, tree))
+
+
+def break_out(cell: Cell, **manifest: object) -> list[str]:
+    cell.arm(script(), **manifest)
+    keys = cell.home / ".ssh"
+    keys.mkdir(mode=0o700)
+    (keys / "id_key").write_text(SECRET)
+    heartbeat = cell.places.heartbeat("envoy")
+    with listening(cell.home) as doors, trees.running(cell.tree, cell.home, ["-m", "kingdom.envoy"]) as role:
+        wait_until(
+            lambda: (
+                heartbeat.exists() and not cell.places.folder("messages", "pending").joinpath("msg-other.json").exists()
+            ),
+            20,
+            "the envoy has said its letter",
+        )
+        wait_until(lambda: json.loads(heartbeat.read_text())["state"] == "idle", 20, "the envoy rests")
+        task = cell.send(payload={"role": role.pid, "body": "whatever"})
+        before, limits = cells.seen(cell, task), standing(role.pid)
+        served = cell.serve()
+        if served.returncode:
+            return [f"the general ended with {served.returncode}: {served.stderr}"]
+        ended = role.poll()
+        wrong = [f"the envoy ended: {ended}"] if ended is not None else []
+        wrong += [] if ended is not None or standing(role.pid) == limits else ["the envoy stands elsewhere"]
+        wrong += cells.changed(
+            *({k: v for k, v in each.items() if "envoy" not in k} for each in (before, cells.seen(cell, task)))
+        )
+        wrong += [f"somebody came in by {door.getsockname()!r}" for door in doors if came_in(door)]
+    (keys / "id_key").unlink()
+    result = cell.result(task)
+    if result.get("status") != "success":
+        return [*wrong, f"no report: {result} {cell.log()}"]
+    said = cell.said(task)
+    wrong += [f"{name}: done" for name, outcome in said["outcome"].items() if outcome == "DONE"]
+    wrong += [f"never tried: {name}" for name in ATTEMPTS if name not in said["outcome"]]
+    wrong += [f"it holds {name}" for name, value in said["environment"].items() if SECRET in value]
+    return wrong + cells.secrets_told(cell) + outside()
+
+
+def standing(pid: int) -> tuple[object, ...]:
+    status = Path(f"/proc/{pid}/limits").read_text()
+    return status, os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)
+
+
+def came_in(door: socket.socket) -> bool:
+    try:
+        door.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def outside() -> list[str]:
+    places = ("/etc/kingdom-was-here", "/tmp/kingdom-was-here", "/dev/shm/kingdom-was-here")
+    found = [path for path in places if os.path.lexists(path)]
+    for path in found:
+        os.unlink(path)
+    return [f"written outside: {path}" for path in found]
+
+
+def test_nothing_that_a_soldier_tries_gets_it_out_of_its_cage(home: Path, figure: oracle.Figure) -> None:
+    cell = cells.build(home)
+    wrong = break_out(cell)
+    figure(f"breakout: {len(ATTEMPTS)} attempts, {len(wrong)} forbidden effects")
+    assert not wrong, "\n".join(wrong)
+    log = cell.places.session_log("soldier-task-20260207-001-0", "err").read_text()
+    assert "also said" in log
+
+
+def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:
+    real = home / "real"
+    real.mkdir(mode=0o700)
+    (home / "linked").symlink_to(real)
+    wrong = break_out(cells.build(home / "linked"))
+    assert not wrong, "\n".join(wrong)
+
+
+PLANTED: dict[str, tuple[str, str]] = {
+    "a link to the secrets": ("""os.symlink(at(".env"), RESULT)""", "symbolic link"),
+    "a link to itself": ("""os.symlink(RESULT, RESULT)""", "symbolic link"),
+    "a link to another's event": ("""os.symlink(at("queue/events/pending/evt-other.json"), RESULT)""", "symbolic link"),
+    "a pipe": ("""os.mkfifo(RESULT)""", "not a regular file"),
+    "a folder": ("""os.mkdir(RESULT)""", "not a regular file"),
+    "a huge file": ("""open(RESULT, "wb").truncate(1 << 40)""", "bytes, more than"),
+    "a huge file of text": ("""open(RESULT, "wb").write(b"[" * (40 << 20))""", "bytes, more than"),
+    "deep JSON": ("""open(RESULT, "w").write("[" * 100000)""", "nested too deeply"),
+    "no JSON": ("""open(RESULT, "w").write("done!")""", "Expecting value"),
+    "two answers": ("""open(RESULT, "w").write('{"status": "failed", "status": "success"}')""", "twice"),
+    "another's name": (
+        f"""open(RESULT, "w").write('{{"task_id": "{LATER}", "status": "failed", "error": "mine"}}')""",
+        "mine",
+    ),
+    "a status that does not exist": ("""open(RESULT, "w").write('{"status": "triumph"}')""", "no valid result"),
+    "a file that nobody may read": ("""open(RESULT, "w").write("{}"); os.chmod(RESULT, 0)""", "mode 000"),
+    "nothing": ("pass", "no result"),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_lies_where_the_result_should_is_told_and_harms_nobody(what: str, home: Path) -> None:
+    cell = cells.build(home)
+    code, reason = PLANTED[what]
+    cell.arm(f'{PRELUDE}\nRESULT = os.environ["KINGDOM_RESULT_PATH"]\n{code}\n')
+    task = cell.send()
+    before = cells.seen(cell, task)
+    served = cell.serve()
+    assert (served.returncode, served.stderr) == (0, "")
+    result = cell.result(task)
+    assert (result["status"], result["task_id"]) == ("failed", task)
+    assert reason in result["error"], result["error"]
+    assert not cells.changed(before, cells.seen(cell, task))
+    assert not cells.secrets_told(cell)
+    assert not cell.places.soldier(task).exists()
+    assert not cell.places.result(LATER).exists()
+
+
+LITTER = {
+    "a tree deeper than anybody can name": """
+for _ in range(3000):
+    os.mkdir("d"); os.chdir("d")
+""",
+    "a tree that its owner may not enter": """
+os.makedirs("shut/in/there"); os.chmod("shut/in", 0)
+""",
+    "links to what is not its own": """
+os.symlink(HOME, "home"); os.symlink("/", "root"); os.symlink(at("queue"), "queue")
+""",
+    "many files": """
+for number in range(4000): os.close(os.open(str(number), os.O_CREAT))
+""",
+    "drafts under the soldier's own names": """
+for pid in range(PARENT - 2, PARENT + 3):
+    for number in range(4):
+        os.symlink(at("queue/events/pending/evt-other.json"), f"{ROOM}/{pid}-{number}.tmp")
+os.mkdir(f"{ROOM}/x")
+""",
+}
+
+
+@pytest.fixture
+def deep(home: Path) -> Iterator[Path]:
+    """Python's own way to remove a tree is too shallow for some of these."""
+    yield home
+    subprocess.run(["rm", "-rf", "--", home], check=True)
+
+
+@pytest.mark.parametrize("what", LITTER)
+@pytest.mark.parametrize("where", ["workspace", "room"])
+def test_whatever_it_leaves_behind_is_cleared_away(what: str, where: str, deep: Path) -> None:
+    cell = cells.build(deep)
+    start = "" if where == "workspace" else "os.chdir(ROOM)"
+    cell.arm(f"{PRELUDE}\n{start}\n{LITTER[what]}\ntell(done=True)\n")
+    task = cell.send()
+    before = cells.seen(cell, task)
+    served = cell.serve()
+    assert (served.returncode, served.stderr) == (0, "")
+    assert cell.result(task)["status"] == "success", cell.result(task)
+    left = (cell.places.soldier(task), cell.places.workspace(GENERAL, task))
+    wait_until(lambda: not any(os.path.lexists(path) for path in left), 20, "room and workspace are gone")
+    hidden = ("workspace/*/.*", "state/soldiers/.*")
+    wait_until(lambda: not any(list(cell.home.glob(each)) for each in hidden), 60, "its litter is gone")
+    assert not cells.changed(before, cells.seen(cell, task))
+
+
+SURVIVORS = {
+    "in a session of its own": """subprocess.Popen(["sleep", "300"], start_new_session=True).pid""",
+    "an orphan of an orphan": """orphan("sleep 300")""",
+    "without its environment": """subprocess.Popen(["env", "-i", "setsid", "sleep", "300"]).pid""",
+    "an orphan without its environment": """orphan("exec env -i sleep 300")""",
+    "deaf to all signals": """orphan("trap '' TERM HUP INT; while :; do sleep 1; done")""",
+    "stopped": """orphan("kill -STOP $$")""",
+}
+
+ORPHAN = """
+def orphan(command):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(write, str(os.getpid()).encode())
+            os.execvp("sh", ["sh", "-c", command])
+        os._exit(0)
+    os.wait()
+    return int(os.read(read, 20))
+"""
+
+
+@pytest.mark.parametrize("what", SURVIVORS)
+def test_nothing_of_a_soldier_outlives_its_task(what: str, home: Path) -> None:
+    wrong = check_survivors(cells.build(home), what)
+    assert not wrong, wrong
+
+
+def check_survivors(cell: Cell, what: str) -> list[str]:
+    cell.arm(f"{PRELUDE}{ORPHAN}\ntell(pid={SURVIVORS[what]})\n")
+    task = cell.send()
+    served = cell.serve()
+    said = cell.said(task)
+    wrong = cells.alive([said["pid"]])
+    if wrong:
+        os.kill(said["pid"], 9)
+    return wrong + ([] if served.returncode == 0 else [served.stderr])
+
+
+PLANTED_IN_GIT = """
+import stat
+hook = f"#!/bin/sh\\necho caught > {HOME}/caught-$(basename $0)\\n"
+for name in ("post-checkout", "pre-commit", "post-merge", "reference-transaction", "fsmonitor"):
+    path = f".git/hooks/{name}"
+    os.makedirs(".git/hooks", exist_ok=True)
+    open(path, "w").write(hook); os.chmod(path, 0o755)
+open(".git/config", "a").write(f'''
+[core]
+    fsmonitor = .git/hooks/fsmonitor
+    hooksPath = .git/hooks
+    sshCommand = .git/hooks/pre-commit
+[filter "x"]
+    smudge = .git/hooks/pre-commit
+[alias]
+    remote = !.git/hooks/pre-commit
+''')
+open(".gitattributes", "w").write("* filter=x")
+refused = []
+mirror = open(".git/objects/info/alternates").read().strip()
+for path in (mirror + "/evil", os.path.dirname(mirror) + "/hooks/post-update", os.path.dirname(mirror) + "/config"):
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, "a").write("[core]\\n")
+        refused.append("DONE " + path)
+    except OSError:
+        pass
+"""
+
+
+def test_hooks_and_settings_planted_in_a_clone_never_run(home: Path) -> None:
+    source = home / "source"
+    git(home, "init", "-q", "-b", "main", "source")
+    (source / "README").write_text("hello")
+    git(source, "add", ".")
+    git(source, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first")
+    (home / "h").mkdir()
+    cell = cells.build(home / "h", general={"repositories": {"known": {"acme/shop": str(source)}}})
+    cell.arm(f"{PRELUDE}{PLANTED_IN_GIT}\ntell(refused=refused, there=os.path.exists('README'))\n")
+    for number in (1, 2):
+        task = cell.send(number, repo="acme/shop")
+        assert cell.serve().returncode == 0
+        assert cell.said(task) == {"refused": [], "there": True}
+    assert not list(cell.home.glob("caught*"))
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
