@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -99,12 +100,15 @@ class Report:
             text += f", {self.left_out} left out"
         if self.missed:
             text += f", {len(self.missed)} not reached"
+        if self.wobbles:
+            text += f", runs differ in {len(self.wobbles)} calls"
         return f"{text} ({self.seconds / max(1, self.tried) * 1000:.0f} ms a point)"
 
     @property
     def details(self) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.points.items()))
-        return "\n".join([self.line, f"  {counts}", *self.bad, *(f"not reached: {each}" for each in self.missed)])
+        missed = [f"not reached: {each}" for each in self.missed]
+        return "\n".join([self.line, f"  {counts}", *self.bad, *missed, *self.wobbles[:10]])
 
 
 class StepFails(AssertionError):
@@ -215,10 +219,8 @@ class Stand:
     def learn(self, fault: str) -> list[str]:
         """Find the points in two runs. Returns how the runs differ."""
         self.points, again = self.trace(fault), self.trace(fault)
-        wobbles = [f"two runs differ: {a} and {b}" for a, b in zip(self.points, again, strict=False) if a != b]
-        if len(self.points) != len(again):
-            wobbles.append(f"two runs differ: {len(self.points)} and {len(again)} calls")
-        return wobbles
+        pairs = zip_longest(self.points, again)
+        return [f"{one} and {other}" for one, other in pairs if one != other] if self.step.steady else []
 
     def call_at(self, place: int) -> str:
         return self.points[place].call if place < len(self.points) else ""
