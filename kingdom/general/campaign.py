@@ -19,6 +19,7 @@ from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.general import memory, outfit
 from kingdom.general.barrack import Barrack, last_sign
 from kingdom.general.broom import finish
+from kingdom.general.consent import Refused
 from kingdom.general.ground import Ground, NoGround
 from kingdom.general.outfit import NeedsSetUp
 from kingdom.general.purse import Purse, Wait
@@ -46,6 +47,8 @@ class Campaign:
         self._seen_manifest: object = None
         self._next_look = 0.0
         self._clear_what_ended()
+        if not self._manifest.sandbox:
+            kit.log.warn("NO CAGE for its soldiers: its manifest says `sandbox: off`")
 
     def folders(self) -> Iterable[Path]:
         places = self._kit.places
@@ -144,8 +147,8 @@ class Campaign:
             if workspace is None:
                 return False
             order = outfit.order(self._kit, self._manifest, task, barrack, engine, program, workspace)
-        except NeedsSetUp as missing:
-            self._report(task, barrack, Result(task_id=task.id, status="skipped", reason=str(missing)))
+        except (NeedsSetUp, Refused) as why:
+            self._report(task, barrack, Result(task_id=task.id, status="skipped", reason=str(why)))
             return True
         except NoGround as trouble:
             return self._failed(task, barrack, str(trouble), {})
@@ -229,6 +232,8 @@ class Campaign:
 
     def _receive(self, task: Task, barrack: Barrack, report: Mapping[str, Any]) -> bool:
         self._kit.log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
+        if report.get("lacking"):
+            self._kit.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
         stopping = barrack.told_to_end()
         if stopping is not None:
             return self._failed(task, barrack, f"{stopping['why']}: it took longer than it may", report)
@@ -303,6 +308,7 @@ class Campaign:
             "task_id": task.id,
             "thread_task_id": task.thread,
             "target_general": self.name,
+            "type": task.type,
             "repo": task.repo,
             "session_id": result.extra.get("session_id"),
             "workspace": str(self._kit.places.workspace(self.name, task.id)),

@@ -31,7 +31,8 @@ def learn(
     own = places.general_memory(general)
     for path in (own / LEARNED, *([own / _repo_file(repo)] if repo else [])):
         known = _text(path).splitlines()
-        lines = _kept([*known, *(f"- {_one_line(lesson, largest_bytes // 5)}" for lesson in lessons)], largest_bytes)
+        new = [f"- {_one_line(lesson, largest_bytes // 5)}" for lesson in lessons if lesson.strip()]
+        lines = _kept([*known, *new], largest_bytes)
         if lines != known:
             make_folder(own)
             disk.rewrite(path, "".join(f"{line}\n" for line in lines).encode())

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import config
-from kingdom.atomic import make_folder, to_json
-from kingdom.errors import BadName, KingdomError
-from kingdom.general import memory, prompt
+from kingdom.atomic import make_folder, read_bytes, to_json
+from kingdom.errors import BadFile, BadName, KingdomError
+from kingdom.general import consent, memory, prompt
 from kingdom.general.barrack import Barrack
 from kingdom.manifests import Manifest
 from kingdom.messages import Task
@@ -57,6 +57,7 @@ def order(
 ) -> dict[str, Any]:
     """Everything the serving part needs, in one file that it reads once."""
     places = kit.places
+    task, external = consent.settled(places, manifest.name, task)
     soldier = soldier_name(task)
     task_file = barrack.camp / "task.json"
     make_folder(barrack.camp)
@@ -75,7 +76,8 @@ def order(
         "err": str(places.session_log(soldier, "err")),
         "limits": dict(manifest.limits),
         "sandbox": manifest.sandbox,
-        "external": task.scheduled_for is None,
+        "external": external,
+        "question": consent.question(manifest.name),
         "may_write": [str(workspace), str(barrack.room)],
         "may_not_read": [str(path) for path in (*places.not_for(manifest.name, task.id), *_keys())],
         "env": {"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(barrack.room)},
@@ -123,9 +125,11 @@ def _template(kit: Kit, manifest: Manifest, task: Task, engine: str) -> str:
     package = kit.places.package(manifest.name)
     for name in _template_names(task, engine):
         try:
-            return (package / name).read_text("utf-8")
+            return read_bytes(package / name).decode("utf-8")
         except FileNotFoundError:
             continue
+        except (BadFile, UnicodeDecodeError) as trouble:
+            raise NeedsSetUp(why=f"{package / name}: {trouble}") from None
     raise NeedsSetUp(why=f"{package / 'prompt.md'} is not there")
 
 
