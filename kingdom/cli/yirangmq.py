@@ -19,8 +19,8 @@ import click
 from kingdom.cli.mq_worker import Orders, Worker
 from kingdom.errors import Exit, KingdomError, NotRunning, Usage
 from kingdom.mq import settings
+from kingdom.mq.box import Box
 from kingdom.mq.client import START_IT, Client, Refused
-from kingdom.mq.settings import Box
 from kingdom.places import Places, find_home
 
 Answer = dict[str, Any]
@@ -131,7 +131,7 @@ def asking(ipc_root: Path | None, config: Path | None, direct: bool, timeout: fl
         finally:
             store.close()
         return
-    with _client(ipc_root, config, timeout / 1000) as client:
+    with Client(_box(ipc_root, config), timeout=timeout / 1000) as client:
         _wait_for_manager(client, min(timeout / 1000, MANAGER_MAY_RESTART_SECONDS))
         yield client
 
@@ -140,25 +140,11 @@ def _open_direct(config: Path | None) -> Direct:
     return Direct(settings.load(Places(find_home()), config))
 
 
-def _client(ipc_root: Path | None, config: Path | None, seconds: float) -> Client:
-    box = _box(ipc_root, config)
-    return Client(
-        box.root,
-        timeout=seconds,
-        requests_dir=box.requests.name,
-        processing_dir=box.processing.name,
-        responses_dir=box.responses.name,
-    )
-
-
 def _box(ipc_root: Path | None, config: Path | None) -> Box:
-    if config is not None:
-        box = settings.load(Places(find_home()), config).box
-    elif ipc_root is not None:
-        return settings.default_box(ipc_root)
-    else:
-        return settings.box_of_home(Places(find_home()))
-    return box if ipc_root is None else settings.moved_box(box, ipc_root)
+    if config is None:
+        return settings.box_of_home(Places(find_home())) if ipc_root is None else Box.at(ipc_root)
+    found = settings.load(Places(find_home()), config)
+    return found.box if ipc_root is None else Box.at(ipc_root, found.config["ipc"])
 
 
 def _wait_for_manager(client: Client, seconds: float) -> None:
@@ -296,8 +282,7 @@ def consume(
         timeout = None
     orders = Orders(queue, consumer_id, visibility, command, limit if follow or limit else 1, follow)
     if follow or command:
-        client = _client(ipc_root, config, (timeout or 30000) / 1000)
-        with client:
+        with Client(_box(ipc_root, config), timeout=(timeout or 30000) / 1000) as client:
             _wait_for_manager(client, MANAGER_MAY_RESTART_SECONDS)
             sys.exit(Worker(client, orders, wait / 1000, show).run())
     payload = given(queue=queue, consumerId=consumer_id, visibilityTimeoutSec=visibility)

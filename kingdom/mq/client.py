@@ -25,6 +25,7 @@ import orjson
 
 from kingdom.atomic import Relay, is_locked, make_folder, read_bytes
 from kingdom.errors import KingdomError, NotRunning, TookTooLong
+from kingdom.mq.box import Box
 from kingdom.places import Places, check_name, find_home
 from kingdom.wake import Mode, Waker
 
@@ -99,25 +100,24 @@ class Client:
 
     def __init__(
         self,
-        root: Path | str | None = None,
+        root: Box | Path | str | None = None,
         client_id: str | None = None,
         *,
         timeout: float = 30.0,
         wake: Mode = "inotify",
         clock: Callable[[], float] = time.time,
-        requests_dir: str = "requests",
-        processing_dir: str = "processing",
-        responses_dir: str = "responses",
     ) -> None:
-        self.root = Path(root) if root is not None else Places(find_home()).mailbox
+        """`root` is the mailbox's folder; without it, the one of the home around us."""
+        box = _box_of_home() if root is None else root if isinstance(root, Box) else Box.at(Path(root))
+        self.root = box.root
         self._token = uuid.uuid4().hex
         self.client_id = check_name("clientId", client_id or f"py-{os.getpid()}-{self._token[:8]}")
         self.timeout = timeout
         self._named_by_caller = client_id is not None
         self._clock = clock
-        self._requests = self.root / requests_dir
-        self._processing = self.root / processing_dir
-        self._folder = self.root / responses_dir / self.client_id
+        self._requests = box.requests
+        self._processing = box.processing
+        self._folder = box.responses / self.client_id
         self._drafts = self._folder / f".{self._token[:16]}"
         if not self._requests.is_dir():
             raise NotRunning(what="the queue manager", hint=f"there is no mailbox at {self.root}; {START_IT}")
@@ -399,6 +399,12 @@ class Client:
             seconds=seconds,
             hint="it may have done what was asked; look before you repeat it",
         )
+
+
+def _box_of_home() -> Box:
+    from kingdom.mq import settings  # the configuration's reader is heavy, and only needed here
+
+    return settings.box_of_home(Places(find_home()))
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import config as configuration
-from kingdom import schemas
 from kingdom.atomic import parse_json, read_bytes
 from kingdom.config import Config, Lines, frozen, thawed
 from kingdom.errors import BadConfig, BadFile
+from kingdom.mq.box import Box
 from kingdom.places import Places
 
 SCHEMA = "config/mq"
-BOX_KEYS = ("root", "requestsDir", "processingDir", "responsesDir", "deadDir")
 BACKEND_OF_MODE = {
     "mailbox_sqlite": "sqlite",
     "mailbox_fs": "filesystem",
@@ -23,17 +22,6 @@ BACKEND_OF_MODE = {
     "hybrid": "hybrid",
 }
 SAFE_ENOUGH = {"power": ("FULL", "EXTRA"), "process": ("OFF", "NORMAL", "FULL", "EXTRA")}
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """The mailbox's folders."""
-
-    root: Path
-    requests: Path
-    processing: Path
-    responses: Path
-    dead: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +50,16 @@ def box_of_home(places: Places) -> Box:
     except FileNotFoundError:
         value = {}
     ipc = value.get("ipc") if isinstance(value, dict) else None
-    return _box(ipc if isinstance(ipc, dict) else {}, places.home)
-
-
-def default_box(root: Path) -> Box:
-    """A mailbox somewhere else, with folders of the usual names."""
-    return _box({"root": "."}, root.absolute())
-
-
-def moved_box(box: Box, root: Path) -> Box:
-    here = root.absolute()
-    return Box(here, *(here / folder.name for folder in (box.requests, box.processing, box.responses, box.dead)))
+    ipc = ipc if isinstance(ipc, dict) else {}
+    return Box.at(places.home / str(ipc["root"]) if "root" in ipc else places.mailbox, ipc)
 
 
 def settled(config: dict[str, Any], base: Path, file: Path) -> Settings:
     warnings = [*_choose_backend(config), *_check_synchronous(config)]
     _place(config, base)
     queues, strict = _queues(config, file)
-    return Settings(frozen(config), _box(config["ipc"], base), frozen(queues), strict, tuple(warnings))
-
-
-def _box(ipc: Mapping[str, Any], base: Path) -> Box:
-    keys: Mapping[str, Any] = schemas.load(SCHEMA)["properties"]["ipc"]["properties"]
-    root, *folders = (str(ipc.get(key, keys[key]["default"])) for key in BOX_KEYS)
-    return Box(base / root, *(base / root / folder for folder in folders))
+    box = Box.at(base / config["ipc"]["root"], config["ipc"])
+    return Settings(frozen(config), box, frozen(queues), strict, tuple(warnings))
 
 
 def _read(file: Path) -> tuple[Any, Lines]:
