@@ -90,7 +90,7 @@ class RollCall:
         self._period = period
         self._grace = grace
         self._rearm = rearm
-        self._stopwatch = Stopwatch(clock, 3 * period)
+        self._stopwatch = Stopwatch(clock, 2 * period)
         self._unchanged = Unchanged()
         self._endings: dict[str, _Ending] = {}
         self._states: dict[str, State] = {}

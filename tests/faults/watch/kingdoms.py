@@ -68,6 +68,10 @@ class Kingdom:
     def pids(self) -> dict[str, int]:
         return {role: self.pid(role) for role in ROLES}
 
+    def lives_on(self, lives: Mapping[str, int]) -> bool:
+        """Nobody has been replaced since."""
+        return all(runs(pid) and self.pid(role) == pid for role, pid in lives.items())
+
     def wait_for_beats(self, *roles: str, seconds: float = UP_SECONDS, not_by: Mapping[str, int] | None = None) -> None:
         """Each of the roles lives and has ended a turn; with `not_by` in another life than that."""
         old = not_by or {}
@@ -119,6 +123,12 @@ class Kingdom:
             path.read_text(errors="replace")[-1500:] for path in sorted(self.places.logs.glob("*.*")) if path.is_file()
         ]
         return "\n".join(texts)
+
+    def missed(self) -> list[str]:
+        """Roles whose heart stood still, as the watchers told it."""
+        lines = self.places.events_log.read_text().splitlines()
+        events = [json.loads(line) for line in lines if '"system.heartbeat_missed"' in line]
+        return [f"{event['data']['role']} was taken for hung" for event in events]
 
     def letters(self, *states: str) -> list[dict[str, Any]]:
         folders = [self.places.folder("messages", state) for state in states or ("pending", "sent", "failed")]

@@ -82,8 +82,7 @@ def is_quarantined(court: Kingdom, role: str) -> bool:
 
 
 def steady(court: Kingdom, others: dict[str, int]) -> list[str]:
-    now = court.pids()
-    return [f"{role} did not live through it" for role, pid in others.items() if now[role] != pid]
+    return [f"{role} did not live through it" for role, pid in others.items() if not court.lives_on({role: pid})]
 
 
 def told_once(court: Kingdom, role: str) -> list[str]:
