@@ -13,7 +13,6 @@ from typing import Any
 from kingdom.messages import Task
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{0,200}")
-_PLAIN = re.compile(r"[A-Za-z0-9._:@+/-]*")
 _SLOT = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
 
 

@@ -44,25 +44,21 @@ def serve(task_id: str) -> int:
     order = read_json(os.environ["KINGDOM_ORDER"])
     cage.adopt_orphans()
     begun = time.monotonic()
-    report = _refusal(order) or _run(order, _engine(str(order["engine"])))
+    lacking = cage.missing() if order["sandbox"] else None
+    report = _refusal(order, lacking) or _run(order, _engine(str(order["engine"])))
     _end_tree()
-    report |= {"task_id": task_id, "attempt": order["attempt"], "seconds": round(time.monotonic() - begun, 3)}
+    report |= {"task_id": task_id, "attempt": order["attempt"], "lacking": lacking}
+    report["seconds"] = round(time.monotonic() - begun, 3)
     Disk(places.soldier(task_id)).rewrite(places.raw_result(task_id), to_json(report))
     return 0
 
 
-def _refusal(order: Mapping[str, Any]) -> dict[str, Any] | None:
+def _refusal(order: Mapping[str, Any], lacking: str | None) -> dict[str, Any] | None:
     """Without a whole cage, words from outside are not obeyed before a person has said so."""
-    lacking = cage.missing() if order["sandbox"] else None
     if lacking is None or not order["external"]:
         return None
-    question = f"{lacking}. May {order['general']} work on text from outside without a cage? (`sandbox: off` says yes)"
-    return {
-        "ended": "never ran",
-        "code": None,
-        "seen": lacking,
-        "result": {"status": "needs_human", "question": question},
-    }
+    asks = {"status": "needs_human", "question": f"{lacking}. {order['question']}"}
+    return {"ended": "never ran", "code": None, "seen": lacking, "result": asks}
 
 
 def _run(order: Mapping[str, Any], engine: Engine) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""Where the kernel cannot shut the cage: what comes from outside waits for a person, and nobody overlooks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kingdom.atomic import read_json, to_json
+from tests.faults import homes, mutants, trees
+from tests.faults.cage import cells
+from tests.faults.cage.cells import Cell
+from tests.faults.mutants import Mutant
+
+NO_LANDLOCK = Mutant(
+    "a kernel without Landlock",
+    "kingdom/soldier/cage.py",
+    "    return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None,",
+    "    return -1 if True else int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None,",
+    caught_by="",
+)
+SAYS = "this kernel has no Landlock"
+
+ENGINE = """
+import json, os
+task = json.load(open(os.environ["KINGDOM_TASK_FILE"]))
+with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
+    json.dump({"task_id": os.environ["KINGDOM_TASK_ID"], "status": "success",
+               "summary": f"did {task['type']} {task['payload'].get('body')}"}, file)
+"""
+
+
+@pytest.fixture
+def cell(home: Path) -> Cell:
+    built = cells.build(home, mutants.plant(NO_LANDLOCK))
+    built.arm(ENGINE)
+    return built
+
+
+def served(cell: Cell, number: int = 1, **fields: object) -> dict[str, object]:
+    task = cell.send(number, **fields)
+    ended = cell.serve()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return cell.result(task)
+
+
+def test_text_from_outside_waits_for_a_person(cell: Cell) -> None:
+    result = served(cell, payload={"body": "hello"})
+    assert result["status"] == "needs_human"
+    assert str(result["question"]).startswith(SAYS)
+    assert cell.places.checkpoint("task-20260207-001").exists()
+    assert f"NO WHOLE CAGE for the soldier of task-20260207-001: {SAYS}" in cell.log()
+
+
+@pytest.mark.parametrize(("answer", "status", "said"), [("Yes.", "success", "summary"), ("no", "skipped", "reason")])
+def test_a_person_decides(cell: Cell, answer: str, status: str, said: str) -> None:
+    served(cell, payload={"body": "hello"})
+    place = cell.places.checkpoint("task-20260207-001")
+    payload = {"original_task_id": "task-20260207-001", "checkpoint_path": str(place), "human_response": answer}
+    result = served(cell, 2, type="resume", payload=payload)
+    assert result["status"] == status
+    expected = {"success": "did github.pr.review_requested hello", "skipped": "a person answered 'no'"}[status]
+    assert expected in str(result[said])
+
+
+def test_other_answers_do_not_open_the_cage(cell: Cell) -> None:
+    """A yes to a question of the soldier's own is no yes to this one."""
+    place = cell.places.checkpoint("task-20260207-001")
+    homes.write(place, {"task_id": "task-20260207-001", "question": "May I?", "type": "x", "payload": {}})
+    payload = {"original_task_id": "task-20260207-001", "checkpoint_path": str(place), "human_response": "yes"}
+    assert served(cell, 2, type="resume", payload=payload)["status"] == "needs_human"
+
+
+@pytest.mark.parametrize(
+    "own", [{"scheduled_for": "2026-02-07T10:00:00Z"}, {"type": "console.message"}], ids=["scheduled", "console"]
+)
+def test_work_without_text_from_outside_goes_on_and_it_is_said(cell: Cell, own: dict[str, str]) -> None:
+    assert served(cell, payload={"body": "hello"}, **own)["status"] == "success"
+    assert f"NO WHOLE CAGE for the soldier of task-20260207-001: {SAYS}" in cell.log()
+    assert SAYS in cell.places.system_log.read_text()
+
+
+def test_who_switches_the_cage_off_is_obeyed_and_told(cell: Cell) -> None:
+    cell.arm(ENGINE, sandbox="off")
+    assert served(cell, payload={"body": "hello"})["status"] == "success"
+    assert "NO CAGE for its soldiers: its manifest says `sandbox: off`" in cell.log()
+
+
+def test_the_doctor_says_it(cell: Cell) -> None:
+    task = cell.home / "task.json"
+    task.write_bytes(to_json({"id": "task-1"}))
+    env = {"KINGDOM_RESULT_PATH": str(cell.home / "said.json"), "KINGDOM_TASK_FILE": str(task)}
+    program = trees.program() / "generals/gen-doctor/run"
+    assert trees.run(cell.tree, cell.home, [str(program)], env=env).returncode == 0
+    assert SAYS in read_json(cell.home / "said.json")["summary"]
