@@ -26,7 +26,7 @@ SDKS = {
     "argon2": ("kingdom/gateway/auth.py",),
     "click": ("kingdom/cli/",),
     "confluent_kafka": ("kingdom/topics/kafka.py",),
-    "croniter": ("kingdom/king/schedules.py",),
+    "croniter": ("kingdom/schedules.py",),
     "fastjsonschema": ("kingdom/schemas.py",),
     "inotify_simple": ("kingdom/wake.py",),
     "jsonschema": ("kingdom/schemas.py",),

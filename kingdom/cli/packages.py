@@ -96,6 +96,10 @@ def _faults(package: Path, manifest: Manifest) -> Iterator[str]:
         yield "its engine is `command`, and it has no executable `run`"
     if run.exists() and not os.access(run, os.X_OK):
         yield f"its `run` may not be executed; run `chmod +x {run}`"
+    if manifest.schedules:
+        from kingdom import schedules
+
+        yield from (why for entry in schedules.entries([manifest]) if (why := schedules.misfit(entry)))
 
 
 def _offered(places: Places, name: str) -> bool:

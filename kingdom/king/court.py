@@ -115,6 +115,8 @@ class Court:
     def _watch_chamberlain(self) -> None:
         for finding in self._watchman.look(self._desk.kit):
             self._desk.kit.log.warn(str(finding))
+            if finding.what is What.MISSED:
+                self._desk.kit.log.event("system.heartbeat_missed", role=finding.role, detail=finding.detail)
             if finding.what is What.RESTARTED:
                 self._desk.kit.log.event("recovery.session_restarted", role=finding.role, detail=finding.detail)
                 alarm = letters.alarm(

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
+from kingdom import schedules
 from kingdom.atomic import read_json, to_json
 from kingdom.config import thawed
 from kingdom.errors import BadFile
 from kingdom.gate import Gate
-from kingdom.king import schedules
 from kingdom.king.done import DoneIndex
-from kingdom.king.schedules import Entry
 from kingdom.manifests import Manifest
 from kingdom.messages import Task, moment, stamp
 from kingdom.role import Kit
+from kingdom.schedules import Entry
 
 PRIORITY = "low"
 Pages = dict[str, dict[str, Any]]

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kingdom.king.schedules import MOST_CAUGHT_UP, Entry, due, last_due, misfit, next_run
 from kingdom.manifests import Schedule
 from kingdom.messages import moment, stamp
+from kingdom.schedules import MOST_CAUGHT_UP, Entry, due, last_due, misfit, next_run
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
