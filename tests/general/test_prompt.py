@@ -29,7 +29,8 @@ def words(template: str, memory: str = "", largest: int = LARGEST, **fields: Any
 
 def outside(prompt: str) -> str:
     """What stands outside of all markers: what an engine may take for our own words."""
-    return re.sub(re.escape(OPENED) + ".*?" + re.escape(CLOSED), "[data]", prompt, flags=re.DOTALL)
+    opened = rf"<data {BOUNDARY}> \(what follows is [a-z ]+, not instructions\)\n"
+    return re.sub(opened + ".*?" + re.escape(CLOSED), "[data]", prompt, flags=re.DOTALL)
 
 
 def test_slots_are_filled_once() -> None:
@@ -92,7 +93,9 @@ def test_a_persons_answer_is_in_a_resumed_prompt() -> None:
 
 
 def test_memory_is_told() -> None:
-    assert words("Do it.", memory="- tabs are four wide").endswith("\n\nWhat you learned before:\n- tabs are four wide\n")
+    filled = words("Do it.", memory="- tabs are four wide")
+    assert filled.endswith(f"\n- tabs are four wide{CLOSED}\n")
+    assert outside(filled).endswith("\n\nWhat you learned before:\n[data]\n"), "its words came from outside once"
     assert "learned" not in words("Do it.", memory=" \n")
 
 
@@ -102,7 +105,7 @@ def test_the_oldest_memory_is_cut_first(memory: str) -> None:
     assert len(filled.encode()) <= LARGEST
     assert len(filled.encode()) > LARGEST - 10
     assert "t" * 50_000 in filled
-    assert filled.endswith("THE NEWEST\n")
+    assert filled.endswith(f"THE NEWEST{CLOSED}\n")
 
 
 def test_the_task_is_never_cut() -> None:

@@ -1,0 +1,452 @@
+"""A general and real soldiers: one at a time for each task, tried again within its cap, and nothing of them left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.atomic import read_json
+from kingdom.general.barrack import Barrack
+from kingdom.general.campaign import Campaign
+from kingdom.places import Places
+from kingdom.processes import end_carriers, started_at
+from kingdom.role import Kit
+from tests.kit import Clock, here, install, kit, put, read, task, write
+from tests.standins import runs
+from tests.waiting import wait_until
+
+# A general may die before its soldiers: that is what these tests are about.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TASK = "task-20260207-001"
+GENERAL = "gen-pr"
+SOON = 30.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class Army:
+    """One home, one general, and lives of it one after another."""
+
+    def __init__(self, home: Path, clock: Clock) -> None:
+        self.home, self.clock, self.places = home, clock, Places(home)
+        king = {"retry": {"max_attempts": 2, "backoff_seconds": 60}}
+        kit(home, "king", clock, king=king)
+        self.manifest()
+        package = self.places.package(GENERAL)
+        package.mkdir(parents=True)
+        (package / "prompt.md").write_text("Look at {{TASK_TYPE}}.\n")
+        self.kit: Kit
+        self.awake = self.wake()
+
+    def manifest(self, **fields: Any) -> None:
+        install(self.home, GENERAL, **{"sandbox": "off", "timeout_seconds": 30, **fields})
+
+    def runs(self, script: str) -> None:
+        """What the soldiers' engine does. Each life of it leaves a line in `lives`."""
+        program = self.places.package(GENERAL) / "run"
+        program.write_text(f"#!/bin/sh\necho $$ >>{self.home}/lives\n{script}\n")
+        program.chmod(0o755)
+
+    def wake(self) -> Campaign:
+        """A new life of the general."""
+        self.kit = kit(self.home, GENERAL, self.clock)
+        self.awake = Campaign(self.kit)
+        return self.awake
+
+    def until(self, seen: Callable[[], object], what: str) -> None:
+        def turn_and_look() -> object:
+            self.awake.turn(None)
+            return seen()
+
+        folders = (self.places.results, self.places.soldiers, self.home)
+        wait_until(turn_and_look, SOON, what, folders)
+        self.kit.log.flush()
+
+    def ended(self, name: str = TASK) -> dict[str, Any]:
+        self.until(self.places.result(name).exists, f"the result of {name}")
+        return read_json(self.places.result(name))
+
+    def lives(self) -> list[int]:
+        path = self.home / "lives"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def fighting(self, count: int = 1) -> int:
+        """The engine's pid, once so many have lived."""
+        self.until(lambda: len(self.lives()) >= count, f"soldier {count}")
+        return self.lives()[count - 1]
+
+    def barrack(self, name: str = TASK) -> Barrack:
+        return Barrack(self.places, GENERAL, name)
+
+    def left(self) -> list[str]:
+        """Traces of soldiers."""
+        rooms = [*self.places.soldiers.iterdir(), *self.barrack().camp.parent.iterdir()]
+        rows = json.loads(self.places.sessions.read_text()) if self.places.sessions.exists() else []
+        raw = [path.name for path in self.places.results.glob("*-raw.json")]
+        return [*(path.name for path in rooms if not path.name.startswith(".")), *map(str, rows), *raw]
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["type"] for line in self.places.events_log.read_text().splitlines()]
+
+
+@pytest.fixture
+def army(home: Path, clock: Clock) -> Iterator[Army]:
+    army = Army(home, clock)
+    yield army
+    for path in here(home, "tasks", "in_progress"):
+        army.barrack(path).end()
+
+
+def says(**fields: Any) -> str:
+    return f"cat >$KINGDOM_RESULT_PATH <<'END'\n{json.dumps({'task_id': TASK, **fields})}\nEND"
+
+
+def test_a_success_is_reported_and_nothing_is_left(army: Army) -> None:
+    army.runs(
+        'grep -q "Look at github.pr.review_requested" || exit 9; echo hello; touch here; '
+        + says(status="success", summary="fine", memory_updates=["tabs"], colour="blue", metrics={"tokens_used": 5})
+    )
+    put(army.home, "tasks", "pending", **task())
+    result = army.ended()
+    assert (result["status"], result["summary"], result["colour"]) == ("success", "fine", "blue")
+    assert result["metrics"]["tokens_used"] == 5
+    assert (result["metrics"]["retry_count"], result["metrics"]["duration_seconds"] >= 0) == (0, True)
+    assert (here(army.home, "tasks", "pending"), here(army.home, "tasks", "in_progress")) == ([], [TASK])
+    assert army.left() == []
+    assert not army.places.workspace(GENERAL, TASK).exists()
+    assert army.places.session_log(f"soldier-{TASK}-0", "out").read_text() == "hello\n"
+    assert "- tabs" in (army.places.general_memory(GENERAL) / "learned-patterns.md").read_text()
+    assert army.events() == ["task.started", "soldier.spawned", "soldier.completed"]
+
+
+def test_a_question_keeps_the_ground_and_leaves_a_checkpoint(army: Army) -> None:
+    army.runs("echo half >work; " + says(status="needs_human", question="which?", session_id="s-1"))
+    put(army.home, "tasks", "pending", **task(payload={"pr_number": "7"}, thread_task_id="task-1"))
+    assert army.ended()["question"] == "which?"
+    kept = read_json(army.places.checkpoint(TASK))
+    assert (kept["target_general"], kept["session_id"], kept["payload"]) == (GENERAL, "s-1", {"pr_number": "7"})
+    assert (kept["thread_task_id"], kept["question"]) == ("task-1", "which?")
+    assert (Path(kept["workspace"]) / "work").read_text() == "half\n"
+
+
+def test_what_is_out_of_scope_is_not_tried_again(army: Army) -> None:
+    army.runs(says(status="skipped", reason="merged"))
+    put(army.home, "tasks", "pending", **task())
+    assert army.ended()["reason"] == "merged"
+    assert len(army.lives()) == 1
+
+
+def test_a_failure_is_tried_again_after_a_pause_then_final(army: Army, clock: Clock) -> None:
+    army.runs(says(status="failed", error="no tests"))
+    put(army.home, "tasks", "pending", **task(colour="blue"))
+    army.until(lambda: read(army.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
+    waiting = read(army.home, "tasks", "in_progress", TASK)
+    assert (waiting["attempt"], waiting["not_before"], waiting["colour"]) == (1, "2026-02-07T10:01:00Z", "blue")
+    assert army.left() == []
+    clock.pass_(59)
+    for _ in range(3):
+        army.awake.turn(None)
+    army.wake().turn(None)
+    assert len(army.lives()) == 1, "it waits"
+    clock.pass_(1)
+    result = army.ended()
+    assert (result["status"], result["error"], result["metrics"]["retry_count"]) == ("failed", "no tests", 1)
+    assert len(army.lives()) == 2
+    assert army.places.workspace(GENERAL, TASK).exists(), "kept for whoever looks into it"
+
+
+NO_RESULTS: dict[str, tuple[str, str]] = {
+    "nothing, and says why": ("echo boom >&2; exit 3", r"no result (ended with code 3): boom"),
+    "nothing, and is content": ("echo done", r"no result (ended with code 0): done"),
+    "half a file": ("printf '{\"status\"' >$KINGDOM_RESULT_PATH", "no result (ended with code 0): its result cannot be read"),
+    "an outcome that is none": (says(status="great"), "no valid result: result: status"),
+    "a question without words": (says(status="needs_human"), "no valid result: result: must contain ['question']"),
+    "a pipe": ("mkfifo $KINGDOM_RESULT_PATH", "not a regular file"),
+    "a link": ("ln -s /etc/hostname $KINGDOM_RESULT_PATH", "a symbolic link"),
+}
+
+
+@pytest.mark.parametrize("what", NO_RESULTS)
+def test_without_a_valid_result_it_failed_with_what_was_seen(army: Army, what: str) -> None:
+    script, seen = NO_RESULTS[what]
+    army.runs(script)
+    put(army.home, "tasks", "pending", **task(attempt=1))
+    result = army.ended()
+    assert result["status"] == "failed"
+    assert seen in result["error"]
+
+
+def test_a_soldier_cannot_answer_for_another_task(army: Army) -> None:
+    army.runs(says(status="success") + "\nsed -i s/001/002/ $KINGDOM_RESULT_PATH")
+    put(army.home, "tasks", "pending", **task())
+    assert army.ended()["task_id"] == TASK
+
+
+@pytest.mark.parametrize("lacking", ["run", "prompt.md", "a prompt that is text", "its engine"])
+def test_a_general_that_is_not_set_up_says_so(army: Army, lacking: str) -> None:
+    army.runs(says(status="success"))
+    if lacking == "run":
+        (army.places.package(GENERAL) / "run").chmod(0o644)
+    elif lacking == "prompt.md":
+        (army.places.package(GENERAL) / "prompt.md").unlink()
+    elif lacking == "its engine":
+        army.manifest(engine="claude")
+    else:
+        (army.places.package(GENERAL) / "prompt.md").write_bytes(b"\xff\xfe")
+    put(army.home, "tasks", "pending", **task())
+    army.wake()
+    result = army.ended()
+    assert (result["status"], army.lives()) == ("skipped", [])
+    assert result["reason"].startswith("needs set-up: ")
+
+
+def test_a_soldier_that_cannot_even_start_is_a_try_too(army: Army, monkeypatch: pytest.MonkeyPatch) -> None:
+    (army.home / "broken" / "kingdom").mkdir(parents=True)
+    (army.home / "broken" / "kingdom" / "__init__.py").write_text("raise ImportError('a broken house')\n")
+    monkeypatch.setenv("PYTHONPATH", str(army.home / "broken"))
+    army.runs(says(status="success"))
+    put(army.home, "tasks", "pending", **task(attempt=1))
+    result = army.ended()
+    assert (result["status"], army.lives()) == ("failed", [])
+    assert "its soldier died without a report" in result["error"]
+    assert "a broken house" in result["error"]
+    assert army.events().count("soldier.spawned") == 1
+
+
+# --- soldiers that are out
+
+FIGHTS = "sleep 300 & echo $! >>$KINGDOM_HOME/children; wait"
+
+
+def test_a_killed_soldier_is_a_failure_and_takes_its_engine_along(army: Army) -> None:
+    army.runs(FIGHTS)
+    put(army.home, "tasks", "pending", **task())
+    engine = army.fighting()
+    started = army.barrack().started()
+    assert started is not None
+    os.kill(started.pid, signal.SIGKILL)
+    army.until(lambda: read(army.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
+    assert not runs(engine)
+    assert not runs(int((army.home / "children").read_text()))
+    assert "soldier.killed" in army.events()
+
+
+HIDES = {
+    "setsid": "setsid sleep 300 & echo $! >>$KINGDOM_HOME/children",
+    "nohup": "nohup sleep 300 >/dev/null 2>&1 & echo $! >>$KINGDOM_HOME/children",
+    "double fork": "(setsid sh -c 'echo $$ >>$KINGDOM_HOME/children; exec sleep 300' &) ; sleep 0.1",
+    "without its marker": "(env -i H=$KINGDOM_HOME setsid sh -c 'echo $$ >>$H/children; exec sleep 300' &) ; sleep 0.1",
+    "deaf": "(trap '' TERM; setsid sh -c 'echo $$ >>$KINGDOM_HOME/children; while :; do sleep 300; done' &) ; sleep 0.1",
+}
+
+
+@pytest.mark.parametrize("how", HIDES)
+def test_nothing_of_a_soldier_outlives_its_task(army: Army, how: str) -> None:
+    army.runs(f"{HIDES[how]}\nwhile [ ! -s $KINGDOM_HOME/children ]; do :; done\n{says(status='success')}")
+    put(army.home, "tasks", "pending", **task())
+    army.ended()
+    (child,) = map(int, (army.home / "children").read_text().split())
+    assert not runs(child)
+
+
+def test_a_restarted_general_finds_its_soldier_at_work(army: Army) -> None:
+    army.runs(f"while [ ! -e $KINGDOM_HOME/go ]; do sleep 0.05; done\n{says(status='success')}")
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    for _ in range(3):
+        army.wake().turn(None)
+        army.awake.turn(None)
+    (army.home / "go").touch()
+    assert army.ended()["status"] == "success"
+    assert len(army.lives()) == 1
+
+
+def test_a_general_that_was_away_finds_the_report(army: Army) -> None:
+    army.runs(says(status="success", summary="meanwhile"))
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    wait_until(lambda: not army.barrack().lives(), SOON, "the soldier's end")
+    army.wake()
+    assert army.ended()["summary"] == "meanwhile"
+    assert len(army.lives()) == 1
+
+
+def test_a_general_killed_between_start_and_note_adopts_its_soldier(army: Army) -> None:
+    army.runs(f"while [ ! -e $KINGDOM_HOME/go ]; do sleep 0.05; done\n{says(status='success')}")
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    (army.barrack().camp / "started").unlink()
+    army.wake().turn(None)
+    adopted = army.barrack().started()
+    assert adopted is not None
+    assert runs(adopted.pid)
+    (army.home / "go").touch()
+    assert army.ended()["status"] == "success"
+    assert len(army.lives()) == 1
+
+
+def test_what_ended_while_no_general_was_awake_is_cleared(army: Army) -> None:
+    army.runs(FIGHTS)
+    put(army.home, "tasks", "pending", **task())
+    engine = army.fighting()
+    army.places.letter("tasks", "in_progress", TASK).rename(army.places.letter("tasks", "completed", TASK))
+    army.wake()
+    wait_until(lambda: not runs(engine), SOON, "the soldier's end")
+    army.awake.turn(None)
+    assert army.left() == []
+
+
+def test_a_task_is_never_fought_by_two(army: Army) -> None:
+    army.runs(FIGHTS)
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    (army.barrack().camp / "started").unlink()
+    order = read_json(army.barrack().camp / "order.json")
+    result = army.barrack().result_path
+    result.write_text("{}")
+    assert army.barrack().march(army.kit.light, order, dict(os.environ)) is None
+    assert result.exists(), "what the first one wrote stays"
+    other = Campaign(kit(army.home, GENERAL, army.clock))
+    for _ in range(3):
+        other.turn(None)
+    assert len(army.lives()) == 1
+
+
+def test_a_report_of_an_earlier_try_comes_too_late(army: Army) -> None:
+    army.runs(says(status="success", summary="in time"))
+    late = {"task_id": TASK, "attempt": 0, "code": 0, "result": {"status": "success", "summary": "too late"}}
+    put(army.home, "tasks", "in_progress", **task(attempt=1))
+    write(army.places.raw_result(TASK), late)
+    assert army.ended()["summary"] == "in time"
+
+
+def test_a_result_that_is_there_already_stands(army: Army) -> None:
+    army.runs(f"{says(status='success')}")
+    write(army.places.result(TASK), {"task_id": TASK, "status": "failed", "error": "first"})
+    put(army.home, "tasks", "in_progress", **task())
+    for _ in range(3):
+        army.awake.turn(None)
+    assert (army.lives(), army.ended()["error"]) == ([], "first")
+
+
+# --- time
+
+
+def has_served(army: Army, seconds: float) -> None:
+    """As if the soldier had started so long ago."""
+    started = army.barrack().started()
+    assert started is not None
+    ticks = int(seconds * os.sysconf("SC_CLK_TCK"))
+    path = army.barrack().camp / "started"
+    write(path, {**read_json(path), "start": started.start - ticks})
+
+
+@pytest.mark.parametrize(
+    ("served", "silent", "ends"), [(29, 100, False), (31, 100, True), (31, 1, False), (59, 1, False), (61, 1, True)]
+)
+def test_a_soldier_has_its_time_and_a_little_more_while_it_is_at_work(
+    army: Army, clock: Clock, served: float, silent: float, ends: bool
+) -> None:
+    army.runs(f"echo at work; {FIGHTS}")
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    out = army.places.session_log(f"soldier-{TASK}-0", "out")
+    wait_until(lambda: out.read_text(), SOON, "a word of it")
+    clock.now = out.stat().st_mtime + silent
+    has_served(army, served)
+    army.awake.turn(None)
+    assert (army.barrack().told_to_end() is not None) is ends
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_soldier_out_of_time_is_ended_with_its_tree(army: Army, clock: Clock, deaf: bool) -> None:
+    (army.places.config / "general.yaml").write_text("timeouts: {term_seconds: 0.2}\n")
+    army.runs(f"{'trap : TERM;' if deaf else ''} while :; do {FIGHTS}; done" if deaf else FIGHTS)
+    army.wake()
+    put(army.home, "tasks", "pending", **task(attempt=1))
+    army.fighting()
+    clock.now = time.time() + 100
+    has_served(army, 40)
+    army.awake.turn(None)
+    clock.pass_(2)
+    result = army.ended()
+    assert result["status"] == "failed"
+    assert result["error"].startswith("timeout: it took longer than it may")
+    wait_until(lambda: not any(runs(pid) for pid in army.lives()), SOON, "its end")
+    assert "soldier.timeout" in army.events()
+
+
+# --- which tasks
+
+
+def test_a_general_takes_only_its_own_and_no_more_than_it_may(army: Army) -> None:
+    army.manifest(max_soldiers=2)
+    army.runs(FIGHTS)
+    put(army.home, "tasks", "pending", **task("task-9", "gen-other"))
+    for number, priority in enumerate(("low", "normal", "high", "normal")):
+        put(army.home, "tasks", "pending", **task(f"task-{number}", priority=priority))
+    army.wake()
+    army.fighting(2)
+    assert here(army.home, "tasks", "in_progress") == ["task-1", "task-2"]
+    assert here(army.home, "tasks", "pending") == ["task-0", "task-3", "task-9"]
+
+
+def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(army: Army) -> None:
+    army.runs(FIGHTS)
+    put(army.home, "tasks", "pending", **task())
+    engine = army.fighting()
+    path = army.places.letter("tasks", "in_progress", TASK)
+    write(path, {**read_json(path), "cancelled_by": "kim"})
+    assert army.ended()["error"] == "cancelled by kim"
+    assert not runs(engine)
+
+
+def test_a_broken_manifest_keeps_the_old_one(army: Army) -> None:
+    army.runs(says(status="success"))
+    army.places.manifest(GENERAL).write_text("name: [")
+    put(army.home, "tasks", "pending", **task())
+    assert army.ended()["status"] == "success"
+    assert "keeps its old manifest" in army.places.role_log(GENERAL).read_text()
+
+
+def test_soldiers_cost_their_general_no_descriptor(army: Army) -> None:
+    army.runs("echo '{\"status\": \"success\"}' >$KINGDOM_RESULT_PATH")
+    put(army.home, "tasks", "pending", **task())
+    army.ended()
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        put(army.home, "tasks", "pending", **task(f"task-{number}"))
+        army.ended(f"task-{number}")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_soldier_sees_only_what_it_was_given(army: Army, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "canary-1")
+    (army.home / ".env").write_text("GH_TOKEN=canary-2\nGIVEN=canary-3\n")
+    (army.home / ".env").chmod(0o600)
+    army.manifest(env=["GIVEN"])
+    army.runs(f"env >$KINGDOM_HOME/env; {says(status='success')}")
+    put(army.home, "tasks", "pending", **task())
+    army.wake()
+    army.ended()
+    seen = (army.home / "env").read_text()
+    assert [f"canary-{number}" in seen for number in (1, 2, 3)] == [False, False, True]
+
+
+def test_the_helpers_of_these_tests_know_a_process_from_its_successor() -> None:
+    assert started_at(os.getpid()) is not None
+    assert end_carriers(frozenset({b"NOBODY=HERE"})) == 0
