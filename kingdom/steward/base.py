@@ -73,6 +73,9 @@ class Steward(Protocol):
     def down(self) -> None:
         """All roles stopped and the launcher gone; soldiers run on."""
 
+    def kill(self) -> None:
+        """The launcher itself, at once: it lives and does not answer. Its roles end as after any death of it."""
+
 
 def command(seat: Seat) -> list[str]:
     return ["/bin/sh", str(find_data() / "bin" / "role"), seat.name]

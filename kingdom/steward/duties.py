@@ -23,6 +23,7 @@ class Action(StrEnum):
     REPLACE = "TERM, then KILL, confirmed, then start it through the launcher"
     END = "TERM, then KILL, confirmed"
     TELL = "tell people once"
+    KILL = "KILL the launcher, which is then dead"
     RAISE = "raise the launcher with all its roles, and make room for the new chamberlain"
 
 
@@ -40,6 +41,7 @@ class State(StrEnum):
     LINGERING = "nobody wants it and it runs"
     QUARANTINED = "a crash loop"
     LAUNCHER_DEAD = "its launcher is gone"
+    LAUNCHER_HUNG = "its launcher lives and has not answered for longer than the threshold"
 
 
 _L, _B, _W = Owner.LAUNCHER, Owner.LEDGER, Owner.WATCHER
@@ -58,6 +60,7 @@ DUTIES: dict[State, dict[Owner, Action]] = {
     State.LINGERING: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.END},
     State.QUARANTINED: {_L: Action.LEAVE, _B: Action.REFUSE, _W: Action.TELL},
     State.LAUNCHER_DEAD: {_L: Action.LEAVE, _B: Action.REFUSE, _W: Action.RAISE},
+    State.LAUNCHER_HUNG: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.KILL},
 }
 
 

@@ -87,6 +87,7 @@ class RollCall:
         self._disk = disk
         self._seats = seats
         self._own = own
+        self._clock = clock
         self._period = period
         self._grace = grace
         self._rearm = rearm
@@ -95,6 +96,7 @@ class RollCall:
         self._endings: dict[str, _Ending] = {}
         self._states: dict[str, State] = {}
         self._unrest = 0.0
+        self._unanswered_since: float | None = None
         self._told_trouble = ""
 
     @property
@@ -116,8 +118,8 @@ class RollCall:
                 if seat.name not in self._endings:
                     findings += self._look(seat, words.get(seat.name), threshold, now)
         except LauncherTrouble as trouble:
-            return findings + self._trouble(trouble)
-        self._told_trouble = ""
+            return findings + self._suffer(trouble, threshold)
+        self._told_trouble, self._unanswered_since = "", None
         return findings
 
     def _watched(self) -> list[Seat]:
@@ -234,6 +236,15 @@ class RollCall:
         except KingdomError as trouble:
             return self._trouble(trouble)
         return [Finding(self._steward.name, What.RAISED, f"raised:{self._steward.name}:{os.getpid()}")]
+
+    def _suffer(self, trouble: LauncherTrouble, threshold: float) -> list[Finding]:
+        """By the plain clock: it was we who waited for the answer."""
+        now = self._clock()
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        elif self._own == CHAMBERLAIN and now - self._unanswered_since >= threshold:
+            self._steward.kill()
+        return self._trouble(trouble)
 
     def _trouble(self, trouble: KingdomError) -> list[Finding]:
         if str(trouble) == self._told_trouble:

@@ -147,6 +147,11 @@ class Supervisord:
         if server is not None:
             groups.wait_ended(server, STOP_SECONDS)
 
+    def kill(self) -> None:
+        server = self._server()
+        if server is not None:
+            os.kill(server, signal.SIGKILL)
+
     def control_command(self, *words: str) -> list[str]:
         """supervisorctl for this home, to be run in it."""
         return [sys.executable, "-m", "supervisor.supervisorctl", "-c", str(self._conf()), *words]

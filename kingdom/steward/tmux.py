@@ -101,6 +101,11 @@ class Tmux:
         if server is not None:
             groups.wait_ended(server, ANSWER_SECONDS)
 
+    def kill(self) -> None:
+        server = self._server()
+        if server is not None:
+            os.kill(server, signal.SIGKILL)
+
     def attach_command(self, name: str) -> list[str]:
         """To be run in the home, by a person's terminal."""
         return [self._binary, "-f", "/dev/null", "-S", self._socket, "attach-session", "-t", f"={name}"]

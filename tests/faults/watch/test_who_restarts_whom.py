@@ -41,6 +41,7 @@ class Stage:
         self.findings: list[Finding] = []
         self.own = "chamberlain"
         self.rearm = 1e9
+        self.server = 0
         self._roll: RollCall | None = None
 
     def raise_king(self, *lives: str, beats: bool = True) -> None:
@@ -112,7 +113,10 @@ def stage(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.Monkey
     court = found_court(home, monkeypatch)
     module, attribute = STEWARDS[request.param].split(":")
     steward: Steward = getattr(import_module(module), attribute)(court.places, patience=0.5)
-    yield Stage(court, steward, monkeypatch)
+    scene = Stage(court, steward, monkeypatch)
+    yield scene
+    if scene.server and runs(scene.server):
+        os.kill(scene.server, signal.SIGCONT)
     steward.down()
     for pid in court.left():
         os.kill(pid, signal.SIGKILL)
@@ -195,6 +199,12 @@ def launcher_dead(stage: Stage) -> None:
     wait_until(lambda: not stage.steward.standing(), SOON, "the launcher is dead")
 
 
+def launcher_hung(stage: Stage) -> None:
+    stage.raise_king("beat")
+    stage.server = stage.launcher_pid()
+    os.kill(stage.server, signal.SIGSTOP)
+
+
 SCENES: dict[State, Callable[[Stage], None]] = {
     State.WELL: well,
     State.WAITING: waiting,
@@ -209,6 +219,7 @@ SCENES: dict[State, Callable[[Stage], None]] = {
     State.LINGERING: lingering,
     State.QUARANTINED: quarantined,
     State.LAUNCHER_DEAD: launcher_dead,
+    State.LAUNCHER_HUNG: launcher_hung,
 }
 
 
@@ -267,6 +278,13 @@ def tells(stage: Stage, state: State, owner: Owner) -> None:
     assert [finding.what for finding in stage.findings] == [told]
 
 
+def kills(stage: Stage, state: State, owner: Owner) -> None:
+    """Dead, it is raised again: stage.call goes on with that at once."""
+    wait_until(lambda: (stage.call(), not runs(stage.server))[1], 4 * SOON, "the launcher is killed")
+    assert stage.findings[0].what is What.TROUBLE
+    assert {finding.what for finding in stage.findings} <= {What.TROUBLE, What.RAISED}
+
+
 def raises(stage: Stage, state: State, owner: Owner) -> None:
     wait_until(lambda: What.RAISED in [finding.what for finding in stage.call()], SOON, "raised")
     assert stage.steward.standing()
@@ -282,6 +300,7 @@ SHOWS: dict[Action, Callable[[Stage, State, Owner], None]] = {
     Action.REPLACE: replaces,
     Action.END: ends,
     Action.TELL: tells,
+    Action.KILL: kills,
     Action.RAISE: raises,
 }
 
