@@ -429,4 +429,3 @@ class FileStore:
 
 def _is_ours(file: str) -> bool:
     return file[7:8] == "-" and file[21:22] == "-" and file[30:31] == "-" and file.endswith(".json")
-

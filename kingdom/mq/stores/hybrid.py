@@ -101,14 +101,14 @@ class HybridStore(SqliteStore):
         records = super().queues()
         try:
             for queue in records:
-                self._settle(queue)
+                self._make_folder(queue)
         except OSError as trouble:
             raise self._trouble("list queues", trouble) from None
         return records
 
     def save_queue(self, queue: str, record: str) -> None:
         try:
-            self._settle(queue)
+            self._make_folder(queue)
         except OSError as trouble:
             raise self._trouble("make a folder", trouble) from None
         super().save_queue(queue, record)
@@ -127,6 +127,7 @@ class HybridStore(SqliteStore):
         yield from found
 
     def check(self, repair: bool, now: int) -> list[Finding]:
+        self.tidy(now, idle=False)
         try:
             orphans = list(self._orphans())
             findings = [
@@ -135,7 +136,7 @@ class HybridStore(SqliteStore):
             ]
             findings += super().check(repair, now)
             for queue, key, name in self._bodiless():
-                self._mend(repair, "delete_body", key)
+                self._mend(repair, key)
                 findings.append(Finding("missing_payload", queue, f"{self._folders.get(queue)}/{_file(name)}", repair))
             if repair:
                 self._clear_orphans()
@@ -170,7 +171,7 @@ class HybridStore(SqliteStore):
     def _folder(self, queue: str) -> str:
         return f"{self._root}/{self._folders[queue]}"
 
-    def _settle(self, queue: str) -> None:
+    def _make_folder(self, queue: str) -> None:
         name = folder_of(queue)
         folder = Path(self._root, name)
         if not folder.is_dir():
@@ -208,12 +209,6 @@ class HybridStore(SqliteStore):
         for queue, key, name in self._query("select_states"):
             if queue not in self._folders or not os.path.exists(f"{self._folder(queue)}/{_file(name)}"):
                 yield queue, key, name
-
-    def _published(self, key: str) -> str:
-        queue, message_id = key[4:-37], key[-36:]
-        with suppress(OSError, UnicodeDecodeError):
-            return self._group.read(self._folder(queue), f"{message_id}.json").decode()
-        return ""
 
 
 def _file(name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from kingdom.atomic import make_folder
 from kingdom.mq import envelopes, names
@@ -18,15 +18,28 @@ from kingdom.mq.refusals import StoreTrouble
 from kingdom.mq.stores.base import Finding, Found, Gone, Memo, Plan, State, Stray
 
 HERE = Path(__file__).parent
-INDEX_EVERY_S = 0.25
-MOST_UNINDEXED = 20_000
+QUIET_S = 0.05
+MOST_UNSETTLED = 20_000
+MOST_UNSETTLED_BYTES = 8 << 20
+LARGE = 8 << 10
 MOST_MEMOS = 1_000_000
 DAY_MS = 86_400_000
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_384
+GONE = "gone"
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 Step = tuple[str, tuple[Any, ...]]
+
+
+class Change(NamedTuple):
+    """The latest of a message that the tables do not hold yet. `born`: they have never held it."""
+
+    queue: str
+    state: str
+    name: str
+    body: str | None
+    born: bool
 
 
 class SqliteStore:
@@ -37,10 +50,12 @@ class SqliteStore:
         self._plan = plan
         self._path = plan.database or plan.root / "yirangmq.db"
         self._sql = statements(plan.kv_table, plan.index_table)
+        self._append_log = self._sql["append_log"]
         self._steps: list[Step] = []
-        self._fresh: dict[str, str] = {}
-        self._unindexed: dict[str, tuple[str, State, str]] = {}
-        self._indexed_at = 0.0
+        self._changes: dict[str, Change] = {}
+        self._large: dict[str, str] = {}
+        self._bytes = 0
+        self._committed_at = 0.0
         self._memos_forgotten_at = 0
         self._now = 0
         self._connection = self._connect()
@@ -48,37 +63,49 @@ class SqliteStore:
     # --- messages
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
-        key = f"msg:{queue}:{name[-36:]}"
-        created = int(name[-36:-28] + name[-27:-23], 16)
-        expires = int(names.marks_of(name)["e"]) if ".e" in name else None
-        self._steps.append((self._insert_body, (key, body, created, created, expires)))
-        self._fresh[key] = body
-        self._unindexed[key] = (queue, state, name)
+        self._log(f"msg:{queue}:{name[-36:]}", queue, state, name, body, True)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         key = f"msg:{queue}:{name[-36:]}"
-        self._steps.append((self._append_log, (key, queue, to, new)))
-        self._unindexed[key] = (queue, to, new)
+        before = self._changes.get(key)
+        self._steps.append((self._append_log, (key, queue, to, new, None)))
+        if before is None:
+            self._changes[key] = Change(queue, to, new, None, False)
+        else:
+            self._changes[key] = Change(queue, to, new, before.body, before.born)
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         key = f"msg:{queue}:{name[-36:]}"
-        self._steps.append((self._sql["update_body"], (body, names.due_of(new), key)))
-        self._fresh[key] = body
-        self.move(queue, state, name, to, new)
+        before = self._changes.get(key)
+        self._log(key, queue, to, new, body, before is not None and before.born)
 
     def drop(self, queue: str, state: State, name: str) -> None:
         key = f"msg:{queue}:{name[-36:]}"
-        self._steps.append((self._delete_body, (key,)))
-        self._fresh.pop(key, None)
-        self._unindexed.pop(key, None)
+        before = self._changes.get(key)
+        self._steps.append((self._append_log, (key, queue, GONE, name, None)))
+        self._changes[key] = Change(queue, GONE, name, None, before is not None and before.born)
+        self._large.pop(key, None)
+
+    def _log(self, key: str, queue: str, state: State, name: str, body: str, born: bool) -> None:
+        small: str | None = body
+        if len(body) > LARGE:
+            self._steps.append((self._sql["upsert_body"], _row_of_body(key, name, body)))
+            self._large[key] = body
+            small, born = None, False
+        else:
+            self._bytes += len(body)
+        self._steps.append((self._append_log, (key, queue, state, name, small)))
+        self._changes[key] = Change(queue, state, name, small, born)
 
     def read(self, queue: str, state: State, name: str) -> str:
         key = f"msg:{queue}:{name[-36:]}"
-        body = self._fresh.get(key)
-        if body is not None:
-            return body
+        change = self._changes.get(key)
+        if change is not None:
+            body = change.body or self._large.get(key)
+            if body is not None:
+                return body
         try:
-            row = self._connection.execute(self._select_body, (key,)).fetchone()
+            row = self._connection.execute(self._sql["select_body"], (key,)).fetchone()
         except sqlite3.Error as trouble:
             raise self._trouble("read a message", trouble) from None
         if row is None:
@@ -109,18 +136,21 @@ class SqliteStore:
         if not steps:
             return
         try:
-            if time.monotonic() - self._indexed_at >= INDEX_EVERY_S or len(self._unindexed) >= MOST_UNINDEXED:
-                self._write(steps, index=True)
+            now, before = time.monotonic(), self._committed_at
+            self._committed_at = now
+            if now - before >= QUIET_S or len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES:
+                self._write(steps, settle=True)
             elif len(steps) == 1:
                 self._connection.execute(*steps[0])
             else:
-                self._write(steps, index=False)
+                self._write(steps, settle=False)
         except (sqlite3.Error, sqlite3.Warning) as trouble:
             self._break("commit", trouble)
         self._steps = []
-        self._fresh.clear()
+        if self._large:
+            self._large.clear()
 
-    def _write(self, steps: Sequence[Step], index: bool) -> None:
+    def _write(self, steps: Sequence[Step], settle: bool) -> None:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         if len(steps) < 8:
@@ -128,12 +158,12 @@ class SqliteStore:
                 execute(statement, values)
         else:
             self._write_many(steps)
-        if index:
-            self._index()
+        if settle:
+            self._settle()
         execute("COMMIT")
-        if index:
-            self._unindexed.clear()
-            self._indexed_at = time.monotonic()
+        if settle:
+            self._changes.clear()
+            self._bytes = 0
 
     def _write_many(self, steps: Sequence[Step]) -> None:
         """Neighbours of one kind go down together."""
@@ -146,31 +176,49 @@ class SqliteStore:
             self._connection.executemany(statement, [values for _, values in steps[start:end]])
             start = end
 
-    def _index(self) -> None:
-        rows = [self._row(key, *where) for key, where in self._unindexed.items()]
-        self._connection.executemany(self._sql["upsert_state"], rows)
+    def _settle(self) -> None:
+        """Bring the two tables up to date."""
+        bodies, states, ended = [], [], []
+        for key, change in self._changes.items():
+            if change.state == GONE:
+                if not change.born:
+                    ended.append((key,))
+                continue
+            if change.body is not None:
+                bodies.append(_row_of_body(key, change.name, change.body))
+            states.append(self._row_of_state(key, change))
+        many = self._connection.executemany
+        many(self._sql["upsert_body"], bodies)
+        many(self._sql["upsert_state"], states)
+        many(self._sql["delete_state"], ended)
+        many(self._sql["delete_body"], ended)
         self._connection.execute(self._sql["clear_log"])
 
-    def _row(self, key: str, queue: str, state: State, name: str) -> tuple[Any, ...]:
-        due = names.due_of(name)
+    def _row_of_state(self, key: str, change: Change) -> tuple[Any, ...]:
+        name, state = change.name, change.state
+        due = int(name[8:21])
         if state == "delayed" and due <= self._now:
             state = "ready"
         until = due if state == "inflight" else None
-        return (queue, state, names.priority_of(name), due, until, names.attempt_of(name), key, name)
+        return (change.queue, state, names.HIGHEST - int(name[:7]), due, until, names.attempt_of(name), key, name)
 
     def abandon(self) -> None:
-        self._steps = []
-        self._fresh.clear()
-        self._unindexed.clear()
+        self._forget()
         with suppress(sqlite3.Error):
             self._connection.rollback()
         self.broken = False
 
+    def _forget(self) -> None:
+        self._steps = []
+        self._large.clear()
+        self._changes.clear()
+        self._bytes = 0
+
     def tidy(self, now: int, idle: bool) -> None:
         self._now = now
         try:
-            if self._unindexed:
-                self._write([], index=True)
+            if self._changes:
+                self._write([], settle=True)
             if now - self._memos_forgotten_at >= DAY_MS // 24:
                 self._memos_forgotten_at = now
                 self._connection.execute(self._sql["forget_memos"], (now - DAY_MS,))
@@ -182,8 +230,8 @@ class SqliteStore:
 
     def close(self) -> None:
         with suppress(sqlite3.Error):
-            if self._unindexed and not self.broken:
-                self._write([], index=True)
+            if self._changes and not self.broken and not self._steps:
+                self._write([], settle=True)
         self._connection.close()
 
     # --- queues
@@ -205,7 +253,7 @@ class SqliteStore:
     # --- loading
 
     def load(self) -> Iterator[Found]:
-        self._unindexed.clear()
+        self._forget()
         self._recover()
         for queue in [queue for (queue,) in self._query("select_queues")]:
             for state, others in (("ready", "delayed"), ("inflight", "inflight"), ("dlq", "dlq")):
@@ -215,29 +263,16 @@ class SqliteStore:
                     yield Found(queue, state, found)  # type: ignore[arg-type]
 
     def _recover(self) -> None:
-        """Bring the index up to date with the log, and with what was published right before a crash."""
-        last = {key: (queue, state, name) for key, queue, state, name in self._query("select_log")}
-        for (key,) in self._query("select_unindexed"):
-            if key not in last and (where := self._where_published(key)) is not None:
-                last[key] = where
-        alive = {key: where for key, where in last.items() if self._query("select_body", (key,))}
-        if not alive and not last:
-            return
-        try:
-            self._unindexed = alive
-            self._write([], index=True)
-        except sqlite3.Error as trouble:
-            self._break("bring the index up to date", trouble)
-
-    def _where_published(self, key: str) -> tuple[str, State, str] | None:
-        queue, message_id = key[4:-37], key[-36:]
-        name = envelopes.name_of(self._published(key), message_id)
-        return (queue, "ready", name) if names.is_name(name) else None
-
-    def _published(self, key: str) -> str:
-        """The header as published."""
-        rows = self._query("select_body", (key,))
-        return str(rows[0][0]) if rows else ""
+        """Bring the tables up to date with what a life before this one has logged."""
+        for key, queue, state, name, body in self._query("select_log"):
+            before = self._changes.get(key)
+            text = body if body is not None or before is None else before.body
+            self._changes[key] = Change(queue, state, name, text, False)
+        if self._changes:
+            try:
+                self._write([], settle=True)
+            except sqlite3.Error as trouble:
+                self._break("bring the tables up to date", trouble)
 
     # --- nothing can be laid in by hand
 
@@ -254,21 +289,38 @@ class SqliteStore:
         for (said,) in self._run("PRAGMA quick_check(10)"):
             if said != "ok":
                 findings.append(Finding("unreadable", "", f"{self._path}: {said}", False))
-        self._recover()
+        self.tidy(now, idle=False)
+        for (key,) in self._query("select_stateless"):
+            if repair:
+                self._state(key)
+            findings.append(Finding("invalid_state", key[4:-37], f"{key} has no state", repair))
         for queue, key in self._query("select_bodiless"):
-            self._mend(repair, "delete_state", key)
+            self._mend(repair, key)
             findings.append(Finding("missing_payload", queue, key, repair))
         for queue, key, state in self._query("select_misstated"):
-            self._mend(repair, "delete_state", key)
+            self._mend(repair, key)
             findings.append(Finding("invalid_state", queue, f"{key} is {state!r}", repair))
         for queue, key in self._query("select_archived", (now - self._plan.archive_keep_ms,)):
-            self._mend(repair, "delete_body", key)
+            self._mend(repair, key)
             findings.append(Finding("stale_archive", queue, key, repair))
         return findings
 
-    def _mend(self, repair: bool, statement: str, key: str) -> None:
+    def _state(self, key: str) -> None:
+        """Ready, as it was published, when its header tells; else it is no message of ours and goes."""
+        try:
+            name = envelopes.name_of(self.read(key[4:-37], "ready", f"{key[-36:]:>36}"), key[-36:])
+        except (Gone, Unfit, ValueError):
+            name = ""
+        if names.is_name(name):
+            change = Change(key[4:-37], "ready", name, None, False)
+            self._query("upsert_state", self._row_of_state(key, change))
+        else:
+            self._query("delete_body", (key,))
+
+    def _mend(self, repair: bool, key: str) -> None:
         if repair:
-            self._query(statement, (key,))
+            self._query("delete_state", (key,))
+            self._query("delete_body", (key,))
 
     # --- the connection
 
@@ -285,10 +337,6 @@ class SqliteStore:
             migrate(connection, self._plan)
         except sqlite3.Error as trouble:
             raise self._trouble("open the database", trouble) from None
-        self._insert_body = self._sql["insert_body"]
-        self._append_log = self._sql["append_log"]
-        self._delete_body = self._sql["delete_body"]
-        self._select_body = self._sql["select_body"]
         return connection
 
     def _query(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
@@ -330,6 +378,12 @@ def migrate(connection: sqlite3.Connection, plan: Plan) -> None:
 
 def _filled(text: str, kv_table: str, index_table: str) -> str:
     return text.replace("{{kv_table}}", kv_table).replace("{{msg_index_table}}", index_table)
+
+
+def _row_of_body(key: str, name: str, body: str) -> tuple[Any, ...]:
+    created = names.created_of(name)
+    expires = int(names.marks_of(name)["e"]) if ".e" in name else None
+    return (key, body, created, created, expires)
 
 
 def _text(value: object) -> str:

@@ -1,35 +1,30 @@
 -- Every statement of the sqlite and hybrid stores. {{kv_table}} and {{msg_index_table}} are named in the configuration.
 --
--- The row in kv is the message: when it is committed, the message is published; when it is deleted, the
--- message is gone. msg_index says the state of each. It is written behind: changes of state go to the end
--- of msg_log in the same transaction as everything else, and from there into msg_index some times a second,
--- many at once. A message that is published, leased and acknowledged meanwhile never touches the index.
+-- kv holds the messages, msg_index their states. Both are written behind: what a group of requests changes goes to
+-- the end of msg_log in one transaction, and from there into the two tables: at once while little happens, else once
+-- a second, many together. A message that is published, leased and acknowledged meanwhile never touches them. Large bodies go to kv right away.
 
--- name: insert_body
--- a new message
-INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at, expires_at) VALUES (?, ?, 'message', ?, ?, ?);
+-- name: append_log
+-- a change of state; with a body when that is new and not large; the state gone ends it
+INSERT INTO msg_log (message_key, queue, state, name, body) VALUES (?, ?, ?, ?, ?);
 
--- name: update_body
--- a message becomes a dead letter, or a dead letter a message
-UPDATE {{kv_table}} SET value = ?, updated_at = ? WHERE key = ?;
+-- name: clear_log
+-- all of it stands in the tables now
+DELETE FROM msg_log;
+
+-- name: select_log
+SELECT message_key, queue, state, name, body FROM msg_log ORDER BY position;
+
+-- name: upsert_body
+INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at, expires_at) VALUES (?, ?, 'message', ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at;
 
 -- name: delete_body
--- acknowledged, expired or purged; the trigger takes its state along
+-- acknowledged, expired or purged
 DELETE FROM {{kv_table}} WHERE key = ?;
 
 -- name: select_body
 SELECT value FROM {{kv_table}} WHERE key = ?;
-
--- name: append_log
--- a change of state
-INSERT INTO msg_log (message_key, queue, state, name) VALUES (?, ?, ?, ?);
-
--- name: clear_log
--- all of it stands in the index now
-DELETE FROM msg_log;
-
--- name: select_log
-SELECT message_key, queue, state, name FROM msg_log ORDER BY position;
 
 -- name: upsert_state
 INSERT INTO {{msg_index_table}}
@@ -37,6 +32,9 @@ INSERT INTO {{msg_index_table}}
 ON CONFLICT (message_key) DO UPDATE SET
   state = excluded.state, priority = excluded.priority, available_at = excluded.available_at,
   lease_until = excluded.lease_until, attempt = excluded.attempt, name = excluded.name;
+
+-- name: delete_state
+DELETE FROM {{msg_index_table}} WHERE message_key = ?;
 
 -- name: ripen
 -- delayed messages that are due are called ready
@@ -50,8 +48,8 @@ SELECT DISTINCT queue FROM {{msg_index_table}};
 SELECT name FROM {{msg_index_table}}
 WHERE message_key >= ? AND message_key < ? AND +queue = ? AND +state IN (?, ?);
 
--- name: select_unindexed
--- published right before a crash: in kv, not yet in the index
+-- name: select_stateless
+-- a message without a state: only a foreign hand can leave one
 SELECT key FROM {{kv_table}} WHERE key >= 'msg:' AND key < 'msg;'
 AND NOT EXISTS (SELECT 1 FROM {{msg_index_table}} WHERE message_key = key);
 
@@ -66,9 +64,6 @@ WHERE state NOT IN ('ready', 'delayed', 'inflight', 'dlq', 'archived');
 
 -- name: select_archived
 SELECT queue, message_key FROM {{msg_index_table}} WHERE state = 'archived' AND available_at <= ?;
-
--- name: delete_state
-DELETE FROM {{msg_index_table}} WHERE message_key = ?;
 
 -- name: save_record
 -- a queue's policy, and settings of the store

@@ -1,5 +1,5 @@
 -- Each message's name (all that changes during its life, see kingdom/mq/names.py), the log of changes that
--- the index has not taken in yet, and what is remembered of requests. Rows of an older database get their names here.
+-- the tables have not taken in yet, and what is remembered of requests. Rows of an older database get their names here.
 
 ALTER TABLE {{msg_index_table}} ADD COLUMN name TEXT;
 
@@ -18,7 +18,8 @@ CREATE TABLE msg_log (
   message_key TEXT NOT NULL,
   queue TEXT NOT NULL,
   state TEXT NOT NULL,
-  name TEXT NOT NULL
+  name TEXT NOT NULL,
+  body TEXT
 );
 
 CREATE TABLE msg_memo (
@@ -29,7 +30,3 @@ CREATE TABLE msg_memo (
   key TEXT NOT NULL,
   ids TEXT NOT NULL
 );
-
-CREATE TRIGGER msg_gone AFTER DELETE ON {{kv_table}} BEGIN
-  DELETE FROM {{msg_index_table}} WHERE message_key = old.key;
-END;
