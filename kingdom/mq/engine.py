@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -342,8 +343,14 @@ class Engine:
         return (*ids, *[""] * (count - len(ids)))
 
     def _keep_request(self, memo: Memo) -> None:
+        """What a crash left of a request may tell only a part of it: it adds to what the journal knows."""
         numbers = tuple(_id_number(each) for each in memo.ids)
-        self._requests.put(fingerprint(memo.key), numbers[0] if len(numbers) == 1 else numbers, memo.at)
+        key = fingerprint(memo.key)
+        before = self._requests.get(key)
+        if before is not None:
+            known = (before,) if isinstance(before, int) else before
+            numbers = tuple(new or old for new, old in zip_longest(numbers, known, fillvalue=0))
+        self._requests.put(key, numbers[0] if len(numbers) == 1 else numbers, memo.at)
 
     def _twin(self, line: Line, dedup_key: str, now: int) -> str | None:
         envelopes.whole_text("deduplicationKey", dedup_key)
