@@ -29,6 +29,10 @@ SCRIPTS = {
 }
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
+BUSY = (
+    "The machine was busy with other work while this was measured: ratios hold, since floors met the same; "
+    "goals in milliseconds do not tell much."
+)
 
 
 def main(words: list[str]) -> int:
@@ -59,7 +63,9 @@ def measured(name: str, quick: bool) -> dict[str, Any]:
         # The edge of the run: one script that fails must not cost the figures of the others.
         traceback.print_exc()
         return {**about, "title": name, "rows": [], "curves": [], "trouble": f"{type(trouble).__name__}: {trouble}"}
-    return {**about, "seconds": round(time.monotonic() - begun, 1), **figures}
+    busy = about["machine"]["load_before"] > (os.cpu_count() or 1)
+    notes = [*figures.get("notes", ()), *([BUSY] if busy else [])]
+    return {**about, "seconds": round(time.monotonic() - begun, 1), **figures, "notes": notes}
 
 
 def machine() -> dict[str, Any]:

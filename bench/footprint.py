@@ -24,8 +24,8 @@ SETTLE_SECONDS = 3.0
 
 def run(quick: bool) -> dict[str, Any]:
     with installed() as places:
-        rows = [*starts(places, rounds=3 if quick else 5), *idle(places, watched=5.0 if quick else 60.0)]
-    growth_rows, plot = looks(rounds=5, past=(0, 10_000) if quick else (0, 1_000, 10_000, 100_000))
+        rows = [*starts(places, rounds=1 if quick else 5), *idle(places, watched=3.0 if quick else 60.0)]
+    growth_rows, plot = looks(rounds=3 if quick else 7, past=(0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
     rows += growth_rows
     if not quick:
         rows.append(check())
