@@ -37,7 +37,7 @@ BAD_NAMES = {
     "$(id)": "a character that is not allowed",
     "왕": "a character that is not allowed",
     "e\u0301": "a character that is not allowed",
-    "１": "a character that is not allowed",
+    "\uff11": "a character that is not allowed",
     "x" * (LONGEST_NAME + 1): "201 characters",
 }
 

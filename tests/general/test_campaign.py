@@ -172,7 +172,10 @@ def test_a_failure_is_tried_again_after_a_pause_then_final(army: Army, clock: Cl
 NO_RESULTS: dict[str, tuple[str, str]] = {
     "nothing, and says why": ("echo boom >&2; exit 3", r"no result (ended with code 3): boom"),
     "nothing, and is content": ("echo done", r"no result (ended with code 0): done"),
-    "half a file": ("printf '{\"status\"' >$KINGDOM_RESULT_PATH", "no result (ended with code 0): its result cannot be read"),
+    "half a file": (
+        "printf '{\"status\"' >$KINGDOM_RESULT_PATH",
+        "no result (ended with code 0): its result cannot be read",
+    ),
     "an outcome that is none": (says(status="great"), "no valid result: result: status"),
     "a question without words": (says(status="needs_human"), "no valid result: result: must contain ['question']"),
     "a pipe": ("mkfifo $KINGDOM_RESULT_PATH", "not a regular file"),
@@ -424,7 +427,7 @@ def test_a_broken_manifest_keeps_the_old_one(army: Army) -> None:
 
 
 def test_soldiers_cost_their_general_no_descriptor(army: Army) -> None:
-    army.runs("echo '{\"status\": \"success\"}' >$KINGDOM_RESULT_PATH")
+    army.runs('echo \'{"status": "success"}\' >$KINGDOM_RESULT_PATH')
     put(army.home, "tasks", "pending", **task())
     army.ended()
     before = len(os.listdir("/proc/self/fd"))
