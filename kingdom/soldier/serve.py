@@ -49,7 +49,12 @@ def serve(task_id: str) -> int:
     _end_tree()
     report |= {"task_id": task_id, "attempt": order["attempt"], "lacking": lacking}
     report["seconds"] = round(time.monotonic() - begun, 3)
-    Disk(places.soldier(task_id)).rewrite(places.raw_result(task_id), to_json(report))
+    disk = Disk(places.soldier(task_id))
+    try:
+        disk.rewrite(places.raw_result(task_id), to_json(report))
+    except OSError:
+        _make_room(order)
+        disk.rewrite(places.raw_result(task_id), to_json(report))
     return 0
 
 
@@ -63,16 +68,14 @@ def _refusal(order: Mapping[str, Any], lacking: str | None) -> dict[str, Any] | 
 
 def _run(order: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     signal.signal(signal.SIGTERM, _told)
+    watch = Watch(os.environ["KINGDOM_HOME"], order["limits"])
     try:
-        code = _wait(_spawn(order, engine.argv(order)), Watch(os.environ["KINGDOM_HOME"], order["limits"]))
+        code = _wait(_spawn(order, engine.argv(order)), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except Told:
         return {"ended": "told to", "code": None, "result": None, "seen": _seen(order)}
     except Excess as excess:
-        _end_tree()
-        if str(excess).startswith(DISK):
-            _make_room(order)
-        return {"ended": "resource", "code": None, "result": None, "seen": str(excess)}
+        return _exceeded(order, str(excess))
     except SubprocessError as trouble:
         return {"ended": "never ran", "code": None, "result": None, "seen": f"its cage could not be shut: {trouble}"}
     except OSError as trouble:
@@ -83,9 +86,19 @@ def _run(order: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
         return {"ended": "resource", "code": code, "result": None, "seen": seen}
     report: dict[str, Any] = {"ended": "by itself", "code": code, "seen": _seen(order)}
     try:
-        return report | {"result": engine.result(order, code)}
+        result = engine.result(order, code)
+        if result is None and (taken := watch.taken()) is not None:
+            return _exceeded(order, taken)
+        return report | {"result": result}
     except BadFile as trouble:
         return report | {"result": None, "seen": f"its result cannot be read: {trouble}"}
+
+
+def _exceeded(order: Mapping[str, Any], excess: str) -> dict[str, Any]:
+    _end_tree()
+    if excess.startswith(DISK):
+        _make_room(order)
+    return {"ended": "resource", "code": None, "result": None, "seen": excess}
 
 
 def _spawn(order: Mapping[str, Any], argv: list[str]) -> Popen[bytes]:
@@ -134,7 +147,7 @@ def _bury_orphans(engine: int) -> None:
 
 
 def _make_room(order: Mapping[str, Any]) -> None:
-    """On a full disk not even the report of this could be written: what this soldier made has to go."""
+    """On a full disk not even the report can be written: what this soldier made has to go."""
     run(["rm", "-rf", "--", *order["may_write"]], stderr=DEVNULL, check=False)
     os.mkdir(os.path.dirname(order["result_path"]), 0o700)
     for stream in ("out", "err"):

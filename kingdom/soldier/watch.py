@@ -31,11 +31,19 @@ class Watch:
         worked = _processor_seconds(members)
         if worked > self._limits["cpu_seconds"]:
             return f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
+        return self._full_disk()
+
+    def taken(self) -> str | None:
+        """What an engine that ended without a result may have ended of: too quickly to be seen in time."""
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+        if most >= self._limits["memory_mb"]:
+            return f"{most} MB of memory, more than {self._limits['memory_mb']}"
+        return self._full_disk()
+
+    def _full_disk(self) -> str | None:
         room = os.statvfs(self._home)
         full = 100.0 * (1.0 - room.f_bavail / max(1, room.f_blocks))
-        if full > FULL_PERCENT:
-            return f"{DISK} is {full:.0f} % full"
-        return None
+        return f"{DISK} is {full:.0f} % full" if full > FULL_PERCENT else None
 
 
 def _memory(pids: Iterable[int], enough: int) -> int:

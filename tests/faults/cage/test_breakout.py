@@ -218,8 +218,8 @@ def check_breakout(tree: Path | None = None) -> list[str]:
     return break_out(cells.build(home, tree))
 
 
-def break_out(cell: Cell, **manifest: object) -> list[str]:
-    cell.arm(script(), **manifest)
+def break_out(cell: Cell) -> list[str]:
+    cell.arm(script())
     keys = cell.home / ".ssh"
     keys.mkdir(mode=0o700)
     (keys / "id_key").write_text(SECRET)

@@ -65,14 +65,14 @@ def texts() -> list[str]:
 def check_injection(tree: Path | None = None) -> list[str]:
     home = trees.new_folder() / "home"
     home.mkdir(mode=0o700)
-    return obey(cells.build(home, tree))
+    return obey(cells.build(home, tree), texts()[:25])
 
 
-def obey(cell: Cell) -> list[str]:
+def obey(cell: Cell, given: list[str]) -> list[str]:
     cell.arm(ENGINE, max_soldiers=2)
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.envoy"]) as role:
         trees.until(lambda: not list(cell.places.folder("messages", "pending").iterdir()), 20)
-        bodies = [text.replace("{role}", str(role.pid)) for text in texts()]
+        bodies = [text.replace("{role}", str(role.pid)) for text in given]
         tasks = [
             cell.send(1 + number, payload={"body": "\n\n".join(bodies[start : start + TEXTS_A_TASK])})
             for number, start in enumerate(range(0, len(bodies), TEXTS_A_TASK))
@@ -118,7 +118,7 @@ def sleepers(seconds: int, home: Path) -> list[int]:
 
 
 def test_a_hundred_texts_that_give_orders_have_no_forbidden_effect(home: Path, figure: oracle.Figure) -> None:
-    wrong = obey(cells.build(home))
+    wrong = obey(cells.build(home), texts())
     figure(f"injection: {len(texts())} texts obeyed, {len(wrong)} forbidden effects")
     assert len(texts()) == 100
     assert not wrong, "\n".join(wrong)
