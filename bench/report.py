@@ -73,7 +73,8 @@ def _section(docs: Path, name: str, found: Found) -> str:
         for row in found["rows"]
         if (about := row.get("floor_is") or row.get("peer_is"))
     )
-    lines += ["", *floors, *(f"\n{note}" for note in found.get("notes", ()))]
+    skipped = [f"- not there, so left out: {peer} ({why})." for peer, why in (found.get("skipped") or {}).items()]
+    lines += ["", *floors, *skipped, *(f"\n{note}" for note in found.get("notes", ()))]
     for number, curve in enumerate(found.get("curves") or ()):
         file = f"benchmarks-{name}-{number}.svg"
         (docs / file).write_text(plot(curve))
@@ -90,7 +91,11 @@ def _side_by_side(rows: Iterable[Row]) -> Iterable[list[Row]]:
 
 
 def _line(rows: Sequence[Row]) -> str:
-    cells = {row.get("durability") or "process": _figures(row) for row in rows}
+    cells: dict[str, str] = {}
+    for row in rows:
+        kind = row.get("durability") or ""
+        column = kind if kind in ("process", "power") else "process"
+        cells[column] = f"{_figures(row)} ({kind})" if kind and kind != column else _figures(row)
     words = []
     for row in rows:
         which = f"{row['durability']}: " if len(rows) > 1 else ""
