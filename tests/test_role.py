@@ -111,16 +111,16 @@ def test_it_ends_when_told_to(castle: Castle, number: signal.Signals) -> None:
 
 
 def test_told_to_end_in_the_middle_of_its_work_it_finishes_what_it_began(castle: Castle) -> None:
-    for number in range(400):
+    for number in range(150):
         put(castle.home, "events", "pending", **event(f"evt-{number}"))
-    (castle.places.config / "king.yaml").write_text("concurrency: {max_soldiers: 1000}\n")
+    (castle.places.config / "king.yaml").write_text("concurrency: {max_soldiers: 200}\n")
     king = castle.start()
     castle.until(lambda: here(castle.home, "events", "dispatched"), "the first one")
     king.terminate()
     assert ended(king)[0] == 0
     done = here(castle.home, "events", "dispatched")
     assert len(done) == len(here(castle.home, "tasks", "pending")) == len(here(castle.home, "messages", "pending"))
-    assert len(done) + len(here(castle.home, "events", "pending")) == 400
+    assert len(done) + len(here(castle.home, "events", "pending")) == 150
     assert os.listdir(castle.places.scratch("king")) == []
 
 

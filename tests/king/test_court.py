@@ -639,8 +639,12 @@ def test_a_begun_run_is_finished_under_the_same_ids(daily: Path, clock: Clock, m
 
 @pytest.mark.parametrize(
     "damage",
-    ["{", "[]", '{"gen-test:daily": "2026-02-06"}', '{"gen-test:daily": {}}', '{"gen-test:daily": {"handled": 5}}']
-    + [
+    [
+        "{",
+        "[]",
+        '{"gen-test:daily": "2026-02-06"}',
+        '{"gen-test:daily": {}}',
+        '{"gen-test:daily": {"handled": 5}}',
         '{"gen-test:daily": {"handled": "soon"}}',
         '{"gen-test:daily": {"handled": "2026-02-07T10:00:00Z", "task_id": 1}}',
     ],
