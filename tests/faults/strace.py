@@ -56,6 +56,9 @@ CHANGING = (
 )
 """Every call that leaves a trace on the disk. Of openat only the opens that write count."""
 
+READING = ("openat", "read", "pread64", "getdents64", "newfstatat", "statx", "readlink", "readlinkat")
+"""What a role learns about the disk by."""
+
 _CALL = re.compile(r"(?:(?P<pid>\d+) +)?(?P<name>\w+)\((?P<args>.*)\) += (?P<result>.*)\Z", re.DOTALL)
 _UNFINISHED = re.compile(r"(?:(?P<pid>\d+) +)?(?P<name>\w+)\((?P<args>.*) <unfinished \.\.\.>\Z", re.DOTALL)
 _RESUMED = re.compile(r"(?:(?P<pid>\d+) +)?<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)\) += (?P<result>.*)\Z", re.DOTALL)

@@ -30,7 +30,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from tests.faults import oracle, powerloss, trees
-from tests.faults.strace import CHANGING, STRACE, Call, only_first_process, paths_of, read_calls, was_killed
+from tests.faults.strace import CHANGING, READING, STRACE, Call, only_first_process, paths_of, read_calls, was_killed
 
 Prepare = Callable[[Path], None]
 Check = Callable[[Path], list[str]]
@@ -265,7 +265,7 @@ class Stand:
         return re.sub(r"\d+", "#", path.replace(f"{self.home}/", ""))
 
     def _touches(self, call: Call) -> bool:
-        if call.name == "openat" and not call.writes:
+        if call.name == "openat" and call.writes == (self.calls is READING):
             return False
         below = f"{self.home}/"
         return any(f"{path}/".startswith(below) for path in paths_of(call, str(self.tree)))
@@ -345,6 +345,7 @@ def _work(stand: Stand, fault: str, waiting: SimpleQueue[int], report: Report, s
         report.points[point.syscall] += 1
         if wrong:
             report.bad.append(f"{fault} at {point}: {'; '.join(wrong)}")
+            print(report.bad[-1], flush=True)
 
 
 def _takes_space(call: Call) -> bool:

@@ -2,12 +2,14 @@
 its letters, every due run one task, and nothing of it twice."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kingdom.places import Places
 from tests.faults import homes, oracle
+from tests.faults.strace import READING
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
 QUICK_POINTS = {KILL: 60, FULL: 24, BROKEN: 24}
@@ -185,6 +187,13 @@ def test_no_kill_leaves_an_order_half_carried_out(figure: oracle.Figure) -> None
 @pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
 def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
     report = sweep(KING, fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+    assert not report.missed, report.details
+
+
+def test_what_cannot_be_read_for_a_moment_is_not_taken_for_bad(figure: oracle.Figure) -> None:
+    report = sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS[BROKEN], calls=READING)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details
