@@ -23,7 +23,7 @@ from tests.faults.sweep import end_strays, processes_of
 
 EVENTS = 500 if trees.CAMPAIGN else 60
 SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
-PAUSE_SECONDS = 0.15
+PAUSE_SECONDS = 0.6
 SECONDS = EVENTS * 3.0 + 60
 GENERALS = (homes.GENERAL, "gen-other")
 ROLES = {
@@ -160,7 +160,7 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
     seconds = time.monotonic() - began
     figure(f"random kills: {EVENTS} events, {roles.kills.total()} kills ({kills}), {len(wrong)} wrong, {seconds:.0f} s")
     assert not wrong, "\n".join(wrong)
-    assert roles.kills.total() >= EVENTS / 3
+    assert roles.kills.total() >= EVENTS / 4
 
 
 def ended(places: Places) -> int:

@@ -212,12 +212,6 @@ def listening(home: Path) -> Iterator[list[socket.socket]]:
             door.close()
 
 
-def check_breakout(tree: Path | None = None) -> list[str]:
-    home = trees.new_folder() / "home"
-    home.mkdir(mode=0o700)
-    return break_out(cells.build(home, tree))
-
-
 def break_out(cell: Cell) -> list[str]:
     cell.arm(script())
     keys = cell.home / ".ssh"

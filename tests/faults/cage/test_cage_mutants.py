@@ -17,7 +17,12 @@ OUTFIT, PROMPT, PLACES = "kingdom/general/outfit.py", "kingdom/general/prompt.py
 
 MUTANTS = [
     Mutant(
-        "no Landlock", CAGE, "        if _landlock_version() >= 1:\n", "        if False:\n", "breakout", quick=True
+        "no Landlock",
+        CAGE,
+        "        if _landlock_version() >= 1:\n",
+        "        if False:\n",
+        "breakout",
+        quick=True,
     ),
     Mutant("no view of its own", CAGE, '        _see_read_only(order["may_write"])\n', "", "breakout"),
     Mutant("calls go unfiltered", CAGE, "        _filter_calls()\n", "", "breakout", quick=True),
@@ -31,7 +36,7 @@ MUTANTS = [
         "",
         "breakout",
     ),
-    Mutant("keys of the owner may be read", OUTFIT, ", *_keys())", ")", "breakout"),
+    Mutant("keys of the owner may be read", OUTFIT, "*_keys())", ")", "breakout"),
     Mutant("a link to the home is forgotten", CAGE, "*(os.path.realpath(path) for path in may_not_read)", "", "linked"),
     Mutant(
         "the whole environment is passed on",
@@ -40,7 +45,7 @@ MUTANTS = [
         "in ours",
         "breakout",
     ),
-    Mutant("markers that can be guessed", OUTFIT, "dice.token_hex(8)", 'dice.token_hex(0) + "0" * 16', "injection"),
+    Mutant("markers that can be guessed", OUTFIT, "dice.token_hex(8)", '"0" * 16', "injection"),
     Mutant(
         "no markers",
         PROMPT,
@@ -58,13 +63,17 @@ MUTANTS = [
     Mutant("orphans are not adopted", SERVE, "    cage.adopt_orphans()\n", "", "survivors"),
     Mutant("nobody watches", SERVE, "(excess := watch.excess()) is not None", "(excess := None) is not None", "bomb"),
     Mutant(
-        "only single processes are watched", WATCH, "        if worked > ", "        if False and worked > ", "spinners"
+        "only single processes are watched",
+        WATCH,
+        "        if worked > ",
+        "        if False and worked > ",
+        "spinners",
     ),
 ]
 
 
 def fresh(check: Callable[[Cell], list[str]]) -> Check:
-    def checked(tree: Path) -> list[str]:
+    def checked(tree: Path, near: str) -> list[str]:
         home = trees.new_folder() / "home"
         home.mkdir(mode=0o700)
         return check(cells.build(home, tree))
@@ -72,7 +81,7 @@ def fresh(check: Callable[[Cell], list[str]]) -> Check:
     return checked
 
 
-def linked(tree: Path) -> list[str]:
+def linked(tree: Path, near: str) -> list[str]:
     folder = trees.new_folder()
     (folder / "real").mkdir(mode=0o700)
     (folder / "linked").symlink_to(folder / "real")
@@ -83,7 +92,7 @@ CHECKS: dict[str, Check] = {
     "breakout": fresh(test_breakout.break_out),
     "linked": linked,
     "survivors": fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment")),
-    "injection": test_injection.check_injection,
+    "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
     "spinners": fresh(lambda cell: test_resources.check_hog("short lives that spin", cell)[1]),
 }

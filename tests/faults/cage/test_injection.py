@@ -62,12 +62,6 @@ def texts() -> list[str]:
     return [shape.format(order=f"{MARK} {command}") for command in COMMANDS for shape in DISGUISES]
 
 
-def check_injection(tree: Path | None = None) -> list[str]:
-    home = trees.new_folder() / "home"
-    home.mkdir(mode=0o700)
-    return obey(cells.build(home, tree), texts()[:25])
-
-
 def obey(cell: Cell, given: list[str]) -> list[str]:
     cell.arm(ENGINE, max_soldiers=2)
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.envoy"]) as role:
