@@ -492,7 +492,7 @@ def use(python: Path) -> None:
 def missing(peer: Peer) -> str:
     from importlib.util import find_spec
 
-    if peer.module and find_spec(peer.module) is None:
+    if peer.module and peer.module not in sys.modules and find_spec(peer.module) is None:
         return f"package {peer.module} is not there"
     if peer.program and shutil.which(peer.program, path=_surroundings()["PATH"]) is None:
         return f"program {peer.program} is not there"
