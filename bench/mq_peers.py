@@ -509,7 +509,7 @@ def measure(peer: Peer, seconds: float) -> tuple[float, float]:
             stack.callback(getattr(queue, "close", lambda: None))
             queue.publish(BODY)
             queue.take()
-            published, took = _while(seconds, lambda: queue.publish(BODY))
+            published, took = _while(seconds, lambda: (queue.publish(BODY),))
             found, spent = _while(seconds, queue.take, published)
             return published / took, found / spent
     finally:
@@ -517,11 +517,11 @@ def measure(peer: Peer, seconds: float) -> tuple[float, float]:
 
 
 def _while(seconds: float, work: Callable[[], object], most: int = 1 << 60) -> tuple[int, float]:
+    """How often it did something, and how long that took. A take that came back empty-handed did nothing."""
     done, began = 0, time.perf_counter()
-    while done < most and (spent := time.perf_counter() - began) < seconds:
-        work()
-        done += 1
-    return done, max(spent if done == 0 else time.perf_counter() - began, 1e-9)
+    while done < most and time.perf_counter() - began < seconds:
+        done += work() is not None
+    return max(done, 1), time.perf_counter() - began
 
 
 BEST = {"process": ("our sqlite store", "our filesystem store"), "power": ("our sqlite store", "our filesystem store")}
