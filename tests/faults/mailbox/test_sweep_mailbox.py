@@ -1,0 +1,169 @@
+"""The mailbox killed, or cut off from its disk, at every file call of one step: what was asked is done once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.mq import opening, settings
+from kingdom.mq.client import Client
+from kingdom.places import Places
+from tests.faults import oracle
+from tests.faults.mutants import Mutant, chosen, is_caught
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
+
+QUICK_POINTS = {KILL: 24, FULL: 10, BROKEN: 10}
+BACKENDS = ("filesystem", "sqlite", "hybrid")
+ARGV = ("-m", "kingdom.mailbox", "--once")
+DURABILITY = "process"
+
+PUBLISHED = ("p1", "p2", "p3")
+QUEUE = "sweep"
+
+
+def put(root: Path, name: str, command: str, **payload: Any) -> None:
+    request = {"requestId": name, "clientId": "me", "command": command, "payload": payload}
+    path = root / "requests" / f"{name}.json"
+    path.write_text(json.dumps(request))
+
+
+def prepare(home: Path, backend: str) -> None:
+    """One message out on a lease, two ready; then three publishes, a consume, an ack, a nack and a bad file wait."""
+    root = home / "queue" / "mailbox"
+    for folder in (home / "config", root / "requests"):
+        folder.mkdir(mode=0o700, parents=True)
+    (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": DURABILITY}))
+    engine = opening.engine(settings.load(Places(home)), lambda: NOW, lambda *_, **__: None)
+    from kingdom.mq import Draft
+
+    for number in range(3):
+        engine.publish(QUEUE, Draft(json.dumps({"old": number})))
+    (held,) = engine.lease(QUEUE, "me", 1, HOUR)
+    (failing,) = engine.lease(QUEUE, "me", 1, HOUR)
+    engine.commit()
+    engine.close()
+    for name in PUBLISHED:
+        put(root, name, "publish", queue=QUEUE, message={"label": name})
+    put(root, "ack", "ack", messageKey=held.message_key, leaseId=held.lease_id)
+    put(root, "nack", "nack", messageKey=failing.message_key, leaseId=failing.lease_id, reason="no")
+    put(root, "purge", "purge", queue="nowhere")
+    (root / "requests" / "bad.json").write_text("{")
+    (root / "processing").mkdir(mode=0o700)
+
+
+HOUR = 3_600_000
+NOW = 4_000_000_000_000
+"""In the far future, so that no lease ends during a sweep."""
+
+
+def check(home: Path, strict: bool = True) -> list[str]:
+    """Where the disk failed (not strict), "it may be done or not" is an honest answer too."""
+    root = home / "queue" / "mailbox"
+    told = {path.stem: json.loads(path.read_text()) for path in root.glob("responses/me/*.json")}
+    asked = (*PUBLISHED, "ack", "nack", "purge")
+    wrong = [f"no answer to {name}" for name in asked if name not in told and (strict or name != "purge")]
+    undecided = {name for name, each in told.items() if not each["ok"] and name not in ("purge", "nack")}
+    if strict or any(told[name]["error"]["code"] != "ERR_INTERNAL_ERROR" for name in undecided):
+        wrong += [f"{name}: {told[name]}" for name in sorted(undecided)]
+    wrong += [f"litter: {path.relative_to(home)}" for path in root.glob("requests/*")]
+    wrong += [f"litter: {path.relative_to(home)}" for path in root.glob("processing/*")]
+    buried = {path.name for path in root.glob("dead/*") if not path.name.endswith(".reason")}
+    if buried != {"bad.json"} or not (root / "dead" / "bad.json.reason").exists():
+        wrong.append(f"dead/ holds {sorted(path.name for path in root.glob('dead/*'))}")
+    return wrong + _messages(home, told)
+
+
+def _messages(home: Path, told: dict[str, Any]) -> list[str]:
+    engine = opening.engine(settings.load(Places(home)), lambda: NOW, lambda *_, **__: None)
+    try:
+        labels = {each.message_id: json.loads(each.payload) for each in engine.peek(QUEUE, 100)}
+        dead, out = len(engine.list_dlq(QUEUE)), engine.status(QUEUE).inflight
+        wrong = [f"{each.kind}: {each.what}" for each in engine.check()]
+    finally:
+        engine.close()
+    for name in PUBLISHED:
+        found = [message for message, payload in labels.items() if payload.get("label") == name]
+        answer = told.get(name, {"ok": False})
+        if len(found) > 1 or (answer["ok"] and found != [answer["data"]["messageId"]]):
+            wrong.append(f"{name} was answered {answer} and lies there as {found}")
+    wrong += oracle.exactly("old messages that wait", 1, sum("old" in payload for payload in labels.values()))
+    acked, buried = told.get("ack", {}).get("ok"), told.get("nack", {}).get("ok")
+    if acked and buried:
+        wrong += oracle.exactly("dead letters", 1, dead) + oracle.exactly("messages on a lease", 0, out)
+    elif dead + out > 2:
+        wrong.append(f"{dead} dead letters and {out} messages on a lease, of two")
+    return wrong
+
+
+def half_visible(home: Path) -> list[str]:
+    """Whatever a client may find is whole."""
+    wrong = []
+    for path in home.glob("queue/mailbox/responses/*/*.json"):
+        try:
+            json.loads(path.read_text())
+        except ValueError as trouble:
+            wrong.append(f"half an answer: {path.relative_to(home)}: {trouble}")
+    return wrong
+
+
+def step(backend: str, fault: str = KILL) -> Step:
+    return Step(
+        f"mailbox over {backend}",
+        ARGV,
+        lambda home: prepare(home, backend),
+        lambda home: check(home, strict=fault == KILL),
+        at_fault=half_visible,
+    )
+
+
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_killed_anywhere_it_does_what_was_asked_once(backend: str, fault: str, figure: oracle.Figure) -> None:
+    report = sweep(step(backend, fault), fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+    assert report.tried > 5
+
+
+SERVE = "kingdom/mailbox/serve.py"
+
+MUTANTS = [
+    Mutant(
+        "a request ends before the commit",
+        SERVE,
+        "            self._serve_waiting(group)\n            self._engine.commit()\n",
+        "            self._serve_waiting(group)\n            for deed in group:\n                os.unlink(deed.path)\n"
+        "            self._engine.commit()\n",
+        caught_by="kill",
+        quick=True,
+    ),
+    Mutant(
+        "answers are written in place",
+        "kingdom/mailbox/answers.py",
+        '            self._files.put(f"{self._folder}/{client}/{filename}", answer)\n',
+        "            path = self._folder / client / filename\n"
+        '            path.open("wb", 0).write(answer[:20]) and path.open("ab", 0).write(answer[20:])\n',
+        caught_by="kill",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", chosen(MUTANTS), ids=lambda mutant: mutant.name)
+def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
+    assert is_caught(mutant, lambda tree, _: sweep(step("sqlite"), KILL, tree=tree, stop_at=1).bad)
+
+
+def test_the_sweep_asks_as_a_client_would(home: Path) -> None:
+    """The request files above are what our own client writes."""
+    (home / "requests").mkdir()
+    seen: list[set[str]] = []
+    client = Client(home, "me", timeout=0.05)
+    send = client._send
+    client._send = lambda name, data: (seen.append(set(json.loads(data))), send(name, data))[1]  # type: ignore[method-assign, func-returns-value]
+    with pytest.raises(Exception, match="not running"):
+        client.publish("q", 1)
+    client.close()
+    assert {"requestId", "clientId", "command", "payload"} <= seen[0]
