@@ -21,7 +21,7 @@ from kingdom.places import Places
 from tests.faults import homes, oracle, trees
 
 SECONDS = 15.0
-FUZZED = 100_000 if trees.CAMPAIGN else 400
+FUZZED = 100_000 if trees.CAMPAIGN else 250
 GOOD = "evt-github-9-2026-02-07T10:00:00Z"
 
 Maker = Callable[[Path, dict[str, Any]], None]

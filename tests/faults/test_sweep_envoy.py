@@ -16,8 +16,8 @@ from kingdom.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
-QUICK_POINTS = {KILL: 50, FULL: 24, BROKEN: 24}
-QUICK_STATES = 30
+QUICK_POINTS = {KILL: 30, FULL: 10, BROKEN: 14}
+QUICK_STATES = 16
 
 ARGV = ("-m", "kingdom.envoy", "--once")
 TASK, ASKING = "task-20260207-001", "task-20260207-002"

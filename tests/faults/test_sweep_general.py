@@ -15,8 +15,8 @@ from kingdom.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, processes_of, sweep
 
-QUICK_POINTS = {KILL: 40, FULL: 16, BROKEN: 16}
-QUICK_STATES = 24
+QUICK_POINTS = {KILL: 24, FULL: 8, BROKEN: 8}
+QUICK_STATES = 12
 
 ARGV = ("-m", "kingdom.general", homes.GENERAL, "--once")
 WELL, ASKS, BADLY, RUNNING = (f"task-20260207-00{number}" for number in range(1, 5))
