@@ -26,6 +26,9 @@ def plan(settings: Settings) -> Plan:
         schema=Path(sqlite["schemaPath"]) if sqlite["schemaPath"] else None,
         journal_mode=sqlite["journalMode"],
         busy_timeout_ms=sqlite["busyTimeoutMs"],
+        folders={key.removesuffix("Dir"): name for key, name in config["filesystem"].items() if key.endswith("Dir")},
+        archive_keep_ms=int(config["archiveDays"] * 86_400_000),
+        check_on_start=config["hybrid"]["consistencyCheckOnStart"],
     )
 
 

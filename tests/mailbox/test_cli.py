@@ -222,7 +222,7 @@ def test_an_older_configuration_file_is_taken_as_it_is(home: Path) -> None:
     status = out(running.cli("status", "--queue", "telemetry", "--config", str(old)))
     assert status["policy"]["visibilityTimeoutSec"] == 12
     assert status["policy"]["dlq"]["queue"] == "telemetry-dlq"
-    assert (home / "data" / "fs" / "telemetry" / "inbox").is_dir()
+    assert (home / "data" / "fs" / "telemetry" / "incoming").is_dir()
     running.stop()
     log = (home / "logs" / "yirangmq.log").read_text()
     assert "mode mailbox_fs wins over backend sqlite" in log
@@ -254,7 +254,7 @@ OLDER = {
         "journalMode": "WAL",
         "synchronous": "NORMAL",
     },
-    "filesystem": {"root": "./data/fs", "inboxDir": "inbox", "processingDir": "processing", "dlqDir": "dlq"},
+    "filesystem": {"root": "./data/fs", "inboxDir": "incoming", "processingDir": "processing", "dlqDir": "dlq"},
     "lease": {"visibilityTimeoutSec": 30, "sweepIntervalMs": 1000},
     "policyDefaults": {
         "visibilityTimeoutSec": 30,
