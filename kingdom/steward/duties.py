@@ -64,6 +64,10 @@ DUTIES: dict[State, dict[Owner, Action]] = {
 }
 
 
+STARTING_SECONDS = 15.0
+"""A busy machine may take so long to load a role; were it shot before its first beat, it would never beat."""
+
+
 @dataclass(frozen=True)
 class Sight:
     """What a watcher sees of one role. Seconds are of the watcher's own clock."""
@@ -72,6 +76,7 @@ class Sight:
     runs: bool = False
     waits: bool = False
     elsewhere: bool = False
+    has_beaten: bool = True
     code: int | None = None
     unchanged: float = 0.0
     """for so long neither its heartbeat nor the launcher's word on it has changed"""
@@ -86,7 +91,8 @@ def judge(sight: Sight, threshold: float, settling: float) -> State:
     if sight.waits:
         return State.WAITING
     if sight.runs or sight.elsewhere:
-        return State.HUNG if sight.unchanged >= threshold else State.WELL
+        patience = threshold if sight.has_beaten else max(threshold, STARTING_SECONDS)
+        return State.HUNG if sight.unchanged >= patience else State.WELL
     return _of_the_ended(sight, settled=sight.unchanged >= settling)
 
 

@@ -111,10 +111,11 @@ class RollCall:
         try:
             if not self._steward.standing():
                 return self._raise(now) if self._own == CHAMBERLAIN else []
-            words = self._steward.alive()
+            doubtful = [seat for seat in self._watched() if not self._is_well(seat.name, threshold, now)]
+            words = self._steward.alive() if doubtful or self._endings else {}
             for ending in list(self._endings.values()):
                 findings += self._go_on(ending, words.get(ending.seat.name), now)
-            for seat in self._watched():
+            for seat in doubtful:
                 if seat.name not in self._endings:
                     findings += self._look(seat, words.get(seat.name), threshold, now)
         except LauncherTrouble as trouble:
@@ -126,6 +127,23 @@ class RollCall:
         if self._own == CHAMBERLAIN:
             return [seat for seat in self._seats() if seat.name != CHAMBERLAIN]
         return [seat for seat in self._seats() if seat.name == CHAMBERLAIN]
+
+    def _is_well(self, role: str, threshold: float, now: float) -> bool:
+        """It holds its lock and has beaten lately: the launcher, whose answer costs a process, need not be asked."""
+        silence = self._silence(role, now)
+        if role in self._endings or silence is None or silence >= threshold or self._wanted(role) != "up":
+            return False
+        if self._states.get(role) is not State.WELL:
+            self._states[role], self._unrest = State.WELL, now
+        return True
+
+    def _silence(self, role: str, now: float) -> float | None:
+        """For how long the holder of the role's lock has not beaten; None when nobody holds it."""
+        lock = self._places.lock(role)
+        if not is_locked(lock):
+            return None
+        heart = _first_number(_read(lock)), face(self._places.heartbeat(role))
+        return self._unchanged.since(f"{role}'s heart", heart, now)
 
     def _look(self, seat: Seat, word: Word | None, threshold: float, now: float) -> list[Finding]:
         sight = self._see(seat, word, now)
@@ -141,14 +159,17 @@ class RollCall:
     def _see(self, seat: Seat, word: Word | None, now: float) -> Sight:
         pid = None if word is None else word.pid
         heart = face(self._places.heartbeat(seat.name))
+        silence = self._silence(seat.name, now) or 0.0
+        other = self._other(seat.name) if pid is None else None
         waits = pid is not None and _command_line(pid) == command(seat)
         return Sight(
             wanted=self._wanted(seat.name),
             runs=pid is not None,
             waits=waits,
-            elsewhere=pid is None and self._other(seat.name) is not None,
+            elsewhere=other is not None,
+            has_beaten=_first_number(_read(self._places.heartbeat(seat.name))) in (None, pid, other),
             code=None if word is None else word.code,
-            unchanged=self._unchanged.since(seat.name, (heart, word, waits), now),
+            unchanged=max(silence, self._unchanged.since(seat.name, (heart, word, waits), now)),
         )
 
     def _act(

@@ -9,6 +9,8 @@ SIGHTS: list[tuple[Sight, State]] = [
     (Sight(runs=True), State.WELL),
     (Sight(runs=True, unchanged=119.9), State.WELL),
     (Sight(runs=True, unchanged=120.0), State.HUNG),
+    (Sight(runs=True, has_beaten=False, unchanged=119.0), State.WELL),
+    (Sight(runs=True, has_beaten=False, unchanged=120.0), State.HUNG),
     (Sight(runs=True, waits=True, unchanged=290.0), State.WAITING),
     (Sight(runs=False, elsewhere=True), State.WELL),
     (Sight(runs=False, elsewhere=True, code=75, unchanged=30.0), State.WELL),
@@ -34,6 +36,12 @@ SIGHTS: list[tuple[Sight, State]] = [
 @pytest.mark.parametrize(("sight", "state"), SIGHTS, ids=str)
 def test_a_sight_has_one_state(sight: Sight, state: State) -> None:
     assert judge(sight, threshold=120.0, settling=10.0) is state
+
+
+def test_a_role_that_is_being_loaded_is_not_hung() -> None:
+    loading = Sight(runs=True, has_beaten=False, unchanged=5.0)
+    assert judge(loading, threshold=2.0, settling=1.0) is State.WELL
+    assert judge(Sight(runs=True, unchanged=5.0), threshold=2.0, settling=1.0) is State.HUNG
 
 
 def test_every_state_of_a_role_can_be_seen() -> None:

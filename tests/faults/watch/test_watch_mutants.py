@@ -107,8 +107,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a heart's age is reckoned by the wall clock",
         ROLL_CALL,
-        "            unchanged=self._unchanged.since(seat.name, (heart, word, waits), now),\n",
-        "            unchanged=__import__('time').time() - os.path.getmtime(self._places.heartbeat(seat.name)),\n",
+        '        return self._unchanged.since(f"{role}\'s heart", heart, now)\n',
+        "        return __import__('time').time() - os.path.getmtime(self._places.heartbeat(role))\n",
         caught_by="clock",
     ),
     Mutant(
