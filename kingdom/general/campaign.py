@@ -6,16 +6,16 @@ a living soldier is known by its lock, a finished one by its raw report under th
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
 from kingdom import config, manifests, schemas, sessions
-from kingdom.atomic import make_folder, read_json, to_json
-from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
+from kingdom.atomic import is_there, make_folder, read_json, to_json
+from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
 from kingdom.general import memory, outfit
 from kingdom.general.barrack import Barrack, last_sign
 from kingdom.general.broom import finish
@@ -110,9 +110,9 @@ class Campaign:
             self._mine_in_progress.drop([waiting.filename])
             return False
         barrack = Barrack(self._kit.places, self.name, task.id)
-        if os.path.lexists(self._kit.places.result(task.id)):
+        if is_there(self._kit.places.result(task.id)):
             self._mine_in_progress.drop([waiting.filename])
-            self._clear_traces(task.id, barrack)
+            self._clear_traces(task.id, barrack, self._kept_ground(task))
             return False
         # Asked before the report is looked for: a soldier that has ended has written it, if it ever will.
         lives = barrack.lives()
@@ -299,9 +299,7 @@ class Campaign:
         except Collision:
             self._kit.log.warn(f"{task.id} has a result already; it stands")
         self._kit.log.say(f"{task.id}: {result.status}")
-        self._clear_traces(task.id, barrack)
-        if result.status not in KEEPS_GROUND:
-            self._ground.clear(task.id, self._kept_ground(task))
+        self._clear_traces(task.id, barrack, self._kept_ground(task))
 
     def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
         return {
@@ -325,20 +323,35 @@ class Campaign:
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""
-        finish(self._kit.places.workspace(self.name, "any").parent)
-        finish(self._kit.places.soldiers)
-        camps = self._kit.places.camp(self.name, "any").parent
+        places = self._kit.places
+        camps, grounds = places.camp(self.name, "any").parent, places.workspace(self.name, "any").parent
+        for folder in (grounds, places.soldiers):
+            finish(folder)
         make_folder(camps)
-        for task in (folder.name for folder in camps.iterdir()):
+        for task in (camp.name for camp in camps.iterdir()):
             if not self._kit.post.has("tasks", task, "in_progress", "pending"):
-                barrack = Barrack(self._kit.places, self.name, task)
+                barrack = Barrack(places, self.name, task)
                 barrack.end()
                 self._clear_traces(task, barrack)
+        for task in (ground.name for ground in grounds.glob("task-*")):
+            with suppress(BadName):
+                if self._needs_no_ground(task):
+                    self._ground.clear(task)
 
-    def _clear_traces(self, task_id: str, barrack: Barrack) -> None:
+    def _clear_traces(self, task_id: str, barrack: Barrack, kept_ground: str | None = None) -> None:
+        """The ground first and the camp last: while it stands, a next life knows that something is left to clear."""
+        if self._needs_no_ground(task_id):
+            self._ground.clear(task_id, kept_ground)
         if barrack.left_traces():
             sessions.dismiss(self._kit.light, self._kit.places, task_id)
             barrack.clear(self._kit.light)
+
+    def _needs_no_ground(self, task_id: str) -> bool:
+        """Nobody will look at it or go on there: the task has ended, and neither failed nor asked."""
+        try:
+            return read_json(self._kit.places.result(task_id)).get("status") not in KEEPS_GROUND
+        except (FileNotFoundError, BadInput):
+            return False
 
     def _follow_manifest(self) -> None:
         try:
