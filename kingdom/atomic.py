@@ -270,6 +270,15 @@ def write_in_place(fd: int, data: bytes) -> None:
 # --- the strict reader, for every file that others can write
 
 
+def is_there(path: Name) -> bool:
+    """Whether something lies at a path. A disk that cannot tell raises: "not there" has consequences."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def read_bytes(path: Name, limit: int = LARGEST) -> bytes:
     """The content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
     try:

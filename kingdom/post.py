@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kingdom import schemas
-from kingdom.atomic import Disk, read_json, to_json
+from kingdom.atomic import Disk, is_there, read_json, to_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.log import Log
 from kingdom.messages import Event, Message, Order, Task, must_match_name, stamp
@@ -74,7 +74,7 @@ class Post:
         return [name.removesuffix(".json") for name in self.names(kind, state) if name.endswith(".json")]
 
     def has(self, kind: Kind, name: str, *states: str) -> bool:
-        return any(os.path.lexists(self.places.letter_name(kind, state, name)) for state in states)
+        return any(is_there(self.places.letter_name(kind, state, name)) for state in states)
 
     def read(self, kind: Kind, state: str, name: str) -> Any:
         """The noun in a file. FileNotFoundError when it is gone; BadInput says what is wrong with it."""
@@ -128,7 +128,7 @@ class Post:
         if len(plain.encode()) > 200:
             plain = f"{plain[:60]}…"
         grave, again = dead / plain, 1
-        while os.path.lexists(grave):
+        while is_there(grave):
             again += 1
             grave = dead / f"{plain}.{again}"
         return grave

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from kingdom import schemas
-from kingdom.atomic import read_json
+from kingdom.atomic import is_there, read_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.king import letters
 from kingdom.king.desk import Desk, with_letters
@@ -26,7 +26,7 @@ class Cases:
     def judge(self) -> int:
         """The next group of ended tasks. Returns how many there were; a whole group means there may be more."""
         post, results = self._desk.kit.post, self._desk.kit.places.results
-        ready = (name for name in post.names("tasks", "in_progress") if os.path.lexists(results / name))
+        ready = (name for name in post.names("tasks", "in_progress") if is_there(results / name))
         judged = (pair for name in ready if (pair := self._verdict(name)) is not None)
         pairs = list(islice(judged, BATCH))
         if pairs:

@@ -25,7 +25,7 @@ def _skipped(task: Task, result: Result, channel: str, checkpoint: str) -> list[
 
 def _needs_human(task: Task, result: Result, channel: str, checkpoint: str) -> list[Draft]:
     """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
-    return [letters.asked(task, result, channel, result.checkpoint_path or checkpoint)]
+    return [letters.asked(task, result, channel, checkpoint)]
 
 
 JUDGE: Mapping[str, Verdict] = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kingdom.atomic import is_there
 from kingdom.errors import BadInput
 from kingdom.messages import Event, Message, Order, Task, stamp
 from kingdom.places import check_name
@@ -181,7 +182,7 @@ class Orders:
 
     def _drop_reason(self, kind: str, name: str) -> None:
         grave: Path = self._kit.places.letter(kind, "dead", name)
-        if not grave.exists():
+        if not is_there(grave):
             self._kit.disk.remove(grave.with_name(f"{grave.name}.reason"))
 
     def _moved(self, kind: str, name: str, src: str) -> str:

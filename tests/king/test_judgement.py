@@ -104,10 +104,10 @@ def test_a_question_is_urgent_and_carries_the_way_back() -> None:
     }
 
 
-def test_a_soldier_may_name_its_own_checkpoint() -> None:
+def test_a_soldier_cannot_point_a_question_at_another_checkpoint() -> None:
     (question,) = drafts(a_task(), "needs_human", question="which?", checkpoint_path="/elsewhere")
     assert question.context is not None
-    assert question.context["checkpoint_path"] == "/elsewhere"
+    assert question.context["checkpoint_path"] == "/home/checkpoint.json"
 
 
 def test_a_proclamation_is_no_word_in_the_tasks_thread() -> None:
