@@ -816,6 +816,12 @@ class Engine:
             return
         line.published += 1
         self._touched = True
+        try:
+            envelopes.content(stray.body, True)
+        except Unfit:
+            # Leasing it to ourselves finds what is wrong and buries it.
+            self._lease(line, "ready", name, "", names.digest(""), now, now)
+            return
         self._wait(line, name, due, now)
         if expires:
             heappush(self._ends, (expires, line.name, name))
@@ -908,14 +914,13 @@ class Engine:
             self._ripen(line, now)
         lately = line.lately(now)
         ended = lately["acked"] + lately["failed"]
-        waiting = line.first(1)
         return QueueStatus(
             queue=queue,
             ready=line.ready_count + sum(len(source.dead) for source in feeds),
             inflight=line.inflight,
             delayed=len(line.delayed),
             dlq=len(line.dead),
-            oldest_age_ms=max(0, now - names.created_of(waiting[0])) if waiting else 0,
+            oldest_age_ms=max(0, now - line.oldest()),
             paused=line.paused,
             rates={what: round(count * 1000 / RATE_WINDOW_MS, 3) for what, count in lately.items()},
             failure_rate=round(lately["failed"] / ended, 4) if ended else 0.0,

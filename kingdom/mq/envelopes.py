@@ -189,7 +189,7 @@ def is_envelope(value: Any) -> bool:
 def _loads_object(text: object) -> dict[str, Any]:
     """Older envelopes hold attributes and payload as JSON texts."""
     try:
-        value = orjson.loads(text) if isinstance(text, str) and text else {}
+        value = orjson.loads(text or "{}") if isinstance(text, str) else None
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import chain
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from kingdom.mq.policies import Policy
 from kingdom.mq.validation import Check, checker
 
 NEVER = 1 << 62
+FEW = 100
 TIMINGS = 1024
 RATE_WINDOW_MS = 60_000
 COUNTED = ("published", "consumed", "acked", "nacked", "failed")
@@ -172,6 +173,15 @@ class Line:
     def find(self, message_id: str) -> str | None:
         """The waiting name of a message. As slow as the line is long: for telling a caller what was wrong."""
         return next((name for name in self.waiting() if name.endswith(message_id)), None)
+
+    def oldest(self) -> int:
+        """When the oldest waiting message was published; in a long line, the oldest of those whose turn is next."""
+        if self.ready_count + len(self.delayed) <= FEW:
+            waiting: Iterable[str] = self.waiting()
+        else:
+            heads = [heap[0] for heap in (self.ready, *self.aimed.values()) if heap]
+            waiting = [*heads, *(names.rank_first(each) for each in self.delayed[:1])]
+        return min(map(names.created_of, waiting), default=NEVER)
 
     @property
     def ready_count(self) -> int:

@@ -54,7 +54,7 @@ class FileStore:
         self._recent: list[tuple[str, str, str]] = []
         self._memos: list[Memo] = []
         self._looked: dict[str, int] = {}
-        self._walk: Iterator[list[Stray]] | None = None
+        self._walk: Iterator[list[Stray]] = iter(())
 
     # --- messages
 
@@ -284,12 +284,17 @@ class FileStore:
         return _LISTED.findall("\n".join(os.listdir(folder)))
 
     def _taken_over(self, folder: str) -> list[str]:
-        """As a new life finds it: without the spares of the one before."""
+        """As a new life finds it: without the spares of the one before. What is not ours there is looked at later."""
         make_folder(Path(folder))
+        changed = os.stat(folder).st_mtime_ns
         files = os.listdir(folder)
-        for file in [file for file in files if file.endswith(SPARE)]:
-            os.unlink(f"{folder}/{file}")
-        return _LISTED.findall("\n".join(files))
+        found = _LISTED.findall("\n".join(files))
+        if len(found) < len(files):
+            for file in [file for file in files if file.endswith(SPARE)]:
+                os.unlink(f"{folder}/{file}")
+        else:
+            self._looked[folder] = changed
+        return found
 
     def _once(
         self, places: Mapping[str, str], ready: list[str], inflight: list[str], dead: list[str]
@@ -321,15 +326,14 @@ class FileStore:
 
     def strays(self, budget: int) -> list[Stray]:
         try:
-            if self._walk is None:
-                self._walk = self._walked(budget)
             found = next(self._walk, None)
+            if found is None:
+                self._walk = self._walked(budget)
+                found = next(self._walk)
         except OSError as trouble:
-            self._walk = None
+            self._walk = iter(())
             raise self._trouble("look for files laid in by hand", trouble) from None
-        if found is None:
-            self._walk = None
-        return found or []
+        return found
 
     def _walked(self, budget: int) -> Iterator[list[Stray]]:
         """Through all inboxes that changed, `budget` names at a step."""

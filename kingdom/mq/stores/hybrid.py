@@ -10,21 +10,21 @@ a row, which nobody was told about; load removes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-
-import orjson
 
 from kingdom.atomic import SPARE, Group, make_folder, sync_folder
 from kingdom.mq import names
 from kingdom.mq.envelopes import Unfit
+from kingdom.mq.refusals import StoreTrouble
 from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State
 from kingdom.mq.stores.folders import folder_of
 from kingdom.mq.stores.sqlite import SqliteStore
 
 SMALL_ENOUGH_TO_KEEP = 16 << 10
 SPARES_TRIMMED_A_SECOND = 512
+FAREWELL = "store:closed"
 
 
 class HybridStore(SqliteStore):
@@ -92,8 +92,10 @@ class HybridStore(SqliteStore):
             self._break("tidy up", trouble)
 
     def close(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, StoreTrouble):
             self._group.commit()
+            if not self.broken and not self._steps:
+                self._save(FAREWELL, "{}", "setting")
         super().close()
         self._group.close()
 
@@ -120,8 +122,8 @@ class HybridStore(SqliteStore):
             self._bulky.clear()
             found = list(super().load())
             self._clear_spares()
-            if self._plan.check_on_start:
-                self._clear_orphans()
+            if self._plan.check_on_start and not self._was_closed():
+                self._clear_orphans(found)
         except OSError as trouble:
             raise self._trouble("read what lies there", trouble) from None
         yield from found
@@ -129,7 +131,7 @@ class HybridStore(SqliteStore):
     def check(self, repair: bool, now: int) -> list[Finding]:
         self.tidy(now, idle=False)
         try:
-            orphans = list(self._orphans())
+            orphans = list(self._orphans(list(super().load())))
             findings = [
                 Finding("orphan_payload", self._queue_in(folder), f"{folder}/{file}", repair)
                 for folder, file in orphans
@@ -139,7 +141,7 @@ class HybridStore(SqliteStore):
                 self._mend(repair, key)
                 findings.append(Finding("missing_payload", queue, f"{self._folders.get(queue)}/{_file(name)}", repair))
             if repair:
-                self._clear_orphans()
+                self._clear_orphans(list(super().load()))
         except OSError as trouble:
             raise self._trouble("look the payloads over", trouble) from None
         return findings
@@ -185,8 +187,15 @@ class HybridStore(SqliteStore):
 
     # --- what does not fit together
 
-    def _clear_orphans(self) -> None:
-        for folder, file in self._orphans():
+    def _was_closed(self) -> bool:
+        """Whether the life before this one said farewell: then nothing can be left over. True only once."""
+        said = bool(self._query("select_body", (FAREWELL,)))
+        if said:
+            self._query("delete_body", (FAREWELL,))
+        return said
+
+    def _clear_orphans(self, found: Iterable[Found]) -> None:
+        for folder, file in self._orphans(found):
             os.unlink(f"{self._root}/{folder}/{file}")
 
     def _clear_spares(self) -> None:
@@ -196,14 +205,18 @@ class HybridStore(SqliteStore):
                 if file.endswith(SPARE):
                     os.unlink(f"{self._root}/{folder}/{file}")
 
-    def _orphans(self) -> Iterator[tuple[str, str]]:
+    def _orphans(self, found: Iterable[Found]) -> Iterator[tuple[str, str]]:
         """Files that no row names: a publish that was never committed, or a removal that was."""
+        named: dict[str, set[str]] = {}
+        for queue, _, listed in found:
+            named.setdefault(queue, set()).update(map(_file, listed))
+        for queue, (text,) in ((queue, self._query("select_archived_names", (queue,))[0]) for queue in self._folders):
+            named.setdefault(queue, set()).update(map(_file, (text or "").split("\n")))
         for queue, folder in self._folders.items():
-            files = [file for file in os.listdir(f"{self._root}/{folder}") if not file.endswith(SPARE)]
-            if files:
-                span = (f"msg:{queue}:", f"msg:{queue};")
-                named = {_last(value) for (value,) in self._query("select_bodies", span)}
-                yield from ((folder, file) for file in files if file not in named and _looks_like_ours(file))
+            spoken_for = named[queue]
+            for file in os.listdir(f"{self._root}/{folder}"):
+                if file not in spoken_for and _looks_like_ours(file):
+                    yield folder, file
 
     def _bodiless(self) -> Iterator[tuple[str, str, str]]:
         for queue, key, name in self._query("select_states"):
@@ -214,13 +227,6 @@ class HybridStore(SqliteStore):
 def _file(name: str) -> str:
     """Dead letters, also those out on a lease, carry their reason in the name."""
     return f"{name[-36:]}.dlq.json" if ".r" in name else f"{name[-36:]}.json"
-
-
-def _last(value: str) -> str:
-    try:
-        return str(orjson.loads(value)["payloadFile"]).rpartition("/")[2]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ""
 
 
 def _looks_like_ours(file: str) -> bool:

@@ -19,8 +19,8 @@ from kingdom.mq.stores.base import Finding, Found, Gone, Memo, Plan, State, Stra
 
 HERE = Path(__file__).parent
 QUIET_S = 0.05
-MOST_UNSETTLED = 20_000
-MOST_UNSETTLED_BYTES = 8 << 20
+MOST_UNSETTLED = 4_000
+MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
 MOST_MEMOS = 1_000_000
 DAY_MS = 86_400_000
@@ -256,11 +256,10 @@ class SqliteStore:
         self._forget()
         self._recover()
         for queue in [queue for (queue,) in self._query("select_queues")]:
-            for state, others in (("ready", "delayed"), ("inflight", "inflight"), ("dlq", "dlq")):
-                span = (f"msg:{queue}:", f"msg:{queue};", queue, state, others)
-                found = [name for (name,) in self._query("select_names", span)]
-                if found:
-                    yield Found(queue, state, found)  # type: ignore[arg-type]
+            waiting = self._query("select_names", (f"msg:{queue}:", f"msg:{queue};", queue))
+            yield Found(queue, "ready", _split(waiting))
+            yield Found(queue, "inflight", _split(self._query("select_inflight", (queue,))))
+            yield Found(queue, "dlq", _split(self._query("select_dead", (queue,))))
 
     def _recover(self) -> None:
         """Bring the tables up to date with what a life before this one has logged."""
@@ -378,6 +377,11 @@ def migrate(connection: sqlite3.Connection, plan: Plan) -> None:
 
 def _filled(text: str, kv_table: str, index_table: str) -> str:
     return text.replace("{{kv_table}}", kv_table).replace("{{msg_index_table}}", index_table)
+
+
+def _split(rows: list[Any]) -> list[str]:
+    (text,) = rows[0]
+    return text.split("\n") if text else []
 
 
 def _row_of_body(key: str, name: str, body: str) -> tuple[Any, ...]:
