@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -71,6 +71,7 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        _refuse_depth(yaml.parse(text, Loader=loader), path)
         root = yaml.compose(text, Loader=loader)
         value = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as trouble:
@@ -86,6 +87,18 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
 
 def _only_comments(text: str) -> bool:
     return all(not bare or bare.startswith("#") for bare in map(str.strip, text.splitlines()))
+
+
+def _refuse_depth(events: Iterable[yaml.Event], path: Path) -> None:
+    """Before anything recurses: the C library composes by recursion, and falls over when it is too deep."""
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise BadConfig(path=path, line=line, key="the file", why=f"nested more than {DEEPEST} deep")
 
 
 def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: Path) -> None:

@@ -180,6 +180,7 @@ class _Loop:
         self._waker = Waker(job.folders(), kit.system["wake"])
         self._stopping = False
         self._reload_asked = False
+        self._told = ""
         self._degraded = False
         self._seen_files = self._config_files()
         self._look_at_config = 0.0
@@ -258,7 +259,8 @@ class _Loop:
             return
         self._look_at_config = now + CONFIG_LOOK_SECONDS
         now_there = self._config_files()
-        if now_there == self._seen_files and not self._reload_asked:
+        changed = now_there != self._seen_files
+        if not changed and not self._reload_asked:
             return
         self._seen_files, self._reload_asked = now_there, False
         try:
@@ -268,8 +270,12 @@ class _Loop:
             kit = Kit(**{**vars(self._kit), "system": system, "config": config})
             self._job.reload(kit)
         except (KingdomError, OSError) as trouble:
-            self._kit.log.error(f"keeps its old configuration: {trouble}")
+            # Once for each state of the files: seen to change and asked for by a signal are often one cause.
+            if changed or str(trouble) != self._told:
+                self._kit.log.error(f"keeps its old configuration: {trouble}")
+            self._told = str(trouble)
             return
+        self._told = ""
         self._kit = kit
         kit.log.hide(secrets.values())
         kit.log.say("took over new configuration")

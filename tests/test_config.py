@@ -86,7 +86,10 @@ MISTAKES = {
     ),
     "no number": ("concurrency:\n  max_soldiers: .nan\n", r"king\.yaml:2: concurrency\.max_soldiers: "),
     "no end": ("intervals:\n  event_check_seconds: .inf\n", r"king\.yaml:2: intervals\.event_check_seconds: "),
-    "depth without end": ("a: " + "[" * 5000 + "]" * 5000, r"king\.yaml"),
+    "depth without end": ("a: " + "[" * 5000 + "]" * 5000, r"king\.yaml:1: the file: nested more than 50 deep"),
+    "depth without end that never closes": ("[" * 50_000, r"king\.yaml:1: the file: nested more than 50 deep"),
+    "depth of another kind": ("".join(f"{' ' * n}a:\n" for n in range(900)), r"king\.yaml:5\d: the file: nested"),
+    "a list in itself": ("a: &a [*a]\n", r"king\.yaml:1: the file: nested more than 50 deep"),
     "laughs": (
         "a: &a [x,x,x,x,x,x,x,x,x]\n"
         + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
