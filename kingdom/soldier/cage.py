@@ -16,8 +16,7 @@ import signal
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,8 +50,7 @@ _AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
 _ITSELF = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(NamedTuple):
     """One architecture's numbers; calls of another architecture of the same machine are refused."""
 
     audit: int
