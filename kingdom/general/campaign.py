@@ -309,7 +309,7 @@ class Campaign:
             "type": task.type,
             "repo": task.repo,
             "session_id": result.extra.get("session_id"),
-            "workspace": str(self._kit.places.workspace(self.name, task.id)),
+            "workspace": self._kept_ground(task) or str(self._kit.places.workspace(self.name, task.id)),
             "payload": dict(task.payload),
             "question": result.question,
             "asked_at": self._now(),

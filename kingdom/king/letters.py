@@ -137,6 +137,7 @@ def asked(task: Task, result: Result, default_channel: str, checkpoint_path: str
         "session_id": result.extra.get("session_id"),
         "repo": task.repo,
         "task_id": task.id,
+        "thread_task_id": task.thread,
     }
     context = {"checkpoint_path": checkpoint_path, "reply_context": reply_context}
     question = _draft("question", task, default_channel, f"[question] {result.question}")

@@ -100,6 +100,7 @@ def test_a_question_is_urgent_and_carries_the_way_back() -> None:
             "session_id": "s-1",
             "repo": "acme/shop",
             "task_id": "task-20260207-001",
+            "thread_task_id": "task-20260207-001",
         },
     }
 
