@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import fastjsonschema
 import orjson
+
+from kingdom import schemas
 
 Check = Callable[[Any], str]
 """Takes a payload, returns what is wrong with it, or nothing."""
@@ -36,16 +37,8 @@ def checker(schema: Mapping[str, Any] | None, rules: Sequence[Mapping[str, Any]]
 
 
 def _by_schema(schema: Mapping[str, Any]) -> Check:
-    compiled = fastjsonschema.compile(_plain(schema), use_default=False)
-
-    def check(payload: Any) -> str:
-        try:
-            compiled(payload)
-        except fastjsonschema.JsonSchemaValueException as misfit:
-            return str(misfit.message).replace("data", "payload", 1)[:300]
-        return ""
-
-    return check
+    judge = schemas.judge(_plain(schema))
+    return lambda payload: f"payload {wrong}" if (wrong := judge(payload)) else ""
 
 
 def _plain(schema: Mapping[str, Any]) -> Any:
