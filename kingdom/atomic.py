@@ -529,7 +529,7 @@ class Group:
     The writer owns the folders: names are unique by its own book-keeping, so nothing is ever replaced
     by accident and the plain rename will do.
 
-    Removed files are kept as spares, hidden in their folder, and written over: where a file system is slow
+    Removed files may be kept as spares, hidden in a folder, and written over: where a file system is slow
     to create after many removals (ext4 without a journal), only this keeps a queue at its pace.
     """
 
@@ -550,7 +550,7 @@ class Group:
         self._made = 0
         self._spares: list[str] = []
         self._unseen: dict[str, tuple[int, str]] = {}
-        self._leaving: dict[str, tuple[str, bool]] = {}
+        self._leaving: dict[str, str] = {}
         self._gained: dict[str, None] = {}
         self._lost: dict[str, None] = {}
         self._folders: dict[str, int] = {}
@@ -595,17 +595,20 @@ class Group:
             self._lost[folder] = None
         os.rename(src, f"{to}/{new}")
 
-    def remove(self, folder: str, name: str, keep: bool = True) -> None:
-        """FileNotFoundError when it is gone. `keep`: small enough to serve as a spare."""
+    def remove(self, folder: str, name: str, spares: str = "") -> None:
+        """FileNotFoundError when it is gone. `spares`: the folder that keeps it to be written over, if it may be kept.
+
+        The best one is where new files appear: there a rename has just left room, and no folder grows.
+        """
         path = f"{folder}/{name}"
         if self.power:
             if path not in self._unseen and not os.path.exists(path):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            self._leaving[path] = (folder, keep)
+            self._leaving[path] = spares
             self._lost[folder] = None
-        elif keep and len(self._spares) < self.most_spares:
+        elif spares and len(self._spares) < self.most_spares:
             self._made += 1
-            spare = f"{folder}/.{self._made}{SPARE}"
+            spare = f"{spares}/.{self._made}{SPARE}"
             os.rename(path, spare)
             self._spares.append(spare)
         else:
@@ -731,11 +734,11 @@ class Group:
     def _take_away(self) -> list[str]:
         removed: list[str] = []
         while self._leaving:
-            path, (folder, keep) = next(iter(self._leaving.items()))
+            path, spares = next(iter(self._leaving.items()))
             with suppress(FileNotFoundError):
-                if keep and len(self._spares) + len(removed) < self.most_spares:
+                if spares and len(self._spares) + len(removed) < self.most_spares:
                     self._made += 1
-                    spare = f"{folder}/.{self._made}{SPARE}"
+                    spare = f"{spares}/.{self._made}{SPARE}"
                     os.rename(path, spare)
                     removed.append(spare)
                 else:

@@ -83,17 +83,18 @@ class FileStore:
             raise Gone
         try:
             self._group.create(places[to], f"{new}.json", body.encode())
-            self._group.remove(places[state], f"{name}.json", keep=name[-36:] not in self._bulky)
+            self._group.remove(places[state], f"{name}.json")
         except OSError as trouble:
             self._break("bury or revive a message", trouble)
 
     def drop(self, queue: str, state: State, name: str) -> None:
-        keep = True
+        places = self._places[queue]
+        spares = places["ready"]
         if self._bulky and name[-36:] in self._bulky:
-            keep = False
+            spares = ""
             self._bulky.discard(name[-36:])
         try:
-            self._group.remove(self._places[queue][state], f"{name}.json", keep)
+            self._group.remove(places[state], f"{name}.json", spares)
         except FileNotFoundError:
             raise Gone from None
         except OSError as trouble:

@@ -167,7 +167,7 @@ class HybridStore(SqliteStore):
         """Their rows are gone for good."""
         for folder, file, keep in self._condemned:
             with suppress(FileNotFoundError):
-                self._group.remove(folder, file, keep)
+                self._group.remove(folder, file, folder if keep else "")
         self._condemned = []
 
     def _folder(self, queue: str) -> str:
