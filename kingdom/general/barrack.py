@@ -15,6 +15,7 @@ from typing import Any
 from kingdom.atomic import Disk, Lock, is_locked, make_folder, read_json, to_json
 from kingdom.errors import BadFile, Locked
 from kingdom.general.broom import clear_away
+from kingdom.pen import Pen
 from kingdom.places import Places
 from kingdom.processes import age, carriers, end_carriers, send, soldier_markers, started_at
 
@@ -107,9 +108,9 @@ class Barrack:
         send(carriers(self._marker), signal.SIGTERM)
 
     def end(self) -> int:
-        """The whole tree, wherever it hid: who carries the soldier's markers and is not older than it."""
+        """The whole tree, wherever it hid: who carries its markers and is not older than it, and who is penned."""
         started = self.started()
-        return end_carriers(self._marker, started.start if started else 0)
+        return end_carriers(self._marker, started.start if started else 0) + Pen(self._home, self.task).clear()
 
     def trouble(self) -> str:
         with suppress(OSError):

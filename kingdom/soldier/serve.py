@@ -18,6 +18,7 @@ from typing import Any
 
 from kingdom.atomic import Disk, read_json, to_json
 from kingdom.errors import BadFile
+from kingdom.pen import Pen
 from kingdom.places import Places, find_home
 from kingdom.processes import tree
 from kingdom.soldier import cage
@@ -43,10 +44,13 @@ def serve(task_id: str) -> int:
     places = Places(find_home())
     order = read_json(os.environ["KINGDOM_ORDER"])
     cage.adopt_orphans()
+    pen = Pen(places.home, task_id)
+    pen.build(order["limits"]["processes"])
     begun = time.monotonic()
     lacking = cage.missing() if order["sandbox"] else None
-    report = _refusal(order, lacking) or _run(order, _engine(str(order["engine"])))
+    report = _refusal(order, lacking) or _run(order, _engine(str(order["engine"])), pen)
     _end_tree()
+    pen.clear()
     report |= {"task_id": task_id, "attempt": order["attempt"], "lacking": lacking}
     report["seconds"] = round(time.monotonic() - begun, 3)
     disk = Disk(places.soldier(task_id))
@@ -66,11 +70,11 @@ def _refusal(order: Mapping[str, Any], lacking: str | None) -> dict[str, Any] | 
     return {"ended": "never ran", "code": None, "seen": lacking, "result": asks}
 
 
-def _run(order: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
+def _run(order: Mapping[str, Any], engine: Engine, pen: Pen) -> dict[str, Any]:
     signal.signal(signal.SIGTERM, _told)
     watch = Watch(os.environ["KINGDOM_HOME"], order["limits"])
     try:
-        code = _wait(_spawn(order, engine.argv(order)), watch)
+        code = _wait(_spawn(order, engine.argv(order), pen), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except Told:
         return {"ended": "told to", "code": None, "result": None, "seen": _seen(order)}
@@ -101,7 +105,11 @@ def _exceeded(order: Mapping[str, Any], excess: str) -> dict[str, Any]:
     return {"ended": "resource", "code": None, "result": None, "seen": excess}
 
 
-def _spawn(order: Mapping[str, Any], argv: list[str]) -> Popen[bytes]:
+def _spawn(order: Mapping[str, Any], argv: list[str], pen: Pen) -> Popen[bytes]:
+    def enter() -> None:
+        pen.enter()
+        cage.enter(order)
+
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     out, err = (os.open(order[stream], append, 0o600) for stream in ("out", "err"))
     with open(order["prompt"], "rb") as prompt:
@@ -114,7 +122,7 @@ def _spawn(order: Mapping[str, Any], argv: list[str]) -> Popen[bytes]:
                 cwd=order["workspace"],
                 env={**os.environ, **order["env"]},
                 start_new_session=True,
-                preexec_fn=lambda: cage.enter(order),
+                preexec_fn=enter,
             )
         finally:
             os.close(out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.atomic import read_json
+from kingdom.pen import Pen
 from tests.faults import oracle, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
@@ -413,6 +416,40 @@ def check_survivors(cell: Cell, what: str) -> list[str]:
     if wrong:
         os.kill(said["pid"], 9)
     return wrong + ([] if served.returncode == 0 else [served.stderr])
+
+
+@pytest.fixture
+def penned(home: Path) -> Path:
+    probe = Pen(home, "probe")
+    probe.build(4)
+    there = probe.folder is not None and os.path.isdir(probe.folder)
+    probe.clear()
+    if not there:
+        pytest.skip("NO CONTROL GROUPS: nothing holds a process that hides from its dead soldier")
+    return home
+
+
+def test_nothing_is_left_even_when_the_soldier_itself_is_killed(penned: Path) -> None:
+    """Who would have seen its children's end is gone, and they have thrown away what they are known by."""
+    wrong = check_orphan_of_the_dead(cells.build(penned))
+    assert not wrong, wrong
+
+
+def check_orphan_of_the_dead(cell: Cell) -> list[str]:
+    hide = "open('pid', 'w').write(str(pid)); os.rename('pid', 'there'); time.sleep(60)"
+    cell.arm(f"{PRELUDE}{ORPHAN}\npid = orphan('exec env -i sleep 300')\n{hide}\n")
+    task = cell.send()
+    told = cell.places.workspace(GENERAL, task) / "there"
+    with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
+        wait_until(told.exists, 30, "the soldier has sent its orphan out")
+        orphan = int(told.read_text())
+        os.kill(int(read_json(cell.places.camp(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
+        wait_until(cell.places.result(task).exists, 30, "its general has seen it")
+    wrong = cells.alive([orphan])
+    if wrong:
+        os.kill(orphan, signal.SIGKILL)
+    folder = Pen(cell.home, task).folder
+    return wrong + ([f"{folder} is left"] if folder and os.path.isdir(folder) else [])
 
 
 PLANTED_IN_GIT = """

@@ -61,6 +61,7 @@ MUTANTS = [
         "survivors",
     ),
     Mutant("orphans are not adopted", SERVE, "    cage.adopt_orphans()\n", "", "survivors"),
+    Mutant("nobody is penned", SERVE, "        pen.enter()\n", "", "hidden"),
     Mutant("nobody watches", SERVE, "(excess := watch.excess()) is not None", "(excess := None) is not None", "bomb"),
     Mutant(
         "only single processes are watched",
@@ -92,6 +93,7 @@ CHECKS: dict[str, Check] = {
     "breakout": fresh(test_breakout.break_out),
     "linked": linked,
     "survivors": fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment")),
+    "hidden": fresh(test_breakout.check_orphan_of_the_dead),
     "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
     "spinners": fresh(lambda cell: test_resources.check_hog("short lives that spin", cell)[1]),
