@@ -132,8 +132,8 @@ MUTANTS = [
     Mutant(
         "a restarted general does not know its soldiers",
         CAMPAIGN,
-        "        if barrack.lives():\n",
-        "        if task.id in self._children:\n",
+        "        lives = barrack.lives()\n",
+        "        lives = task.id in self._children\n",
         caught_by="general kill",
         near="logs/gen-pr",
     ),
