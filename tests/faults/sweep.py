@@ -338,8 +338,10 @@ def _work(stand: Stand, fault: str, waiting: SimpleQueue[int], report: Report, s
         wrong: list[str] = []
         for shift in _TRIES if stand.step.steady else _UNSTEADY_TRIES:
             struck, found = stand.strike(point._replace(ordinal=max(1, point.ordinal + shift)), fault)
-            wrong += found
-            if struck or found:
+            if struck or fault == KILL:
+                # An error that hit another call, a pipe perhaps, says nothing; a kill is one wherever it hits.
+                wrong += found
+            if struck or wrong:
                 break
         else:
             report.missed.append(str(point))
