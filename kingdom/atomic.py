@@ -456,7 +456,12 @@ class Lock:
         if not self._same_file():
             self.release()
             return False
-        write_in_place(self._fd, f"pid {os.getpid():<10}\n".encode())
+        try:
+            write_in_place(self._fd, f"pid {os.getpid():<10}\n".encode())
+        except OSError:
+            # A full disk: held without a word of it, this lock would keep out even ourselves.
+            self.release()
+            raise
         return True
 
     def _same_file(self) -> bool:
