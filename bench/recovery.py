@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -21,6 +23,10 @@ THRESHOLD = 2.0
 KILLED_SECONDS = 2.0
 HUNG_SECONDS = THRESHOLD + 20.0
 NOTE = "A role is hung by SIGSTOP under supervisord only: tmux wakes a stopped pane by itself."
+REASONS = {
+    "tmux": "a new interpreter on a busy machine",
+    "supervisord": "it looks once a second: one look to notice, one to start",
+}
 LAUNCHERS = ("tmux", "supervisord")
 
 
@@ -28,15 +34,21 @@ def run(quick: bool) -> dict[str, Any]:
     rows: list[Row] = []
     launchers = LAUNCHERS if shutil.which("tmux") else LAUNCHERS[1:]
     for launcher in launchers[:1] if quick else launchers:
-        # No life counts as short: what is measured is a role that had worked, not the back-off of a crash loop.
-        with installed(KINGDOM_SHORT_LIFE="0") as places:
-            settings = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}}
-            (places.config / "system.yaml").write_text(yaml.safe_dump(settings))
-            kingdom(places, "up", KINGDOM_SHORT_LIFE="0")
+        with risen(launcher=launcher) as places:
             rows += killed(places, launcher, rounds=1 if quick else 5)
-            if launcher == "supervisord" and not quick:
-                rows += hung(places, launcher, rounds=3)
+    if not quick:
+        with risen(launcher="supervisord", heartbeat={"threshold_seconds": THRESHOLD}) as places:
+            rows += hung(places, "supervisord", rounds=5)
     return {"title": "Recovery", "rows": rows, "curves": [], "notes": [NOTE]}
+
+
+@contextmanager
+def risen(**settings: Any) -> Iterator[Places]:
+    """No life counts as short: what is measured is a role that had worked, not the back-off of a crash loop."""
+    with installed(KINGDOM_SHORT_LIFE="0") as places:
+        (places.config / "system.yaml").write_text(yaml.safe_dump(settings))
+        kingdom(places, "up", KINGDOM_SHORT_LIFE="0")
+        yield places
 
 
 def killed(places: Places, launcher: str, *, rounds: int) -> list[Row]:
@@ -50,7 +62,7 @@ def killed(places: Places, launcher: str, *, rounds: int) -> list[Row]:
                 met=took <= KILLED_SECONDS,
                 ours=took,
                 unit="s",
-                reason="" if took <= KILLED_SECONDS else "the launcher and a new interpreter",
+                reason="" if took <= KILLED_SECONDS else REASONS[launcher],
             )
         )
     return rows
