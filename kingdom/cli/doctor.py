@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -157,6 +158,16 @@ def _generals(places: Places) -> Iterator[Finding]:
         yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
 
 
+def _cage(places: Places) -> Iterator[Finding]:
+    asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--cage"], capture_output=True, text=True)
+    lacking = asked.stdout.strip() or (asked.stderr.strip() if asked.returncode else "")
+    if lacking:
+        step = "tasks with text from outside wait for your yes; a newer kernel mends it"
+        yield Finding("warn", "cage", f"{line(lacking)}: soldiers cannot be held", step)
+    else:
+        yield Finding("ok", "cage", "soldiers can be held in it")
+
+
 def _disk(places: Places) -> Iterator[Finding]:
     about = os.statvfs(places.home)
     free_mb = about.f_bavail * about.f_frsize >> 20
@@ -280,6 +291,7 @@ CHECKS: tuple[Check, ...] = (
     _home,
     _configuration,
     _generals,
+    _cage,
     _disk,
     _inotify,
     _clock,

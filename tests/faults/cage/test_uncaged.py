@@ -93,3 +93,8 @@ def test_the_doctor_says_it(cell: Cell) -> None:
     program = trees.program() / "generals/gen-doctor/run"
     assert trees.run(cell.tree, cell.home, [str(program)], env=env).returncode == 0
     assert SAYS in read_json(cell.home / "said.json")["summary"]
+
+
+def test_the_command_line_says_it(cell: Cell) -> None:
+    asked = trees.run(cell.tree, cell.home, ["-c", "from kingdom.cli.main import main; main(['doctor'])"])
+    assert f"warn  cage: {SAYS}: soldiers cannot be held" in asked.stdout, asked
