@@ -9,7 +9,6 @@ import pytest
 
 from tests.faults import (
     mutants,
-    oracle,
     test_bad_config,
     test_bad_files,
     test_duplicates,
@@ -57,18 +56,11 @@ CHECKS: dict[str, Check] = {
     **{name: whole(check) for name, check in WHOLE.items()},
 }
 
-_caught: list[bool] = []
-
 
 @pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
 def test_a_seeded_defect_is_caught(name: str) -> None:
     caught = mutants.is_caught(KNOWN[name], CHECKS[KNOWN[name].caught_by])
-    _caught.append(caught)
     assert caught, f"{KNOWN[name].caught_by} does not see that {name}"
-
-
-def test_the_score(figure: oracle.Figure) -> None:
-    figure(f"mutants caught: {sum(_caught)} of {len(_caught)}")
 
 
 def test_every_mutant_still_fits_the_program() -> None:
