@@ -243,12 +243,14 @@ def test_a_killed_soldier_is_a_failure_and_takes_its_engine_along(army: Army) ->
     army.runs(FIGHTS)
     put(army.home, "tasks", "pending", **task())
     engine = army.fighting()
+    children = army.home / "children"
+    army.until(lambda: children.exists() and children.read_text().endswith("\n"), "the engine has a child")
     started = army.barrack().started()
     assert started is not None
     os.kill(started.pid, signal.SIGKILL)
     army.until(lambda: read(army.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
     assert not runs(engine)
-    assert not runs(int((army.home / "children").read_text()))
+    assert not runs(int(children.read_text()))
     assert "soldier.killed" in army.events()
 
 
