@@ -172,7 +172,7 @@ def growth(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], dict[str, 
             floor=base,
             floor_is="the same in an empty home",
             ratio=share,
-            reason="" if share <= 1.25 else "something still looks at the past",
+            reason="" if share <= 1.25 else "not explained yet; runs differ",
         )
         for what, share, mine, base, unit in (
             ("one event", slower, median(alone[most]) * 1e3, median(alone[least]) * 1e3, "ms"),

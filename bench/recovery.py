@@ -24,7 +24,7 @@ KILLED_SECONDS = 2.0
 HUNG_SECONDS = THRESHOLD + 20.0
 NOTE = "A role is hung by SIGSTOP under supervisord only: tmux wakes a stopped pane by itself."
 REASONS = {
-    "tmux": "tmux before 3.5 loses the end of a child now and then, and the roll call reminds it within 5 s",
+    "tmux": "probably: tmux before 3.5 loses a child's end now and then, and the roll call reminds it within 5 s",
     "supervisord": "it looks once a second: one look to notice, one to start",
 }
 LAUNCHERS = ("tmux", "supervisord")
