@@ -124,7 +124,7 @@ def test_no_fault_at_any_file_call_of_a_general_loses_a_task(fault: str, figure:
     report = sweep(KILLED if fault == KILL else GENERAL, fault, budget=QUICK_POINTS[fault])
     figure(report.line)
     assert not report.bad, report.details
-    assert len(report.missed) <= report.tried / 5, report.details
+    assert len(report.missed) <= max(3, report.tried / 5), report.details
 
 
 def test_no_power_cut_under_a_general_loses_a_task(figure: oracle.Figure) -> None:
