@@ -15,8 +15,9 @@ import yaml
 from bench.figures import Row, median, row
 from bench.footprint import holder, installed, kingdom
 from bench.homes import wait_for
-from kingdom.atomic import is_locked, read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
+from kingdom.lock import is_locked
 from kingdom.places import Places
 
 THRESHOLD = 2.0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kingdom import schemas
-from kingdom.atomic import read_bytes
+from kingdom.codec import read_bytes
 from kingdom.errors import BadConfig, BadFile, BadMessage
 from kingdom.places import Places
 

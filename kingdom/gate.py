@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.messages import moment
 from kingdom.places import Places

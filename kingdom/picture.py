@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import sessions
-from kingdom.atomic import is_locked, read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
+from kingdom.lock import is_locked
 from kingdom.places import Places
 from kingdom.states import MOVES
 from kingdom.wake import is_hidden

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kingdom import schemas
-from kingdom.atomic import Disk, is_there, read_json, to_json
+from kingdom.atomic import Disk, is_there
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.log import Log
 from kingdom.messages import Event, Message, Order, Task, must_match_name, stamp

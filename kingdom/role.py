@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kingdom import config as configuration
-from kingdom.atomic import Disk, Lock, make_folder, write_in_place
+from kingdom.atomic import Disk, make_folder, write_in_place
 from kingdom.config import Config
 from kingdom.errors import Exit, KingdomError, LockLost
+from kingdom.lock import Lock
 from kingdom.log import Log
 from kingdom.messages import stamp
 from kingdom.places import Places, find_home

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kingdom.atomic import Disk, Lock, parse_json, read_bytes, to_list
+from kingdom.atomic import Disk
+from kingdom.codec import parse_json, read_bytes, to_list
 from kingdom.errors import BadFile
+from kingdom.lock import Lock
 from kingdom.places import Places
 
 Rows = list[dict[str, Any]]

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from kingdom import config as configuration
-from kingdom.atomic import Disk, make_folder, read_json, to_json
+from kingdom.atomic import Disk, make_folder
+from kingdom.codec import read_json, to_json
 from kingdom.log import Log
 from kingdom.messages import moment
 from kingdom.places import Places

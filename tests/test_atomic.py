@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import DEEPEST, Disk, Lock, is_locked, parse_json, read_bytes, read_json, to_json, to_line, to_list
+from kingdom.atomic import Disk
+from kingdom.codec import DEEPEST, parse_json, read_bytes, read_json, to_json, to_line, to_list
 from kingdom.errors import BadFile, Collision, Locked, LockLost
+from kingdom.lock import Lock, is_locked
 
 
 @pytest.fixture
@@ -247,7 +249,7 @@ def test_an_emoji_spelt_as_an_escape_is_a_character() -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from kingdom.atomic import Lock
+from kingdom.lock import Lock
 lock = Lock(Path(sys.argv[1]), "king")
 lock.acquire()
 print("held", flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadInput, IllegalMove
 from kingdom.messages import Event
 from kingdom.post import SETTLING_SECONDS, Post, Shelf

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from kingdom.atomic import read_json, to_json
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile
 from kingdom.messages import Message, Numbers, highest_number, stamp
 from kingdom.role import Kit

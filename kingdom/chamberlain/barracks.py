@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kingdom import sessions
-from kingdom.atomic import is_locked
+from kingdom.lock import is_locked
 from kingdom.policy import URGENCY
 from kingdom.processes import end_carriers, send, soldier_markers, tasks_at_work
 from kingdom.role import Kit

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import config, manifests, picture, sessions
-from kingdom.atomic import to_json
 from kingdom.chamberlain import barracks
 from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.vitals import Health, Reading, measure
+from kingdom.codec import to_json
 from kingdom.messages import stamp
 from kingdom.role import Kit, Turn
 from kingdom.roster import Seat, seats

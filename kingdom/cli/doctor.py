@@ -18,10 +18,10 @@ from importlib.util import find_spec
 import click
 
 from kingdom import config, manifests, picture
-from kingdom.atomic import is_locked
 from kingdom.cli import home
 from kingdom.cli.words import count, line
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherTrouble
+from kingdom.lock import is_locked
 from kingdom.places import Places, find_schema
 from kingdom.processes import all_pids, stat_fields
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from kingdom import manifests
-from kingdom.atomic import is_locked
 from kingdom.cli import home, new_general, packages, running
 from kingdom.cli.words import count, line, table
 from kingdom.errors import Exit
+from kingdom.lock import is_locked
 from kingdom.manifests import Manifest
 from kingdom.roster import general
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from kingdom.atomic import is_locked
 from kingdom.cli import home
 from kingdom.config import closest
 from kingdom.errors import NoSuchThing, NotRunning, Usage
+from kingdom.lock import is_locked
 from kingdom.places import Places
 from kingdom.wake import Waker
 

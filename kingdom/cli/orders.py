@@ -6,11 +6,12 @@ import getpass
 import time
 from pathlib import Path
 
-from kingdom.atomic import is_locked, to_json
 from kingdom.cli import home
 from kingdom.cli.files import content
 from kingdom.cli.words import plain
+from kingdom.codec import to_json
 from kingdom.errors import Collision, Exit, TookTooLong
+from kingdom.lock import is_locked
 from kingdom.messages import Order, stamp
 from kingdom.places import Places, check_name
 from kingdom.wake import Waker

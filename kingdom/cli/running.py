@@ -11,12 +11,14 @@ from pathlib import Path
 import click
 
 from kingdom import config, manifests, picture
-from kingdom.atomic import is_locked, make_folder, read_bytes, read_json
+from kingdom.atomic import make_folder
 from kingdom.cli import home
 from kingdom.cli.init import furnish
 from kingdom.cli.status import STATES
 from kingdom.cli.words import count, line, table
+from kingdom.codec import read_bytes, read_json
 from kingdom.errors import BadFile, Exit, LauncherTrouble, NoSuchThing, NotRunning, TookTooLong
+from kingdom.lock import is_locked
 from kingdom.places import Places, find_data
 from kingdom.processes import end_carriers, send, soldier_markers, started_at
 from kingdom.roster import ROLES, Seat

@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
-from kingdom.atomic import LARGEST, is_locked, read_json, to_json
 from kingdom.cli import home
 from kingdom.cli.words import plain
+from kingdom.codec import LARGEST, read_json, to_json
 from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong
+from kingdom.lock import is_locked
 from kingdom.messages import Event, stamp
 from kingdom.places import Places
 from kingdom.wake import Waker

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from kingdom import config, gate, manifests, picture, routing, schemas
-from kingdom.atomic import is_locked
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, find, reason
 from kingdom.cli.words import line, span
 from kingdom.errors import BadInput, NoSuchThing
 from kingdom.gate import Gate
+from kingdom.lock import is_locked
 from kingdom.messages import Event, moment
 from kingdom.places import Places
 

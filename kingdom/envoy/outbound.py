@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import make_folder, read_json, to_json
+from kingdom.atomic import make_folder
+from kingdom.codec import read_json, to_json
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import Book

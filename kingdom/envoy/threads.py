@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, read_json, to_json
+from kingdom.atomic import Disk
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile
 from kingdom.log import Log
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any
 
-from kingdom.atomic import Disk, Lock, is_locked, make_folder, read_json, to_json
+from kingdom.atomic import Disk, make_folder
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile, Locked
 from kingdom.general.broom import clear_away
+from kingdom.lock import Lock, is_locked
 from kingdom.pen import Pen
 from kingdom.places import Places
 from kingdom.processes import age, carriers, end_carriers, send, soldier_markers, started_at

@@ -14,7 +14,8 @@ from subprocess import Popen
 from typing import Any
 
 from kingdom import config, manifests, schemas, sessions
-from kingdom.atomic import is_there, make_folder, read_json, to_json
+from kingdom.atomic import is_there, make_folder
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
 from kingdom.general import memory, outfit
 from kingdom.general.barrack import Barrack, last_sign

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadInput, KingdomError
 from kingdom.messages import Task
 from kingdom.places import Places

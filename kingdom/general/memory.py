@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kingdom.atomic import Disk, make_folder, read_bytes
+from kingdom.atomic import Disk, make_folder
+from kingdom.codec import read_bytes
 from kingdom.errors import BadFile
 from kingdom.places import Places
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import config
-from kingdom.atomic import make_folder, read_bytes, to_json
+from kingdom.atomic import make_folder
+from kingdom.codec import read_bytes, to_json
 from kingdom.errors import BadFile, BadName, KingdomError
 from kingdom.general import consent, memory, prompt
 from kingdom.general.barrack import Barrack

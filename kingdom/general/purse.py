@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kingdom.atomic import Disk, Lock, read_json, to_json
+from kingdom.atomic import Disk
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile
+from kingdom.lock import Lock
 from kingdom.messages import moment, stamp
 from kingdom.places import Places
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kingdom import schemas
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadMessage, BadName
 from kingdom.king.letters import reply_address
 from kingdom.messages import Event, Task

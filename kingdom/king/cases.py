@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from kingdom import schemas
-from kingdom.atomic import is_there, read_json
+from kingdom.atomic import is_there
+from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.king import letters
 from kingdom.king.desk import Desk, with_letters

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Any
 
 from kingdom import schedules
-from kingdom.atomic import read_json, to_json
+from kingdom.codec import read_json, to_json
 from kingdom.config import thawed
 from kingdom.errors import BadFile
 from kingdom.gate import Gate

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, Relay, make_folder
+from kingdom.atomic import Disk, make_folder
+from kingdom.bulk import Relay
 from kingdom.errors import BadConfig, BadFile
 
 CLIENT_IS_GONE_AFTER = 86400.0

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from kingdom.atomic import Disk, Lock, make_folder
+from kingdom.atomic import Disk, make_folder
 from kingdom.config import thawed
+from kingdom.lock import Lock
 from kingdom.mailbox.answers import Answers
 from kingdom.mailbox.commands import Desk
 from kingdom.mailbox.figures import Figures

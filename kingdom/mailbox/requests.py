@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kingdom.atomic import parse_json, read_bytes
+from kingdom.codec import parse_json, read_bytes
 from kingdom.errors import BadFile, BadInput, BadName
 from kingdom.places import check_name
 

@@ -23,7 +23,8 @@ from typing import Any
 
 import orjson
 
-from kingdom.atomic import Disk, make_folder, to_json
+from kingdom.atomic import Disk, make_folder
+from kingdom.codec import to_json
 from kingdom.errors import Collision
 from kingdom.mailbox import commands, requests
 from kingdom.mailbox.answers import Answers, owner_of

@@ -23,8 +23,11 @@ from typing import Any, Self
 
 import orjson
 
-from kingdom.atomic import Relay, is_locked, make_folder, read_bytes
+from kingdom.atomic import make_folder
+from kingdom.bulk import Relay
+from kingdom.codec import read_bytes
 from kingdom.errors import KingdomError, NotRunning, TookTooLong
+from kingdom.lock import is_locked
 from kingdom.mq.box import Box
 from kingdom.places import Places, check_name, find_home
 from kingdom.wake import Mode, Waker

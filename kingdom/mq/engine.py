@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from kingdom.atomic import Lock
+from kingdom.lock import Lock
 from kingdom.mq import envelopes, names
 from kingdom.mq.envelopes import Draft, Failure, Ids, Unfit
 from kingdom.mq.lines import NEVER, RATE_WINDOW_MS, Line

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kingdom.atomic import parse_json
+from kingdom.codec import parse_json
 from kingdom.mq.names import HIGHEST, compose, digest, join
 from kingdom.mq.refusals import InvalidRequest
 

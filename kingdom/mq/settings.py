@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import config as configuration
-from kingdom.atomic import parse_json, read_bytes
+from kingdom.codec import parse_json, read_bytes
 from kingdom.config import Config, Lines, frozen, thawed
 from kingdom.errors import BadConfig, BadFile
 from kingdom.mq.box import Box

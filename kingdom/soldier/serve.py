@@ -16,7 +16,8 @@ from subprocess import DEVNULL, Popen, SubprocessError, run
 from types import FrameType
 from typing import Any
 
-from kingdom.atomic import Disk, read_json, to_json
+from kingdom.atomic import Disk
+from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile
 from kingdom.pen import Pen
 from kingdom.places import Places, find_home

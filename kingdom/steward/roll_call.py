@@ -10,8 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kingdom.atomic import Disk, is_locked, read_bytes
+from kingdom.atomic import Disk
+from kingdom.codec import read_bytes
 from kingdom.errors import BadFile, KingdomError, LauncherTrouble
+from kingdom.lock import is_locked
 from kingdom.places import Places
 from kingdom.processes import carries, stat_fields
 from kingdom.roster import Seat

@@ -13,8 +13,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, Lock, make_folder, read_bytes
+from kingdom.atomic import Disk, make_folder
+from kingdom.codec import read_bytes
 from kingdom.errors import BadFile, Exit, LauncherTrouble
+from kingdom.lock import Lock
 from kingdom.places import Places, find_data
 from kingdom.roster import ROLES, Seat
 from kingdom.steward import groups

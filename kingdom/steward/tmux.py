@@ -10,8 +10,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kingdom.atomic import Lock, make_folder
+from kingdom.atomic import make_folder
 from kingdom.errors import LauncherTrouble
+from kingdom.lock import Lock
 from kingdom.places import Places
 from kingdom.processes import all_pids
 from kingdom.roster import Seat

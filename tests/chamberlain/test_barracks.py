@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kingdom import sessions
-from kingdom.atomic import Lock
 from kingdom.chamberlain import barracks
+from kingdom.lock import Lock
 from kingdom.processes import started_at
 from kingdom.role import Kit
 from tests.kit import Clock, kit

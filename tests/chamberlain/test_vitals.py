@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import read_json
 from kingdom.chamberlain import rounds
 from kingdom.chamberlain.rounds import Rounds
 from kingdom.chamberlain.vitals import Health, Reading
+from kingdom.codec import read_json
 from tests.kit import Clock, all_of, kit
 
 THRESHOLDS = {"yellow": 60.0, "orange": 80.0, "red": 90.0}

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import Lock
 from kingdom.cli.init import furnish
 from kingdom.cli.main import main
+from kingdom.lock import Lock
 from kingdom.places import Places
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.outbound import SENDERS, Outbound
 from kingdom.places import Places

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from kingdom.atomic import Disk, make_folder, to_json
+from kingdom.atomic import Disk, make_folder
+from kingdom.codec import to_json
 from kingdom.places import Places
 
 GENERAL = "gen-pr"

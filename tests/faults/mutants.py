@@ -71,7 +71,8 @@ def chosen(mutants: Iterable[Mutant]) -> list[Mutant]:
     return [mutant for mutant in mutants if mutant.quick or trees.ALL_MUTANTS]
 
 
-ATOMIC, PLACES, ROLE, CONFIG = "kingdom/atomic.py", "kingdom/places.py", "kingdom/role.py", "kingdom/config.py"
+ATOMIC, CODEC, LOCK = "kingdom/atomic.py", "kingdom/codec.py", "kingdom/lock.py"
+PLACES, ROLE, CONFIG = "kingdom/places.py", "kingdom/role.py", "kingdom/config.py"
 DISPATCH, OUTBOUND = "kingdom/king/dispatch.py", "kingdom/envoy/outbound.py"
 CAMPAIGN, BARRACK = "kingdom/general/campaign.py", "kingdom/general/barrack.py"
 
@@ -183,7 +184,7 @@ MUTANTS = [
     # 8: two kings
     Mutant(
         "no flock",
-        ATOMIC,
+        LOCK,
         "            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "            pass\n",
         caught_by="parallel starts",
@@ -199,20 +200,20 @@ MUTANTS = [
     # 13: bad files
     Mutant(
         "reads wait for a pipe's writer",
-        ATOMIC,
+        CODEC,
         "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)\n    except FileNotFoundError:",
         "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)\n    except FileNotFoundError:",
         caught_by="bad events",
     ),
     Mutant(
         "duplicate keys pass",
-        ATOMIC,
+        CODEC,
         "json.JSONDecoder(object_pairs_hook=_unique, ",
         "json.JSONDecoder(",
         caught_by="bad events",
         quick=True,
     ),
-    Mutant("NaN passes", ATOMIC, "parse_constant=_no_constant, ", "", caught_by="bad events"),
+    Mutant("NaN passes", CODEC, "parse_constant=_no_constant, ", "", caught_by="bad events"),
     Mutant(
         "no reason beside the dead",
         "kingdom/post.py",

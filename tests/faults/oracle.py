@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.places import Places
 from kingdom.states import MOVES

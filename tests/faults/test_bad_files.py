@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.places import Places
 from tests.faults import homes, oracle, trees

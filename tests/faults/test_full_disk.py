@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import to_json
+from kingdom.codec import to_json
 from kingdom.places import Places
 from tests.faults import homes, oracle, trees
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import Disk, to_json
+from kingdom.atomic import Disk
+from kingdom.codec import to_json
 from kingdom.places import Places
 from tests.faults import oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep

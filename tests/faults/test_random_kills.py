@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.places import Places
 from tests.faults import homes, oracle, trees

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import is_locked, parse_json
+from kingdom.codec import parse_json
+from kingdom.lock import is_locked
 from kingdom.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, processes_of, sweep

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import is_locked
 from kingdom.errors import Exit
+from kingdom.lock import is_locked
 from kingdom.places import Places
 from tests.faults import homes, oracle, trees
 

@@ -13,7 +13,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom.atomic import Disk, read_json, to_json
+from kingdom.atomic import Disk
+from kingdom.codec import read_json, to_json
 from kingdom.errors import Collision
 from kingdom.places import Places
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.general.barrack import Barrack
 from kingdom.general.campaign import Campaign
 from kingdom.places import Places

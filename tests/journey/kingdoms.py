@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import is_locked, make_folder
+from kingdom.atomic import make_folder
+from kingdom.lock import is_locked
 from kingdom.places import Places
 from kingdom.processes import all_pids
 from tests.waiting import wait_until

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import Lock
 from kingdom.cli.yirangmq import cli
+from kingdom.lock import Lock
 from tests.mailbox.boxes import Ended, Running, configure
 
 

@@ -20,7 +20,9 @@ from typing import Any, NoReturn
 
 import orjson
 
-from kingdom.atomic import SPARE, Disk, Group, make_folder, read_bytes, sync_folder, to_json
+from kingdom.atomic import Disk, make_folder, sync_folder
+from kingdom.bulk import SPARE, Group
+from kingdom.codec import read_bytes, to_json
 from kingdom.errors import BadFile
 from kingdom.mq import envelopes, names
 from kingdom.mq.envelopes import Unfit

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom.atomic import SPARE, Group, make_folder, sync_folder
+from kingdom.atomic import make_folder, sync_folder
+from kingdom.bulk import SPARE, Group
 from kingdom.mq import names
 from kingdom.mq.envelopes import Unfit
 from kingdom.mq.refusals import StoreTrouble

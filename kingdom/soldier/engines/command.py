@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.soldier.engines.base import Marching
 
 

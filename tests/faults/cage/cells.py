@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.places import Places
 from tests.faults import homes, trees
 

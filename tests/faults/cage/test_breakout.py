@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.pen import Pen
 from tests.faults import oracle, trees
 from tests.faults.cage import cells

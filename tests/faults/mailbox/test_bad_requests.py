@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.places import check_name
 from tests.faults import oracle, trees
