@@ -27,17 +27,13 @@ SOLDIER = """#!/bin/sh
 # Notes each time that it was sent, and whether one of the same task is out already.
 cat > /dev/null
 echo "$KINGDOM_TASK_ID" >> "$KINGDOM_HOME/served"
-other=$(cat "$KINGDOM_HOME/out-$KINGDOM_TASK_ID" 2>/dev/null)
-if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then
-    echo "$KINGDOM_TASK_ID twice at once" >> "$KINGDOM_HOME/twice"
-fi
-echo $$ > "$KINGDOM_HOME/out-$KINGDOM_TASK_ID"
+exec 9> "$KINGDOM_HOME/out-$KINGDOM_TASK_ID"
+flock --nonblock 9 || echo "$KINGDOM_TASK_ID twice at once" >> "$KINGDOM_HOME/twice"
 case $KINGDOM_TASK_ID in
 *-001) sleep 0.4; result='"status": "success", "summary": "ok", "memory_updates": ["tabs, not spaces"]' ;;
 *-002) result='"status": "needs_human", "question": "May I?"' ;;
 *) result='"status": "failed", "error": "no compiler"' ;;
 esac
-rm "$KINGDOM_HOME/out-$KINGDOM_TASK_ID"
 echo "{\\"task_id\\": \\"$KINGDOM_TASK_ID\\", $result}" > "$KINGDOM_RESULT_PATH"
 """
 
