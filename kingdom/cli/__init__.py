@@ -13,6 +13,7 @@ COMMANDS = {
     "events": "kingdom.cli.queues:events",
     "tasks": "kingdom.cli.queues:tasks",
     "queue": "kingdom.cli.queues:queue",
+    "mq": "kingdom.cli.yirangmq:cli",
     "why": "kingdom.cli.why:why",
     "logs": "kingdom.cli.logs:logs",
     "attach": "kingdom.cli.logs:attach",

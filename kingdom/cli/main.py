@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _code(kingdom.main(args=arguments, prog_name="kingdom", standalone_mode=False))
     except KingdomError as trouble:
         return _complain(str(trouble), trouble.exit)
+    except click.exceptions.NoArgsIsHelpError as shown:
+        print(shown.format_message(), file=sys.stderr)
+        return Exit.USAGE
     except click.ClickException as trouble:
         return _complain(_usage(trouble), Exit.USAGE)
     except (click.Abort, KeyboardInterrupt):

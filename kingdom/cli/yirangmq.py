@@ -1,4 +1,4 @@
-"""yirangmq: the queue from a shell. JSON on stdout; what went wrong on stderr, and in the exit code.
+"""yirangmq, also `kingdom mq`: the queue from a shell. JSON on stdout; what went wrong on stderr and in the exit code.
 
 0 done   1 refused   2 wrong usage   3 the manager is not running   4 no answer in time
 """
@@ -93,14 +93,14 @@ class OneLine(click.Group):
         try:
             return super().invoke(ctx)
         except KingdomError as trouble:
-            click.echo(f"yirangmq: {trouble}", err=True)
+            click.echo(f"{ctx.command_path}: {trouble}", err=True)
             ctx.exit(exit_code(trouble))
         except BrokenPipeError:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - whoever read us has gone
             ctx.exit(0)
 
 
-@click.group(cls=OneLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("yirangmq", cls=OneLine, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Yi-Rang MQ: a durable queue between local processes."""
 
@@ -448,7 +448,7 @@ def reprocess(
 @click.option("--off", is_flag=True, help="back among the others")
 @options()
 def quarantine(message_key: str, off: bool, **shared: Any) -> None:
-    """Set a dead letter apart: bulk reprocess and purge leave it alone."""
+    """Set a dead letter apart, out of reach of bulk commands."""
     _one_call("quarantine", {"messageKey": message_key, "quarantined": not off}, shared)
 
 
@@ -473,7 +473,7 @@ def metrics(**shared: Any) -> None:
 @click.option("--repair", is_flag=True, help="mend what can be mended")
 @click.option("--config", type=click.Path(path_type=Path), help="instead of the home's config/mq.yaml")
 def check(repair: bool, config: Path | None) -> None:
-    """Compare what the store knows with what lies there; the manager must be stopped."""
+    """Look for what does not fit in the store, with the manager stopped."""
     store = _open_direct(config)
     try:
         found = store.check(repair)

@@ -2,11 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.cli.main import main
 from kingdom.cli.yirangmq import cli
 from kingdom.lock import Lock
 from tests.mailbox.boxes import Ended, Running, configure
@@ -100,6 +103,34 @@ def test_a_bad_line_is_named_and_stops_no_other(home: Path) -> None:
     assert "line 2: ERR_VALIDATION_FAILED" in ended.stderr
     assert len(ended.stdout.splitlines()) == 2
     running.stop()
+
+
+# --- as a part of kingdom
+
+
+def test_kingdom_mq_is_the_same_queue(manager: Running, q: str, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setenv("KINGDOM_HOME", str(manager.home))
+    assert main(["mq", "publish", "--queue", q, "--message", "x"]) == 0
+    assert json.loads(capsys.readouterr().out)["messageKey"].startswith(f"msg:{q}:")
+    assert out(manager.cli("status", "--queue", q))["metrics"]["ready"] == 1
+
+
+def test_kingdom_mq_ends_as_yirangmq_does(home: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setenv("KINGDOM_HOME", str(home))
+    ends = [main(["mq", *words]) for words in (("consume", "--queue", "q", "--direct"), ("nonsense",), (), ("health",))]
+    assert ends == [1, 2, 2, 3]
+    said = capsys.readouterr().err
+    assert said.startswith("kingdom mq: ERR_QUEUE_NOT_FOUND: ")
+    assert "\nUsage: kingdom mq " in said
+
+
+def test_kingdom_loads_no_queue_before_it_is_asked_for_one(home: Path) -> None:
+    code = "import sys; from kingdom.cli.main import main; main(['status']); print(*sys.modules, file=sys.stderr)"
+    environment = {**os.environ, "KINGDOM_HOME": str(home)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    loaded = done.stderr.split()
+    assert "kingdom.picture" in loaded
+    assert not [name for name in loaded if name.startswith(("kingdom.mq", "kingdom.cli.yirangmq"))]
 
 
 # --- exit codes
