@@ -15,7 +15,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
-from kingdom import sessions
+from kingdom import questions, sessions
 from kingdom.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.lock import is_locked
@@ -59,6 +59,8 @@ class Picture:
     under_way: tuple[dict[str, Any], ...]
     soldiers: tuple[dict[str, Any], ...]
     failures: tuple[dict[str, Any], ...]
+    questions: tuple[str, ...]
+    """Tasks that wait for a person's answer."""
     dead: int
     health: str
     vitals: dict[str, Any]
@@ -80,6 +82,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float =
         under_way=tuple(_under_way(places)),
         soldiers=tuple(sessions.read(places)),
         failures=tuple(_failures(places)),
+        questions=tuple(questions.all_open(places)),
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now) else "unknown",
         vitals=vitals.get("system", {}) if isinstance(vitals.get("system"), dict) else {},

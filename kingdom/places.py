@@ -14,6 +14,7 @@ from kingdom.states import MOVES
 LONGEST_NAME = 200
 PROGRAM = "run"
 """The executable in a general's package."""
+CHECKPOINT = "-checkpoint.json"
 _PACKAGE = Path(__file__).resolve().parent
 _NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
 
@@ -153,7 +154,17 @@ class Places:
         return self.results / f"{check_name('task', task)}-raw.json"
 
     def checkpoint(self, task: str) -> Path:
-        return self.results / f"{check_name('task', task)}-checkpoint.json"
+        return self.results / f"{check_name('task', task)}{CHECKPOINT}"
+
+    def askers(self) -> list[str]:
+        """Tasks that have left a checkpoint, in no order."""
+        names = os.listdir(self.results)
+        tasks = (name.removesuffix(CHECKPOINT) for name in names if name.endswith(CHECKPOINT))
+        return [task for task in tasks if _NAME.match(task)]
+
+    def answered(self, task: str) -> Path:
+        """The king's note of whose answer to a task's question he took."""
+        return self.own("king") / "answered" / f"{check_name('task', task)}.json"
 
     def prompt(self, task: str) -> Path:
         return self.prompts / f"{check_name('task', task)}.md"

@@ -10,6 +10,7 @@ from itertools import takewhile
 
 import click
 
+from kingdom import questions
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, newest
 from kingdom.cli.words import count, line, span, table
@@ -56,14 +57,13 @@ def gather(places: Places, since: float) -> Report:
         took = (content(places.result(task.id)).get("metrics") or {}).get("duration_seconds")
         if isinstance(took, int | float):
             told.seconds[general].append(float(took))
-        if task.get("outcome") == "needs_human" and places.checkpoint(task.id).exists():
-            told.questions.append(task.id)
+    told.questions = questions.all_open(places)
     told.letters = sum(1 for _ in takewhile(recent, newest(places, "messages", ("sent",))))
     return told
 
 
 def _as_text(told: Report, days: float) -> str:
-    if not told.events and not told.tasks and not told.letters:
+    if not told.events and not told.tasks and not told.letters and not told.questions:
         return f"Nothing happened in the last {span(days * DAY)}."
     came, ended = told.events.total(), sum(outcomes.total() for outcomes in told.tasks.values())
     done = f"{count(came, 'event')}, {count(ended, 'task')} ended, {count(told.letters, 'letter')} sent"
@@ -74,7 +74,7 @@ def _as_text(told: Report, days: float) -> str:
         rows = [(name, _outcomes(outcomes), _typical(told.seconds[name])) for name, outcomes in told.tasks.items()]
         parts.append(table(sorted(rows), ("general", "tasks ended", "typically took")))
     if told.questions:
-        parts.append(f"Unanswered: {', '.join(told.questions)}; `{home.command()} why ID` shows the question.")
+        parts.append(f"Unanswered: {', '.join(told.questions)}; `{home.command()} why ID` shows what was asked.")
     return "\n\n".join(parts)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from kingdom import questions
 from kingdom.cli import home
 from kingdom.cli.words import plain
 from kingdom.codec import LARGEST, read_json, to_json
@@ -179,8 +180,8 @@ def _put(places: Places, text: str, task: str | None) -> str:
 def _event(places: Places, text: str, task: str | None, number: str, now: float) -> Event:
     said = {"user": getpass.getuser(), "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
     answer = {} if task is None else {"task_id": task, "human_response": text, "reply_context": {"task_id": task}}
-    if task is not None and not places.checkpoint(task).exists():
-        raise BadInput(message=f"{task} has no open question; `{home.command()} tasks` lists who asked what")
+    if task is not None:
+        _refuse_if_answered(places, task)
     return Event(
         id=f"evt-{CHANNEL}-{number}",
         type=f"{CHANNEL}.message" if task is None else f"{CHANNEL}.human_response",
@@ -191,6 +192,15 @@ def _event(places: Places, text: str, task: str | None, number: str, now: float)
         created_at=stamp(now),
         status="pending",
     )
+
+
+def _refuse_if_answered(places: Places, task: str) -> None:
+    if questions.is_open(places, task):
+        return
+    if questions.answer_of(places, task) is not None:
+        hint = f"`{home.command()} why {task}` shows by whom"
+        raise BadInput(message=f"the question of {task} is already answered; {hint}")
+    raise BadInput(message=f"{task} has no open question; `{home.command()} report` lists those that have")
 
 
 def _encoded(event: Event) -> bytes:

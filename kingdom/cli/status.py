@@ -103,6 +103,7 @@ def _more(view: Picture) -> list[str]:
         _block("waits longest", [_oldest(view.oldest)] if view.oldest else []),
         _block("under way", [_task(each) for each in view.under_way]),
         _block("soldiers", [_soldier(each, view.taken_at) for each in view.soldiers]),
+        _block("waits for your answer", [_question(each) for each in view.questions]),
         _block("went wrong", [_failure(each) for each in view.failures]),
         _block("next run", [_run(view.next_run, view.taken_at)] if view.next_run else []),
     ]
@@ -125,6 +126,10 @@ def _task(task: dict[str, Any]) -> str:
 def _soldier(row: dict[str, Any], now: float) -> str:
     since = f", out for {span(max(0.0, now - moment(row['started_at'])))}" if row.get("started_at") else ""
     return f"{line(row.get('soldier'))}, pid {row.get('pid')}{since}"
+
+
+def _question(task: str) -> str:
+    return f"{line(task)}: `{home.command()} why {line(task)}` shows what was asked"
 
 
 def _failure(each: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kingdom import config, gate, manifests, picture, routing, schemas
+from kingdom import config, gate, manifests, picture, questions, routing, schemas
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, find, reason
 from kingdom.cli.words import line, span
@@ -135,7 +135,8 @@ def _task(places: Places, found: Found) -> Story:
     letters = _started(places, found) + _letters(places, found.get("letters"))
     if found.state == "completed":
         ended = line(found.get("outcome") or found.get("status"))
-        return Story(found, f"{what}; it ended: {ended}", [*origin, *_result(places, found)], letters)
+        goes_on = _followers(places, questions.answer_of(places, found.id), "events")
+        return Story(found, f"{what}; it ended: {ended}", [*origin, *_result(places, found)], [*letters, *goes_on])
     return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, letters)
 
 
@@ -158,9 +159,12 @@ def _what_it_does(places: Places, found: Found) -> str:
 def _result(places: Places, found: Found) -> list[str]:
     result = content(places.result(found.id))
     told = [f"{key}: {line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)]
-    if found.get("outcome") == "needs_human" and places.checkpoint(found.id).exists():
-        told.append(f'it waits for your answer: {home.command()} say --answer {found.id} "..."')
-    return told
+    if found.get("outcome") != "needs_human":
+        return told
+    if questions.is_open(places, found.id):
+        return [*told, f'it waits for your answer: {home.command()} say --answer {found.id} "..."']
+    answer = questions.answer_of(places, found.id)
+    return told if answer is None else [*told, f"it was answered by {line(answer) or 'somebody'}"]
 
 
 def _started(places: Places, found: Found) -> list[Story]:

@@ -253,9 +253,13 @@ def _begins_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> Non
 
 
 def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    """The question's thread is where its answer will come from; it stays open until then."""
-    task = str(said.letter.task_id)
+    """The question's thread is where its answer will come from; it stays open until then.
+
+    Under the task that asked: others have asked in the same thread before it.
+    """
     context: Mapping[str, Any] = said.letter.context
+    way_back = context.get("reply_context")
+    task = str((way_back if isinstance(way_back, Mapping) else {}).get("task_id") or said.letter.task_id)
     thread = said.thread or said.post_id
     page = {"channel": said.channel, "room": said.room, "thread": thread, "question": said.letter.content}
     awaiting.set(task, {**page, "asked_at": now, **context})
@@ -263,8 +267,8 @@ def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
 
 def _goes_on(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
     """An answer has come: nobody is reminded of the question any more."""
-    if said.letter.task_id and "answers" in said.letter.context:
-        awaiting.strike(said.letter.task_id)
+    if (asked := said.letter.context.get("answers")) is not None:
+        awaiting.strike(str(asked))
 
 
 def _ends_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kingdom import schemas
+from kingdom import questions, schemas
 from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadMessage, BadName
 from kingdom.king.letters import reply_address
@@ -16,23 +16,26 @@ from kingdom.places import Places
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Nobody waits for this answer; its sentence goes to the person who gave it."""
+    """Nobody waits for this answer; its sentence goes to the person who gave it, into the question's thread."""
 
     why: str
+    thread: str | None = None
 
 
 def resume(event: Event, places: Places, generals: Collection[str], task_id: str, now: str) -> Task | Lost:
     """The task that this answer becomes."""
-    context = event.payload.get("reply_context")
-    context = context if isinstance(context, Mapping) else {}
-    original = str(event.payload.get("task_id") or context.get("task_id") or "")
-    if event.type.endswith(".human_response"):
+    context = _context(event)
+    original = _original(event)
+    if question_of(event) is not None:
         checkpoint = _checkpoint(places, original)
         if isinstance(checkpoint, Lost):
             return checkpoint
         general = checkpoint.get("target_general")
     else:
         checkpoint, general = {}, context.get("general")
+    thread = str(checkpoint.get("thread_task_id") or context.get("thread_task_id") or original) or None
+    if checkpoint and questions.answer_of(places, original) not in (None, event.id):
+        return Lost(f"the question of {original} is already answered; `kingdom why {original}` shows by whom", thread)
     if not isinstance(general, str) or general not in generals:
         return Lost(f"nobody here goes on with it: there is no general {str(general)[:60]!r}")
     session = checkpoint.get("session_id") or context.get("session_id")
@@ -56,7 +59,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         created_at=now,
         status="pending",
         attempt=0,
-        thread_task_id=str(checkpoint.get("thread_task_id") or context.get("thread_task_id") or original) or None,
+        thread_task_id=thread,
         reply_to=reply_address(event),
     )
     try:
@@ -64,6 +67,20 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     except BadMessage as trouble:
         return Lost(f"nobody here can go on with it: {trouble}")
     return task
+
+
+def question_of(event: Event) -> str | None:
+    """The task whose question it answers; None for a word in a conversation."""
+    return _original(event) if event.type.endswith(".human_response") else None
+
+
+def _context(event: Event) -> Mapping[str, Any]:
+    context = event.payload.get("reply_context")
+    return context if isinstance(context, Mapping) else {}
+
+
+def _original(event: Event) -> str:
+    return str(event.payload.get("task_id") or _context(event).get("task_id") or "")
 
 
 def _checkpoint(places: Places, task_id: str) -> Mapping[str, Any] | Lost:

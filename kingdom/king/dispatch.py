@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kingdom import questions
 from kingdom.errors import BadInput
 from kingdom.gate import Gate
 from kingdom.king import answers, letters
@@ -116,7 +117,7 @@ class Dispatch:
         repeated = new_id is None
         task = self._task_for(event, task_id)
         if isinstance(task, Lost):
-            return self._lost(event, task.why, repeated)
+            return self._lost(event, task, repeated)
         if task is None:
             reason = f"no general subscribes to {event.type}"
             note = event.but(status="discarded", discarded_reason=reason, task_id=None)
@@ -132,7 +133,7 @@ class Dispatch:
     def _task_for(self, event: Event, task_id: str) -> Task | Lost | None:
         now = stamp(self._desk.kit.clock())
         if event.is_answer:
-            return answers.resume(event, self._desk.kit.places, self._desk.routes.repos, task_id, now)
+            return self._resumed(event, task_id, now)
         route = self._desk.routes.route(event)
         if route is None:
             return None
@@ -150,13 +151,22 @@ class Dispatch:
             reply_to=letters.reply_address(event),
         )
 
-    def _lost(self, event: Event, why: str, repeated: bool) -> Decree:
-        self._desk.kit.log.error(f"{event.id}: {why}")
-        note = event.but(status="failed", discarded_reason=why, task_id=None)
+    def _resumed(self, event: Event, task_id: str, now: str) -> Task | Lost:
+        """A question is taken by its first answer before anything follows from it: the next one finds it taken."""
+        places, disk = self._desk.kit.places, self._desk.kit.disk
+        task = answers.resume(event, places, self._desk.routes.repos, task_id, now)
+        question = answers.question_of(event)
+        if isinstance(task, Task) and question is not None:
+            questions.note_answer(places, disk, question, event.id)
+        return task
+
+    def _lost(self, event: Event, lost: Lost, repeated: bool) -> Decree:
+        self._desk.kit.log.error(f"{event.id}: {lost.why}")
+        note = event.but(status="failed", discarded_reason=lost.why, task_id=None)
         return Decree(
             note,
             None,
-            [letters.lost_answer(event, self._desk.channel, why)],
+            [letters.lost_answer(event, self._desk.channel, lost.why, lost.thread)],
             "completed",
             repeated or bool(event.letters),
         )

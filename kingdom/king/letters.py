@@ -86,13 +86,13 @@ def resumed(task: Task, default_channel: str) -> Draft:
     return replace(update, context={"answers": task.payload.get("original_task_id")})
 
 
-def lost_answer(event: Event, default_channel: str, why: str) -> Draft:
+def lost_answer(event: Event, default_channel: str, why: str, thread: str | None = None) -> Draft:
     """To a person whose answer nobody waits for any more."""
     address = reply_address(event)
     channel = str(event.payload.get("channel") or default_channel)
     return Draft(
         "final",
-        _named(event.payload.get("task_id")) or event.id,
+        _named(thread) or _named(event.payload.get("task_id")) or event.id,
         channel,
         f"[failed] {why}",
         source_ref=address,

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from kingdom import questions
+from kingdom.cli import home
 from kingdom.cli.words import line, plain, span, table
 from kingdom.messages import stamp
 from tests.cli.conftest import Terminal
@@ -164,6 +166,42 @@ def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
     order = said.out.split()[0]
     assert "waits for the king, who does not run" in said.out
     assert "retry task-1" in terminal.ok("why", order)
+
+
+# --- questions
+
+
+def ask(terminal: Terminal, task: str = "task-1") -> None:
+    terminal.task("completed", task, outcome="needs_human")
+    terminal.places.result(task).write_text('{"question": "which?"}')
+    terminal.places.checkpoint(task).write_text('{"target_general": "gen-briefing"}')
+
+
+def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
+    ask(terminal)
+    assert "it waits for your answer: " in terminal.ok("why", "task-1")
+    assert "Unanswered: task-1; `" in terminal.ok("report")
+    assert "waits for your answer\n  task-1: `" in terminal("status").out
+    terminal.ok("say", "--no-wait", "--answer", "task-1", "the first")
+    questions.note_answer(terminal.places, home.disk(terminal.places), "task-1", "evt-9")
+    terminal.event("completed", "evt-9", type="console.human_response", task_id="task-2")
+    terminal.task("completed", "task-2", type="resume", outcome="success")
+    told = terminal.ok("why", "task-1")
+    assert "your answer" not in told
+    assert "it was answered by evt-9" in told
+    assert "task-2 is a task of gen-briefing (resume); it ended: success" in told
+    assert json.loads(terminal.ok("report", "--json"))["questions"] == []
+    assert json.loads(terminal("status", "--json").out)["questions"] == []
+    late = terminal("say", "--no-wait", "--answer", "task-1", "the second")
+    assert (late.code, late.err.count("\n")) == (78, 1)
+    assert "the question of task-1 is already answered; `" in late.err
+
+
+def test_an_old_question_is_reported_as_long_as_it_waits(terminal: Terminal) -> None:
+    ask(terminal)
+    for path in (terminal.places.checkpoint("task-1"), terminal.places.letter("tasks", "completed", "task-1")):
+        os.utime(path, (1000, 1000))
+    assert "Unanswered: task-1; `" in terminal.ok("report")
 
 
 # --- logs and reports

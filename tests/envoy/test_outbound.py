@@ -190,6 +190,25 @@ def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> Non
     assert page["asked_at"] == MORNING
 
 
+def awaiting(home: Path) -> list[str]:
+    return sorted(read_json(Places(home).own("envoy") / "awaiting-responses.json"))
+
+
+def test_a_question_is_awaited_until_its_own_answer_has_come(home: Path, clock: Clock) -> None:
+    """The second question of a thread overtakes the word that the first one was answered."""
+    envoy = speak(home, clock)
+    start(home)
+    for number, asker in ((2, TASK), (3, "task-20260207-002")):
+        way_back = {"reply_context": {"task_id": asker, "thread_task_id": TASK}}
+        letter = message(f"msg-{number}", "human_input_request", task_id=TASK, urgency="high", context=way_back)
+        put(home, "messages", "pending", **letter)
+    speak(home, clock, envoy)
+    assert awaiting(home) == [TASK, "task-20260207-002"]
+    put(home, "messages", "pending", **message("msg-4", "thread_update", task_id=TASK, context={"answers": TASK}))
+    speak(home, clock, envoy)
+    assert awaiting(home) == ["task-20260207-002"]
+
+
 def test_a_letter_goes_back_the_way_its_cause_came(home: Path, clock: Clock) -> None:
     kit(home, "envoy", clock)
     put(home, "messages", "pending", **message(channel="C1", source_ref={"source": "grumpy"}))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kingdom import questions
 from kingdom.king.court import Court
 from kingdom.places import Places
 from kingdom.role import Kit
@@ -208,6 +209,74 @@ def test_answers_of_people_pass_every_gate(castle: Path, clock: Clock) -> None:
     (resumed,) = all_of(castle, "tasks", "pending")
     assert (resumed["type"], resumed["thread_task_id"]) == ("resume", TASK)
     assert told(castle) == [("thread_update", TASK, "answer received, resuming")]
+
+
+# --- one question, one answer
+
+
+@pytest.fixture
+def asked(castle: Path) -> Path:
+    """A task of gen-pr has asked in the thread of another."""
+    checkpoint = {"target_general": "gen-pr", "task_id": TASK, "thread_task_id": "task-20260206-009"}
+    write(Places(castle).checkpoint(TASK), checkpoint)
+    return castle
+
+
+def answer(home: Path, name: str, text: str = "yes", at: str = MORNING) -> None:
+    payload = {"task_id": TASK, "human_response": text, "channel": "C1"}
+    put(home, "events", "pending", **event(name, "slack.human_response", payload=payload, created_at=at))
+
+
+def resumed_by(home: Path) -> list[str]:
+    return [each["event_id"] for state in ("pending", "in_progress") for each in all_of(home, "tasks", state)]
+
+
+ALREADY = f"[failed] the question of {TASK} is already answered; `kingdom why {TASK}` shows by whom"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_second_answer_is_told_that_it_comes_too_late(asked: Path, clock: Clock, together: bool) -> None:
+    assert questions.is_open(Places(asked), TASK)
+    answer(asked, "evt-2", "no", "2026-02-07T09:59:58Z")
+    if not together:
+        reign(asked, clock)
+    answer(asked, "evt-1")
+    reign(asked, clock)
+    assert resumed_by(asked) == ["evt-2"]
+    assert not questions.is_open(Places(asked), TASK)
+    assert read(asked, "events", "completed", "evt-1")["status"] == "failed"
+    update, late = all_of(asked, "messages", "pending")
+    assert (update["type"], update["context"]) == ("thread_update", {"answers": TASK})
+    assert (late["type"], late["task_id"], late["content"]) == ("notification", "task-20260206-009", ALREADY)
+
+
+def test_the_same_reply_told_again_is_harmless(asked: Path, clock: Clock) -> None:
+    for _ in range(3):
+        answer(asked, "evt-1")
+        reign(asked, clock)
+    assert resumed_by(asked) == ["evt-1"]
+    assert [kind for kind, _, _ in told(asked)] == ["thread_update"]
+
+
+def test_a_king_killed_after_taking_an_answer_goes_on_with_that_one(asked: Path, clock: Clock) -> None:
+    king = crown(asked, clock)
+    questions.note_answer(king.kit.places, king.kit.disk, TASK, "evt-taken")
+    answer(asked, "evt-taken")
+    answer(asked, "evt-before", at="2026-02-06T10:00:00Z")
+    reign(asked, clock)
+    assert resumed_by(asked) == ["evt-taken"]
+    assert read(asked, "events", "completed", "evt-before")["status"] == "failed"
+
+
+def test_an_answer_that_nobody_can_go_on_with_leaves_the_question_open(asked: Path, clock: Clock) -> None:
+    Places(asked).manifest("gen-pr").unlink()
+    answer(asked, "evt-1")
+    reign(asked, clock)
+    assert questions.is_open(Places(asked), TASK)
+    install(asked, "gen-pr", subscribes=["github.pr.*"])
+    answer(asked, "evt-2")
+    reign(asked, clock)
+    assert resumed_by(asked) == ["evt-2"]
 
 
 def test_a_lost_answer_is_told_to_the_person(castle: Path, clock: Clock) -> None:
