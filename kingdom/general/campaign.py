@@ -191,6 +191,13 @@ class Campaign:
         except (FileNotFoundError, KeyError, BadInput):
             return None
 
+    def _kept_ground_of(self, task_id: str) -> str | None:
+        """Of a task that has ended."""
+        try:
+            return self._kept_ground(self._kit.post.read("tasks", "completed", task_id))
+        except (FileNotFoundError, BadInput):
+            return None
+
     def _give_up(self, task: Task, barrack: Barrack) -> bool:
         """A person has cancelled it: no grace, no retry."""
         barrack.end()
@@ -333,7 +340,7 @@ class Campaign:
             if not self._kit.post.has("tasks", task, "in_progress", "pending"):
                 barrack = Barrack(places, self.name, task)
                 barrack.end()
-                self._clear_traces(task, barrack)
+                self._clear_traces(task, barrack, self._kept_ground_of(task))
         for task in (ground.name for ground in grounds.glob("task-*")):
             with suppress(BadName):
                 if self._needs_no_ground(task):

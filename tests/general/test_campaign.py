@@ -147,6 +147,50 @@ def test_a_question_keeps_the_ground_and_leaves_a_checkpoint(army: Army) -> None
     assert (Path(kept["workspace"]) / "work").read_text() == "half\n"
 
 
+ASKS_TWICE = """pwd >>$KINGDOM_HOME/grounds; echo line >>work
+said='"status": "needs_human", "question": "which?"'
+[ $(wc -l <work) = 3 ] && said='"status": "success"'
+echo "{$said}" >$KINGDOM_RESULT_PATH"""
+SECOND, THIRD = "task-20260207-002", "task-20260207-003"
+
+
+def answered(army: Army, asked: str, name: str) -> None:
+    """As the king would take an answer to a question."""
+    army.places.letter("tasks", "in_progress", asked).rename(army.places.letter("tasks", "completed", asked))
+    payload = {"original_task_id": asked, "human_response": "yes"}
+    put(army.home, "tasks", "pending", **task(name, type="resume", payload=payload, thread_task_id=TASK))
+
+
+def test_a_question_after_a_question_is_asked_on_the_same_ground(army: Army) -> None:
+    army.runs(ASKS_TWICE)
+    put(army.home, "tasks", "pending", **task())
+    assert army.ended()["status"] == "needs_human"
+    answered(army, TASK, SECOND)
+    army.wake()
+    assert army.ended(SECOND)["status"] == "needs_human"
+    kept = read_json(army.places.checkpoint(SECOND))
+    ground = army.places.workspace(GENERAL, TASK)
+    assert (kept["workspace"], kept["thread_task_id"]) == (str(ground), TASK)
+    answered(army, SECOND, THIRD)
+    army.wake()
+    assert army.ended(THIRD)["status"] == "success"
+    assert set((army.home / "grounds").read_text().split()) == {str(ground)}
+    assert not ground.exists()
+
+
+def test_ground_that_was_kept_for_an_answer_goes_though_its_general_was_killed(army: Army) -> None:
+    ground = army.places.workspace(GENERAL, TASK)
+    ground.mkdir(parents=True)
+    write(army.places.checkpoint(TASK), {"workspace": str(ground)})
+    write(army.places.result(TASK), {"task_id": TASK, "status": "needs_human", "question": "which?"})
+    write(army.places.result(SECOND), {"task_id": SECOND, "status": "success"})
+    resumed = task(SECOND, type="resume", payload={"original_task_id": TASK})
+    put(army.home, "tasks", "completed", **resumed)
+    army.barrack(SECOND).camp.mkdir(parents=True)
+    army.wake()
+    assert not ground.exists()
+
+
 def test_what_is_out_of_scope_is_not_tried_again(army: Army) -> None:
     army.runs(says(status="skipped", reason="merged"))
     put(army.home, "tasks", "pending", **task())

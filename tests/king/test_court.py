@@ -268,6 +268,42 @@ def test_a_king_killed_after_taking_an_answer_goes_on_with_that_one(asked: Path,
     assert read(asked, "events", "completed", "evt-before")["status"] == "failed"
 
 
+def goes_on(home: Path, clock: Clock, name: str, **fields: Any) -> None:
+    """Its general takes a task, and it ends like this; of a question it leaves the checkpoint."""
+    places = Places(home)
+    os.rename(places.letter("tasks", "pending", name), places.letter("tasks", "in_progress", name))
+    if fields["status"] == "needs_human":
+        thread = read(home, "tasks", "in_progress", name)["thread_task_id"] or name
+        checkpoint = {"target_general": "gen-pr", "task_id": name, "thread_task_id": thread}
+        write(places.checkpoint(name), checkpoint)
+    result(home, name, **fields)
+    reign(home, clock)
+
+
+@pytest.mark.parametrize("way", ["human_response", "thread.reply"])
+def test_question_after_question_stays_in_the_first_thread(castle: Path, clock: Clock, way: str) -> None:
+    second, third = "task-20260207-002", "task-20260207-003"
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    goes_on(castle, clock, TASK, status="needs_human", question="which?")
+    for number, (asker, next_one) in enumerate(((TASK, second), (second, third))):
+        question = all_of(castle, "messages", "pending")[-1]
+        assert (question["type"], question["task_id"]) == ("human_input_request", TASK)
+        payload = {"text": "yes", "human_response": "yes", "reply_context": question["context"]["reply_context"]}
+        put(castle, "events", "pending", **event(f"evt-slack-{number}", f"slack.{way}", payload=payload))
+        reign(castle, clock)
+        resumed = read(castle, "tasks", "pending", next_one)
+        assert (resumed["payload"]["original_task_id"], resumed["thread_task_id"]) == (asker, TASK)
+        ending = {"status": "success"} if next_one == third else {"status": "needs_human", "question": "and now?"}
+        goes_on(castle, clock, next_one, **ending)
+    assert {task_id for _, task_id, _ in told(castle)} == {TASK}
+    assert [kind for kind, _, _ in told(castle)] == [
+        "thread_start",
+        *(["human_input_request", "thread_update"] * 2),
+        "notification",
+    ]
+
+
 def test_an_answer_that_nobody_can_go_on_with_leaves_the_question_open(asked: Path, clock: Clock) -> None:
     Places(asked).manifest("gen-pr").unlink()
     answer(asked, "evt-1")
