@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from kingdom.log import Log
 from kingdom.messages import stamp
 from kingdom.places import Places, find_home
 from kingdom.post import Post
-from kingdom.wake import Waker
+from kingdom.wake import Ends, Waker
 
 BEAT_BYTES = 256
 GRACE_SECONDS = 30.0
@@ -80,6 +80,8 @@ class Kit:
     clock: Callable[[], float]
     system: Config
     config: Config
+    ends: Ends = field(default_factory=Ends)
+    """Other processes whose end wakes this role."""
 
 
 class Heart:
@@ -179,6 +181,7 @@ class _Loop:
         self._survives_hup = survives_hup
         self._heart = Heart(kit.places.heartbeat(kit.name), kit.name, kit.clock)
         self._waker = Waker(job.folders(), kit.system["wake"])
+        self._waker.also(kit.ends.fileno())
         self._stopping = False
         self._reload_asked = False
         self._told = ""

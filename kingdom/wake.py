@@ -116,6 +116,33 @@ class Waker:
         return True
 
 
+class Ends:
+    """The ends of processes that are not our children, as one descriptor that wakes a sleeper."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._followed: dict[int, int] = {}
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def follow(self, pid: int) -> None:
+        if pid in self._followed.values():
+            return
+        with suppress(OSError):  # gone already, or too many: whoever looks from time to time finds out as well
+            fd = os.pidfd_open(pid)
+            self._followed[fd] = pid
+            self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def new(self) -> frozenset[int]:
+        """Who of the followed has ended since the last question."""
+        ended = set()
+        for fd, _ in self._epoll.poll(0):
+            ended.add(self._followed.pop(fd))
+            os.close(fd)
+        return frozenset(ended)
+
+
 def _arrival_flags() -> int:
     """Renamed or linked in, and closed by somebody who writes in place: its start shows up half-finished."""
     from inotify_simple import flags

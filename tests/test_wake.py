@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kingdom.wake import Waker, is_hidden
+from kingdom.wake import Ends, Waker, is_hidden
 
 SOON = 5.0
 
@@ -140,3 +141,33 @@ def test_closing_gives_every_descriptor_back(folder: Path) -> None:
     for _ in range(3):
         Waker([folder]).close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_the_end_of_a_followed_process_ends_the_sleep_and_is_told_once(
+    waker: Waker, stranger: subprocess.Popen[bytes]
+) -> None:
+    ends = Ends()
+    waker.also(ends.fileno())
+    ends.follow(stranger.pid)
+    ends.follow(stranger.pid)
+    assert waker.wait(0) == {}
+    assert ends.new() == frozenset()
+    stranger.kill()
+    assert waker.wait(SOON) == {}
+    assert ends.new() == {stranger.pid}
+    assert ends.new() == frozenset()
+
+
+def test_who_has_ended_before_is_not_followed(stranger: subprocess.Popen[bytes]) -> None:
+    stranger.kill()
+    stranger.wait()
+    ends = Ends()
+    ends.follow(stranger.pid)
+    assert ends.new() == frozenset()

@@ -61,7 +61,7 @@ class Rounds:
         if now >= self._next_vitals:
             self._take_vitals()
             self._next_vitals = now + self._config["intervals"]["vitals_seconds"]
-        if now >= self._next_roll_call:
+        if now >= self._next_roll_call or (self._roll_call and self._roll_call.someone_ended()):
             self._call_roll()
             self._clear_barracks()
             self._show_picture()
@@ -153,7 +153,9 @@ class Rounds:
         if launcher is None:
             return None
         steward = pick(kit.places, launcher)
-        return RollCall(kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, self._period)
+        return RollCall(
+            kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, self._period, ends=kit.ends
+        )
 
     @property
     def _period(self) -> float:

@@ -22,7 +22,9 @@ class Watchman:
         if launcher is not None:
             steward = pick(kit.places, launcher)
             period = min(PERIOD_SECONDS, self.threshold(kit) / 4)
-            self._call = RollCall(kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, period)
+            self._call = RollCall(
+                kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, period, ends=kit.ends
+            )
 
     @staticmethod
     def threshold(kit: Kit) -> float:
@@ -30,7 +32,7 @@ class Watchman:
 
     def look(self, kit: Kit) -> Iterator[Finding]:
         now = time.monotonic()
-        if self._call is not None and now >= self._next:
+        if self._call is not None and (now >= self._next or self._call.someone_ended()):
             yield from self._call.call(self.threshold(kit))
             self._next = now + self._call.wait
 

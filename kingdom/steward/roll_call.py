@@ -21,13 +21,15 @@ from kingdom.steward import groups
 from kingdom.steward.base import Steward, Word, command
 from kingdom.steward.duties import DUTIES, Action, Owner, Sight, State, judge
 from kingdom.steward.hearts import Stopwatch, Unchanged, face
+from kingdom.wake import Ends
 
 GRACE_SECONDS = 10.0
 """From TERM to KILL of a hung role."""
 REARM_SECONDS = 600.0
 """A quarantined role gets another chance when all others have been well for so long."""
 SOON = 0.2
-"""The next look while something is being ended."""
+"""The next look while something is being ended, or has just ended and its launcher should bring it back."""
+LOOKED_AFTER_SECONDS = 3.0
 CHAMBERLAIN = "chamberlain"
 RESTFUL = frozenset({State.WELL, State.ENDED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
 
@@ -83,6 +85,7 @@ class RollCall:
         period: float = 5.0,
         grace: float = GRACE_SECONDS,
         rearm: float = REARM_SECONDS,
+        ends: Ends | None = None,
     ) -> None:
         self._places = places
         self._steward = steward
@@ -98,13 +101,23 @@ class RollCall:
         self._endings: dict[str, _Ending] = {}
         self._states: dict[str, State] = {}
         self._unrest = 0.0
+        self._ends = ends or Ends()
+        self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
         self._told_trouble = ""
 
     @property
     def wait(self) -> float:
         """Seconds until the next call is due."""
-        return min(SOON, self._period) if self._endings else self._period
+        looked_after = self._endings or self._clock() < self._looked_after_until
+        return min(SOON, self._period) if looked_after else self._period
+
+    def someone_ended(self) -> bool:
+        """The next call is due at once: a launcher may notice an end late, and being asked reminds it."""
+        if not self._ends.new():
+            return False
+        self._looked_after_until = self._clock() + LOOKED_AFTER_SECONDS
+        return True
 
     def call(self, threshold: float) -> list[Finding]:
         """After a RAISED a chamberlain ends at once, with 0: the launcher has started its successor."""
@@ -144,13 +157,18 @@ class RollCall:
         lock = self._places.lock(role)
         if not is_locked(lock):
             return None
-        heart = _first_number(_read(lock)), face(self._places.heartbeat(role))
+        holder = _first_number(_read(lock))
+        if holder is not None:
+            self._ends.follow(holder)
+        heart = holder, face(self._places.heartbeat(role))
         return self._unchanged.since(f"{role}'s heart", heart, now)
 
     def _look(self, seat: Seat, word: Word | None, threshold: float, now: float) -> list[Finding]:
         sight = self._see(seat, word, now)
         state = judge(sight, threshold, 2 * self._period)
         before, self._states[seat.name] = self._states.get(seat.name), state
+        if state is State.WELL and word is not None and word.pid is not None:
+            self._ends.follow(word.pid)
         if state is State.ENDED and before in (State.UNWANTED, State.LINGERING):
             state = State.ABSENT
         is_new = state is not before

@@ -17,10 +17,11 @@ import pytest
 
 from kingdom.atomic import Disk
 from kingdom.processes import carries
-from kingdom.steward import STEWARDS
+from kingdom.steward import STEWARDS, roll_call
 from kingdom.steward.base import Steward, Word, command
 from kingdom.steward.duties import DUTIES, Action, Owner, State
 from kingdom.steward.roll_call import Finding, RollCall, What
+from kingdom.wake import Ends, Waker
 from tests.standins import Court, found_court, runs, seat
 from tests.waiting import stays, wait_until
 
@@ -41,8 +42,10 @@ class Stage:
         self.findings: list[Finding] = []
         self.own = "chamberlain"
         self.rearm = 1e9
+        self.period = 0.1
         self.server = 0
-        self._roll: RollCall | None = None
+        self.ends = Ends()
+        self.roll: RollCall | None = None
 
     def raise_king(self, *lives: str, beats: bool = True) -> None:
         self.court.behave("king", *lives)
@@ -54,20 +57,21 @@ class Stage:
         self.court.places.wanted("king").write_text(f"{word}\n")
 
     def call(self) -> list[Finding]:
-        if self._roll is None:
+        if self.roll is None:
             disk = Disk(self.court.places.scratch("chamberlain"))
-            self._roll = RollCall(
+            self.roll = RollCall(
                 self.court.places,
                 self.steward,
                 disk,
                 lambda: [KING, seat("chamberlain")] if self.own == "king" else [KING],
                 own=self.own,
                 clock=time.monotonic,
-                period=0.1,
+                period=self.period,
                 grace=0.3,
                 rearm=self.rearm,
+                ends=self.ends,
             )
-        found = self._roll.call(THRESHOLD)
+        found = self.roll.call(THRESHOLD)
         self.findings += found
         return found
 
@@ -350,3 +354,21 @@ def test_a_role_started_by_hand_is_left_alone(stage: Stage) -> None:
     finally:
         by_hand.terminate()
         assert by_hand.wait(SOON) == 0
+
+
+def test_the_end_of_a_role_wakes_its_watcher_who_then_looks_closely(stage: Stage) -> None:
+    """A launcher may notice an end late: being asked reminds it."""
+    stage.period = 5.0
+    well(stage)
+    stage.call()
+    assert stage.roll is not None
+    assert stage.roll.wait == stage.period
+    waker = Waker(())
+    waker.also(stage.ends.fileno())
+    assert not stage.roll.someone_ended()
+    os.kill(stage.lives[0], signal.SIGKILL)
+    waker.wait(SOON)
+    assert stage.roll.someone_ended()
+    stage.call()
+    assert stage.roll.wait == roll_call.SOON
+    waker.close()
