@@ -20,6 +20,7 @@ from kingdom.general.broom import clear_away
 from kingdom.messages import Task
 from kingdom.places import Places
 
+CONFIG, KNOWN = "config/general.yaml", "repositories.known"
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
 _GIT_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
@@ -92,7 +93,9 @@ class Ground:
             half = _half(mirror)
             self._git(task.id, mirror, half, "clone", "--mirror", "--", self._source(repo), str(half))
         elif task.id not in self._fresh:
-            self._git(task.id, mirror, None, "-C", str(mirror), "remote", "update", "--prune")
+            # From where the rules say today: the mirror's own idea of it may be from other days.
+            words = ("fetch", "--prune", "--force", "--", self._source(repo), "+refs/*:refs/*")
+            self._git(task.id, mirror, None, "-C", str(mirror), *words)
         else:
             half = _half(workspace)
             self._git(task.id, mirror, half, "clone", "--shared", "--template=", "--", str(mirror), str(half))
@@ -101,7 +104,8 @@ class Ground:
     def _finish(self, task_id: str, repo: str, step: Step) -> None:
         """What a child made takes its name only when it is whole."""
         if step.child.returncode != 0:
-            raise NoGround(repo=repo, why=self._said(task_id) or f"git ended with code {step.child.returncode}")
+            said = self._said(task_id) or f"git ended with code {step.child.returncode}"
+            raise NoGround(repo=repo, why=f"{said}{self._hint(repo)}")
         if step.makes is not None:
             self._disk.move(step.makes, step.makes.with_suffix(""))
         self._fresh.add(task_id)
@@ -123,10 +127,17 @@ class Ground:
     def _source(self, repo: str) -> str:
         """Where a repository is cloned from. Its name comes from outside, so it is checked, never mended."""
         if (known := self.rules["known"].get(repo)) is not None:
+            if str(known).startswith("/") and not os.path.exists(known):
+                raise NoGround(repo=repo, why=f"there is no {known}, and that is where {KNOWN} of {CONFIG} sends us")
             return str(known)
         if not _REPO.fullmatch(repo):
             raise NoGround(repo=repr(repo), why="that is no name of a repository (owner/name)")
         return str(self.rules["url"]).format(repo=repo)
+
+    def _hint(self, repo: str) -> str:
+        if repo in self.rules["known"]:
+            return f"; its address stands in {CONFIG}, {KNOWN}"
+        return f"; if it lies elsewhere, name its path or URL in {CONFIG}: `repositories: {{known: {{{repo}: …}}}}`"
 
     def _mirror(self, repo: str) -> Path:
         self._source(repo)

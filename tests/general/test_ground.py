@@ -48,6 +48,19 @@ def made(ours: Ground, task: Task) -> Path:
     return wait_until(lambda: ours.ready(task, None), 20, "the workspace is ready")
 
 
+def lost(ours: Ground, task: Task) -> str:
+    """Why it cannot be had."""
+
+    def trouble() -> str:
+        try:
+            ours.ready(task, None)
+        except NoGround as trouble:
+            return str(trouble)
+        return ""
+
+    return wait_until(trouble, 20, "git has given up")
+
+
 def test_without_a_repository_it_is_an_empty_folder_of_its_own(home: Path) -> None:
     workspace = ground(home).ready(a_task(), None)
     assert workspace == home / "workspace" / "gen-pr" / "task-20260207-001"
@@ -104,16 +117,33 @@ def test_a_name_that_is_no_repositorys_is_refused(home: Path, name: str) -> None
 def test_a_repository_that_cannot_be_had_is_told_with_gits_own_words(home: Path) -> None:
     ours = ground(home)
 
-    def lost() -> str:
-        try:
-            ours.ready(a_task(repo="acme/none"), None)
-        except NoGround as trouble:
-            return str(trouble)
-        return ""
-
-    said = wait_until(lost, 20, "git has given up")
+    said = lost(ours, a_task(repo="acme/none"))
     assert said.startswith("no workspace for acme/none: ")
     assert "nowhere/acme/none.git" in said
+    assert said.endswith("name its path or URL in config/general.yaml: `repositories: {known: {acme/none: …}}`")
+
+
+def test_a_known_repository_that_has_gone_is_not_replaced_by_its_old_mirror(home: Path, repo: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    ours.rules = {**ours.rules, "known": {"acme/app": str(repo / "gone")}}
+    said = lost(ours, a_task("task-20260207-002", "acme/app"))
+    assert said == (
+        f"no workspace for acme/app: there is no {repo / 'gone'}, "
+        "and that is where repositories.known of config/general.yaml sends us"
+    )
+
+
+def test_a_repository_that_has_moved_is_cloned_from_its_new_place(home: Path, repo: Path, tmp_path: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    moved = tmp_path / "moved"
+    git(tmp_path, "clone", "-q", str(repo), str(moved))
+    (moved / "README").write_text("moved\n")
+    git(moved, "commit", "-qam", "second")
+    ours.rules = {**ours.rules, "known": {"acme/app": str(moved)}}
+    workspace = made(ours, a_task("task-20260207-002", "acme/app"))
+    assert (workspace / "README").read_text() == "moved\n"
 
 
 def test_a_resumed_task_stands_where_its_question_was_asked(home: Path) -> None:
