@@ -32,6 +32,8 @@ GRACE_SECONDS = 30.0
 LOCK_WAIT_SECONDS = 0.9
 CONFIG_LOOK_SECONDS = 0.25
 DEGRADED_PAUSE_SECONDS = 1.0
+ALSO_READS = {"general": ("king",)}
+"""By a role's configuration, whose else it reads: a change there is news for it too."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -254,8 +256,8 @@ class _Loop:
 
     def _config_files(self) -> list[tuple[int, int] | None]:
         places = self._kit.places
-        files = (places.config / "system.yaml", places.config / f"{self._config_name}.yaml", places.env_file)
-        return [_fingerprint(path) for path in files]
+        names = ("system", self._config_name, *ALSO_READS.get(self._config_name, ()))
+        return [_fingerprint(path) for path in (*(places.config / f"{name}.yaml" for name in names), places.env_file)]
 
     def _reload_if_changed(self) -> None:
         now = time.monotonic()

@@ -56,8 +56,8 @@ class Campaign:
         return (places.folder("tasks", "pending"), places.results)
 
     def reload(self, kit: Kit) -> None:
-        self._manifest = manifests.of(kit.places, self.name)
         self._take_over(kit)
+        self._follow_manifest()
 
     def close(self) -> None:
         """Soldiers fight on; the next life of this general finds them by their locks."""
@@ -370,9 +370,9 @@ class Campaign:
             self._seen_manifest = str(trouble)
 
     def _take_over(self, kit: Kit) -> None:
+        self._retry = config.load(kit.places, "king")["retry"]
         self._kit = kit
         self._config = kit.config
-        self._retry = config.load(kit.places, "king")["retry"]
         self._purse.rules = {**kit.config["budgets"], **kit.config["quota"]}
         self._ground.rules = kit.config["repositories"]
 

@@ -6,6 +6,8 @@ import gc
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -474,6 +476,27 @@ def test_a_broken_manifest_keeps_the_old_one(army: Army) -> None:
     put(army.home, "tasks", "pending", **task())
     assert army.ended()["status"] == "success"
     assert "keeps its old manifest" in army.places.role_log(GENERAL).read_text()
+
+
+def test_a_general_at_work_follows_the_retry_of_king_yaml(army: Army) -> None:
+    (army.places.config / "general.yaml").write_text("intervals: {task_check_seconds: 0.1}\n")
+    (army.places.config / "king.yaml").write_text("retry: {max_attempts: 5, backoff_seconds: 0}\n")
+    army.runs(says(status="failed", error="no"))
+    words = [sys.executable, "-m", "kingdom.general", GENERAL]
+    general = subprocess.Popen(words, env={**os.environ, "KINGDOM_HOME": str(army.home)})
+    log = army.places.role_log(GENERAL)
+    try:
+        wait_until(lambda: log.exists() and "starts, pid" in log.read_text(), SOON, "the general is up")
+        (army.places.config / "king.yaml").write_text("retry: {max_attempts: [")
+        wait_until(lambda: "keeps its old configuration" in log.read_text(), SOON, "it says no to a broken one")
+        (army.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+        wait_until(lambda: "took over new configuration" in log.read_text(), SOON, "it takes over a good one")
+        put(army.home, "tasks", "pending", **task())
+        wait_until(army.places.result(TASK).exists, SOON, "the one try")
+    finally:
+        general.terminate()
+        general.wait(SOON)
+    assert len(army.lives()) == 1
 
 
 def test_soldiers_cost_their_general_no_descriptor(army: Army) -> None:
