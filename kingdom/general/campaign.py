@@ -248,9 +248,12 @@ class Campaign:
         if report.get("result") is None:
             return self._failed(task, barrack, _what_was_seen(report), report)
         try:
-            fields = schemas.check("result", {**report["result"], "task_id": task.id})
+            fields = schemas.check("result", {"task_id": task.id, **report["result"]})
         except BadInput as trouble:
             return self._failed(task, barrack, f"no valid result: {trouble}", report)
+        if fields["task_id"] != task.id:
+            why = f"no valid result: its task_id is {fields['task_id'][:80]}, and this is {task.id}"
+            return self._failed(task, barrack, why, report)
         result = Result.from_json(fields)
         account = outfit.account(self._manifest, self._manifest.engine or str(self._kit.system["default_engine"]))
         if (quota := result.extra.get("quota")) is not None:

@@ -245,7 +245,16 @@ def test_without_a_valid_result_it_failed_with_what_was_seen(army: Army, what: s
 
 def test_a_soldier_cannot_answer_for_another_task(army: Army) -> None:
     army.runs(says(status="success") + "\nsed -i s/001/002/ $KINGDOM_RESULT_PATH")
+    put(army.home, "tasks", "pending", **task(attempt=1))
+    result = army.ended()
+    assert (result["task_id"], result["status"]) == (TASK, "failed")
+    assert result["error"] == f"no valid result: its task_id is task-20260207-002, and this is {TASK}"
+
+
+def test_a_result_may_leave_out_whose_it_is(army: Army) -> None:
+    army.runs('echo \'{"status": "success"}\' >$KINGDOM_RESULT_PATH')
     put(army.home, "tasks", "pending", **task())
+    assert army.ended()["status"] == "success"
     assert army.ended()["task_id"] == TASK
 
 
