@@ -65,6 +65,8 @@ class Picture:
     health: str
     vitals: dict[str, Any]
     next_run: dict[str, Any] | None
+    held_runs: tuple[dict[str, Any], ...]
+    """Scheduled runs that are due and may not start yet."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,6 +75,7 @@ class Picture:
 def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float = 120.0) -> Picture:
     queues = {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
     vitals = _object(places.resources)
+    plans = _plans(places)
     return Picture(
         home=str(places.home),
         taken_at=now,
@@ -86,7 +89,8 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float =
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now) else "unknown",
         vitals=vitals.get("system", {}) if isinstance(vitals.get("system"), dict) else {},
-        next_run=_next_run(places),
+        next_run=min(plans, key=lambda plan: str(plan["next"]), default=None),
+        held_runs=tuple(plan for plan in plans if plan.get("held_since")),
     )
 
 
@@ -210,10 +214,9 @@ def _by_day_and_number(name: str) -> tuple[str, int, str]:
     return day, len(number), number
 
 
-def _next_run(places: Places) -> dict[str, Any] | None:
+def _plans(places: Places) -> list[dict[str, Any]]:
     plans = _object(places.own("king") / "schedules.json").get("schedules")
-    runs = [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
-    return min(runs, key=lambda plan: str(plan["next"]), default=None)
+    return [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
 
 
 def _fresh(vitals: dict[str, Any], now: float) -> bool:

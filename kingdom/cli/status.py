@@ -105,6 +105,7 @@ def _more(view: Picture) -> list[str]:
         _block("soldiers", [_soldier(each, view.taken_at) for each in view.soldiers]),
         _block("waits for your answer", [_question(each) for each in view.questions]),
         _block("went wrong", [_failure(each) for each in view.failures]),
+        _block("due and held", [_held(each, view.taken_at) for each in view.held_runs]),
         _block("next run", [_run(view.next_run, view.taken_at)] if view.next_run else []),
     ]
 
@@ -134,6 +135,11 @@ def _question(task: str) -> str:
 
 def _failure(each: dict[str, Any]) -> str:
     return f"{line(each['what'])}: {line(each['why'] or 'no reason was kept')}"
+
+
+def _held(run: dict[str, Any], now: float) -> str:
+    since = span(max(0.0, now - moment(str(run["held_since"]))))
+    return f"{line(run['schedule'])}, for {since}: {line(run['held_because'], 300)}"
 
 
 def _run(run: dict[str, Any], now: float) -> str:

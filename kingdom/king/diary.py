@@ -59,9 +59,10 @@ class Diary:
         """A run to make now: what was begun first, then what waits, if the gate admits it."""
         now = self._kit.clock()
         self._note_due(zone, now)
-        self._plan(zone, now)
+        held = gate.holds_because(PRIORITY)
+        self._plan(zone, now, held)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
-        if begun or gate.holds_because(PRIORITY):
+        if begun or held:
             return begun
         for entry in self._entries:
             for due in map(moment, self._pages[entry.key].get("waiting", ())):
@@ -81,15 +82,18 @@ class Diary:
             waiting = [*page.get("waiting", ()), *new]
             kept = waiting if entry.schedule.catch_up == "all" else waiting[-1:]
             passed = schedules.last_due(entry, handled, now, zone)
-            pages[entry.key] = {**page, "waiting": kept, "handled": stamp(passed or handled)}
+            since = page.get("since") or next(iter(waiting), None)
+            pages[entry.key] = {**page, "waiting": kept, "since": since, "handled": stamp(passed or handled)}
         if pages != self._pages:
             self._write(pages)
 
     def _strike(self, entry: Entry, due: float) -> None:
+        """It has been made, and waits no longer."""
         page = self._pages[entry.key]
         waiting = [each for each in page.get("waiting", ()) if moment(each) != due]
         kept = {key: each for key, each in page.items() if key not in ("due", "task_id", "letter_id")}
-        self._write({**self._pages, entry.key: {**kept, "waiting": waiting}})
+        new = {"waiting": waiting, "since": next(iter(waiting), None), "last": stamp(due)}
+        self._write({**self._pages, entry.key: {**kept, **new}})
 
     def intend(self, run: Run, task_id: str, letter_id: str) -> Run:
         """Note the ids before anything is made under them."""
@@ -131,8 +135,11 @@ class Diary:
             return None
         return Run(entry, moment(page["due"]), page["task_id"], page["letter_id"], repeated=True)
 
-    def _plan(self, zone: tzinfo, now: float) -> None:
-        """The snapshot that others read: when each schedule runs next. Written when it changes."""
+    def _plan(self, zone: tzinfo, now: float, held: str | None) -> None:
+        """The snapshot that others read: when each schedule runs next, ran last, and what keeps a run that is due.
+
+        Written when it changes.
+        """
         plan = [
             {
                 "schedule": entry.key,
@@ -140,13 +147,16 @@ class Diary:
                 "name": entry.schedule.name,
                 "cron": entry.schedule.cron,
                 "next": stamp(schedules.next_run(entry, now, zone)),
-                "last": self._pages.get(entry.key, {}).get("handled"),
+                "last": page.get("last"),
+                "held_since": page.get("since") if held else None,
+                "held_because": held if page.get("since") else None,
             }
             for entry in self._entries
+            for page in [self._pages.get(entry.key, {})]
         ]
         if plan != self._planned:
             self._planned = plan
-            self._kit.disk.rewrite(self._plan_path, to_json({"schedules": plan}))
+            self._kit.light.rewrite(self._plan_path, to_json({"schedules": plan}))
 
     def _snapshot(self) -> list[dict[str, Any]]:
         return self._planned if isinstance(self._planned, list) else []
@@ -169,6 +179,7 @@ def _is_sound(page: Any) -> bool:
     """A page that somebody has damaged starts anew."""
     try:
         moments = [page["handled"], *page.get("waiting", ()), *([page["due"]] if "task_id" in page else [])]
+        moments += [page[key] for key in ("since", "last") if page.get(key) is not None]
         return all(moment(each) > 0 for each in moments) and ("task_id" in page) == ("letter_id" in page)
     except (AttributeError, KeyError, TypeError, ValueError):
         return False

@@ -168,6 +168,17 @@ def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
     assert "retry task-1" in terminal.ok("why", order)
 
 
+def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None:
+    plan = {"schedule": "gen-a:daily", "next": "2026-11-19T09:00:00Z", "last": None}
+    held = {**plan, "held_since": stamp(time.time() - 600), "held_because": "the machine is red"}
+    free = {**plan, "schedule": "gen-b:daily", "held_since": None, "held_because": None}
+    plans = terminal.places.own("king") / "schedules.json"
+    plans.parent.mkdir(exist_ok=True)
+    plans.write_text(json.dumps({"schedules": [held, free, plan]}))
+    assert "due and held\n  gen-a:daily, for 10 min: the machine is red\n\nnext run" in terminal("status").out
+    assert json.loads(terminal("status", "--json").out)["held_runs"] == [held]
+
+
 # --- questions
 
 

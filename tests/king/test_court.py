@@ -690,13 +690,34 @@ def test_a_run_that_the_gate_holds_waits(castle: Path, clock: Clock, catch_up: s
     assert [due for _, due in scheduled(castle)] == ["2026-02-07T22:00:00Z"]
 
 
-def test_runs_obey_the_number_of_soldiers(daily: Path, clock: Clock) -> None:
+def the_plan(home: Path) -> dict[str, Any]:
+    (plan,) = json.loads((Places(home).own("king") / "schedules.json").read_text())["schedules"]
+    return {key: plan[key] for key in ("next", "last", "held_since", "held_because")}
+
+
+def test_runs_obey_the_number_of_soldiers_and_tell_what_holds_them(daily: Path, clock: Clock) -> None:
     king = reign(daily, clock)
+    assert (the_plan(daily)["last"], the_plan(daily)["held_since"]) == (None, None)
     for number in range(10):
         put(daily, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
     clock.set("2026-02-07T22:00:05Z")
     reign(daily, clock, king)
     assert scheduled(daily) == []
+    seen = the_plan(daily)
+    assert (seen["last"], seen["held_since"]) == (None, "2026-02-07T22:00:00Z")
+    assert seen["held_because"].startswith("10 tasks are under way and concurrency.max_soldiers is 10")
+    clock.set("2026-02-08T22:00:05Z")
+    reign(daily, clock)
+    assert the_plan(daily)["held_since"] == "2026-02-07T22:00:00Z", "since then, though a newer run took its place"
+    result(daily, "task-20260207-100", status="skipped")
+    reign(daily, clock)
+    assert [due for _, due in scheduled(daily)] == ["2026-02-08T22:00:00Z"]
+    assert the_plan(daily) == {
+        "next": "2026-02-09T22:00:00Z",
+        "last": "2026-02-08T22:00:00Z",
+        "held_since": None,
+        "held_because": None,
+    }
 
 
 @pytest.mark.parametrize("hours", [1, 24, 24 * 400])
