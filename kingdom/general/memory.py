@@ -15,14 +15,16 @@ LEARNED = "learned-patterns.md"
 
 
 def recall(places: Places, general: str, repo: str | None) -> str:
-    """What concerns this task: what all generals share, what this one learned, what it knows of the repository."""
+    """What concerns this task: what all generals share, what this one learned, what it knows of the repository.
+
+    A lesson that stands in both of its files is told once, with the repository's: what comes last is cut last.
+    """
     own = places.general_memory(general)
-    files = [
-        *sorted((places.memory / "shared").glob("*.md")),
-        own / LEARNED,
-        *([own / _repo_file(repo)] if repo else []),
-    ]
-    return "\n".join(text for path in files if (text := _text(path).strip()))
+    of_repo = _text(own / _repo_file(repo)).strip() if repo else ""
+    told_there = set(of_repo.splitlines())
+    learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in told_there)
+    shared = (_text(path) for path in sorted((places.memory / "shared").glob("*.md")))
+    return "\n".join(text for each in (*shared, learned, of_repo) if (text := each.strip()))
 
 
 def learn(

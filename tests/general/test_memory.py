@@ -73,6 +73,8 @@ def test_a_repository_has_a_memory_of_its_own(places: Places) -> None:
     recalled = recall(places, "gen-pr", "acme/shop")
     assert recalled.startswith("for everybody\n")
     assert "about the shop" in recalled.split("about the bank")[1], "its own file comes last"
+    assert recalled.count("about the shop") == 1
+    assert "about the shop" in recall(places, "gen-pr", None)
     assert recall(places, "gen-other", None) == "for everybody"
 
 
