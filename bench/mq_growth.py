@@ -16,7 +16,11 @@ from typing import Any
 from bench.figures import Curve, Row, curve, row
 from bench.mq_stores import PAYLOAD, QUEUE, Ground
 from kingdom.atomic import Durability
-from kingdom.mq.engine import Draft, Engine, EngineSettings, Leased, Plan, Policy, open_engine
+from kingdom.mq.engine import Engine, Leased, open_engine
+from kingdom.mq.envelopes import Draft
+from kingdom.mq.policies import Policy
+from kingdom.mq.queues import EngineSettings
+from kingdom.mq.stores.base import Plan
 
 STORES = ("filesystem", "sqlite", "hybrid")
 FEW = 1_000
@@ -61,7 +65,7 @@ def _cost(ground: Ground, backend: str, sizes: list[int], tries: int, rounds: in
     engines = {size: _open(backend, ground.root / f"{backend}-{size}") for size in sizes}
     seen: dict[int, dict[str, list[float]]] = {size: {} for size in sizes}
     for size, mq in engines.items():
-        mq.declare(QUEUE)
+        mq.queues.declare(QUEUE)
         _fill(mq, size)
     gc.collect()
     for _ in range(rounds):
@@ -216,7 +220,7 @@ def _in_child(words: list[str]) -> float:
         return (_resident() - before) / mq.status(QUEUE).ready
     # The sqlite store keeps no bodies in memory once it has settled them.
     mq = _open("sqlite", Path(words[1]))
-    mq.declare(QUEUE)
+    mq.queues.declare(QUEUE)
     _fill(mq, 1_000, dedup=True)
     before = _resident()
     _fill(mq, int(words[2]), dedup=True)

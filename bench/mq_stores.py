@@ -23,7 +23,11 @@ from typing import Any
 
 from bench.figures import Row, interleaved, median, ratio, row
 from kingdom.atomic import Durability
-from kingdom.mq.engine import Draft, Engine, EngineSettings, Plan, Policy, open_engine
+from kingdom.mq.engine import Engine, open_engine
+from kingdom.mq.envelopes import Draft
+from kingdom.mq.policies import Policy
+from kingdom.mq.queues import EngineSettings
+from kingdom.mq.stores.base import Plan
 
 PAYLOAD = '{"deviceId": "d-17", "seq": 1, "temp": 25.5, "pad": "' + "x" * 440 + '"}'
 BODY = PAYLOAD.encode()
@@ -225,7 +229,7 @@ def file_and_row(ground: Ground, times: int) -> tuple[float, float]:
 def engine(ground: Ground, backend: str, durability: Durability) -> Iterator[Engine]:
     settings = EngineSettings(Policy.from_json({}))
     mq = open_engine(backend, Plan(root=ground.fresh(), durability=durability), settings=settings)
-    mq.declare(QUEUE)
+    mq.queues.declare(QUEUE)
     try:
         yield mq
     finally:

@@ -7,7 +7,7 @@ _HOMES = {
     "Client": "kingdom.mq.client",
     "Draft": "kingdom.mq.envelopes",
     "Engine": "kingdom.mq.engine",
-    "EngineSettings": "kingdom.mq.engine",
+    "EngineSettings": "kingdom.mq.queues",
     "Plan": "kingdom.mq.stores.base",
     "Policy": "kingdom.mq.policies",
     "open_engine": "kingdom.mq.engine",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from kingdom.codec import parse_json
-from kingdom.mq.names import HIGHEST, compose, digest, join
+from kingdom.mq.names import HIGHEST, SEQUENCES, compose, digest, join
 from kingdom.mq.refusals import InvalidRequest
 
 _START = '{\n  "messageId": "'
@@ -54,12 +54,17 @@ class Unfit(Exception):
 
 
 class Ids:
-    """Message ids that sort by time of publishing (UUID version 7), and lease ids."""
+    """Message ids that sort by time of publishing (UUID version 7), lease ids, and the sequence that keeps order."""
 
     def __init__(self, seed: int | None = None) -> None:
+        self.sequence = 0
         self._bits = Random(secrets.randbits(128) if seed is None else seed).getrandbits
         self._now = -1
         self._before = self._behind = ""
+
+    def next(self) -> int:
+        self.sequence = (self.sequence + 1) % SEQUENCES
+        return self.sequence
 
     def message(self, now: int, sequence: int, kind: str = "7") -> str:
         """Ids of one millisecond differ in the sequence alone."""

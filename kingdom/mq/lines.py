@@ -39,7 +39,6 @@ class Line:
         "dead",
         "delayed",
         "failed",
-        "feeds",
         "handled_ms",
         "head",
         "head_at",
@@ -62,7 +61,6 @@ class Line:
         self.quoted = quoted(name)
         self.head, self.head_at = "", -1
         self.paused = paused
-        self.feeds: list[Line] = []
         self.published = self.consumed = self.acked = self.nacked = self.failed = 0
         self.handled_ms = 0
         self.timings = array("Q")
@@ -136,6 +134,23 @@ class Line:
             return name
         return heappop(ready) if ready else None
 
+    def pop_any(self) -> str | None:
+        """A waiting name that is least work to take out, whoever it is for."""
+        if self.ready:
+            name = self.ready.pop()
+        elif self.aimed:
+            digest, heap = next(iter(self.aimed.items()))
+            name = heap.pop()
+            self.aimed_count -= 1
+            if not heap:
+                del self.aimed[digest]
+        elif self.delayed:
+            name = names.rank_first(self.delayed.pop())
+        else:
+            return None
+        self.mortal.discard(name)
+        return name
+
     def ripen(self, now: int) -> int:
         """Delayed messages due by now are ready. Returns how many."""
         now_text = f"{now:013d}"
@@ -186,6 +201,10 @@ class Line:
     @property
     def ready_count(self) -> int:
         return len(self.ready) + self.aimed_count
+
+    def first_dead(self) -> str:
+        """The dead letter that may be consumed first: the quarantined stay where they are. Empty when there is none."""
+        return next((name for name in self.dead.values() if ".q" not in name), "")
 
     # --- counting
 

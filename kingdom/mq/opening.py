@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kingdom.config import thawed
-from kingdom.mq.engine import Engine, EngineSettings, Policy, open_engine
+from kingdom.mq.engine import Engine, open_engine
+from kingdom.mq.policies import Policy
+from kingdom.mq.queues import EngineSettings
 from kingdom.mq.settings import Settings
 from kingdom.mq.stores.base import Plan
 
@@ -48,4 +50,4 @@ def policies(settings: Settings) -> dict[str, Policy]:
 
 def apply_policies(engine: Engine, settings: Settings) -> None:
     for queue, policy in policies(settings).items():
-        engine.set_policy(queue, policy)
+        engine.queues.set_policy(queue, policy)

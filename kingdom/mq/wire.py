@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kingdom.mq.engine import Draft, Engine, Leased
+from kingdom.mq.engine import Engine, Leased
 from kingdom.mq.engine import Published as Stored
+from kingdom.mq.envelopes import Draft
 from kingdom.mq.refusals import InvalidRequest, MessageNotFound, Refusal
 
 Data = dict[str, Any]
@@ -121,7 +122,7 @@ def status(engine: Engine, call: Call) -> Data:
 
 
 def queues(engine: Engine, call: Call) -> Data:
-    found = [engine.status(name) for name in engine.queues()]
+    found = [engine.status(name) for name in engine.queues.names()]
     return {
         "queues": [
             {
@@ -161,12 +162,12 @@ def peek(engine: Engine, call: Call) -> Data:
 
 
 def pause(engine: Engine, call: Call) -> Data:
-    engine.pause(_text(call.payload, "queue"))
+    engine.queues.pause(_text(call.payload, "queue"))
     return {}
 
 
 def resume(engine: Engine, call: Call) -> Data:
-    engine.resume(_text(call.payload, "queue"))
+    engine.queues.resume(_text(call.payload, "queue"))
     return {}
 
 
@@ -175,7 +176,7 @@ def purge(engine: Engine, call: Call) -> Data | Unfinished:
     queue = _text(call.payload, "queue")
     if _flag(call.payload, "dlq"):
         older, keep = _whole(call.payload, "olderThanMs", 0), _flag(call.payload, "archive")
-        purged = engine.purge_dlq(queue, older, keep, PURGED_AT_ONCE)
+        purged = engine.dead_letters.purge(queue, older, keep, PURGED_AT_ONCE)
     else:
         purged = engine.purge(queue, PURGED_AT_ONCE)
     return {"queue": queue, "purged": purged} if purged < PURGED_AT_ONCE else Unfinished(purged)
@@ -186,7 +187,7 @@ def purge(engine: Engine, call: Call) -> Data | Unfinished:
 
 def list_dlq(engine: Engine, call: Call) -> Data:
     queue = _text(call.payload, "queue")
-    letters = engine.list_dlq(queue, _whole(call.payload, "limit", 100, 1, LARGEST_BATCH))
+    letters = engine.dead_letters.listed(queue, _whole(call.payload, "limit", 100, 1, LARGEST_BATCH))
     return {
         "queue": queue,
         "count": len(letters),
@@ -207,18 +208,18 @@ def list_dlq(engine: Engine, call: Call) -> Data:
 
 def dlq_stats(engine: Engine, call: Call) -> Data:
     queue = _text(call.payload, "queue")
-    return {"queue": queue, "reasons": engine.dlq_stats(queue, _whole(call.payload, "sinceMs", 0))}
+    return {"queue": queue, "reasons": engine.dead_letters.counts(queue, _whole(call.payload, "sinceMs", 0))}
 
 
 def reprocess_dlq(engine: Engine, call: Call) -> Data:
     if "messageKey" in call.payload:
         key = _text(call.payload, "messageKey")
-        engine.reprocess(key)
+        engine.dead_letters.reprocess(key)
         return {"messageKey": key, "reprocessed": True}
     if "queue" not in call.payload:
         raise InvalidRequest(field="messageKey", why="is missing; give it, or a queue whose dead letters are meant")
     queue = _text(call.payload, "queue")
-    keys = engine.reprocess_queue(
+    keys = engine.dead_letters.reprocess_all(
         queue,
         _text(call.payload, "reasonCode", ""),
         _whole(call.payload, "olderThanMs", 0),
@@ -230,7 +231,7 @@ def reprocess_dlq(engine: Engine, call: Call) -> Data:
 def quarantine(engine: Engine, call: Call) -> Data:
     key = _text(call.payload, "messageKey")
     on = _flag(call.payload, "quarantined", True)
-    engine.quarantine(key, on)
+    engine.dead_letters.quarantine(key, on)
     return {"messageKey": key, "quarantined": on}
 
 

@@ -108,16 +108,26 @@ def test_a_bad_line_is_named_and_stops_no_other(home: Path) -> None:
 # --- as a part of kingdom
 
 
+def kingdom(*words: str) -> int:
+    mask = os.umask(0o077)
+    try:
+        return main(list(words))
+    finally:
+        os.umask(mask)
+
+
 def test_kingdom_mq_is_the_same_queue(manager: Running, q: str, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv("KINGDOM_HOME", str(manager.home))
-    assert main(["mq", "publish", "--queue", q, "--message", "x"]) == 0
+    assert kingdom("mq", "publish", "--queue", q, "--message", "x") == 0
     assert json.loads(capsys.readouterr().out)["messageKey"].startswith(f"msg:{q}:")
     assert out(manager.cli("status", "--queue", q))["metrics"]["ready"] == 1
 
 
 def test_kingdom_mq_ends_as_yirangmq_does(home: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv("KINGDOM_HOME", str(home))
-    ends = [main(["mq", *words]) for words in (("consume", "--queue", "q", "--direct"), ("nonsense",), (), ("health",))]
+    ends = [
+        kingdom("mq", *words) for words in (("consume", "--queue", "q", "--direct"), ("nonsense",), (), ("health",))
+    ]
     assert ends == [1, 2, 2, 3]
     said = capsys.readouterr().err
     assert said.startswith("kingdom mq: ERR_QUEUE_NOT_FOUND: ")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.atomic import Durability
-from kingdom.mq.engine import Engine, EngineSettings, Policy
+from kingdom.mq.engine import Engine
 from kingdom.mq.envelopes import Draft, Ids
+from kingdom.mq.policies import Policy
+from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Plan, Store
 from tests.mq.clocks import Clock
@@ -46,7 +48,7 @@ class House:
         self.mq = self._open()
 
     def use(self, policy: Mapping[str, Any], queue: str = QUEUE) -> None:
-        self.mq.set_policy(queue, Policy.from_json(policy))
+        self.mq.queues.set_policy(queue, Policy.from_json(policy))
 
     def publish(self, text: str = PAYLOAD, queue: str = QUEUE, request: str = "", **more: Any) -> str:
         key = self.mq.publish(queue, Draft(text, **more), request).message_key

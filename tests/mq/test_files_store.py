@@ -16,7 +16,7 @@ from tests.mq.houses import PAYLOAD, QUEUE, House
 @pytest.fixture
 def house(open_house: Callable[..., House]) -> House:
     house = open_house("filesystem")
-    house.mq.declare(QUEUE)
+    house.mq.queues.declare(QUEUE)
     return house
 
 
@@ -109,10 +109,10 @@ def test_what_is_no_message_ends_among_the_dead_with_its_reason(house: House, da
     house.publish("good")
     house.sweep(2)
     assert house.lease_texts() == ["good"]
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     assert json.loads(letter.record)["failure"]["reasonCode"] == letter.reason == "VALIDATION_ERROR"
     assert letter.message
-    assert house.mq.reprocess_queue(QUEUE) in ([], [letter.message_key])
+    assert house.mq.dead_letters.reprocess_all(QUEUE) in ([], [letter.message_key])
     house.reopen()
     assert house.lease() is None
 
@@ -122,7 +122,7 @@ def test_a_message_laid_in_by_hand_must_fit_the_queue(house: House) -> None:
     lay(house, "bad.json", b'{"rpm": 1}')
     house.sweep(2)
     assert house.lease() is None
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     assert (letter.reason, "temp" in letter.message) == ("VALIDATION_ERROR", True)
 
 
@@ -166,7 +166,7 @@ def test_a_message_spoiled_by_an_editor_goes_to_the_dead(house: House) -> None:
     [file] = seen(house, "inbox")
     file.write_text(file.read_text().replace('"temp": 1', '"temp": '))
     assert house.lease() is None
-    assert house.mq.dlq_stats(QUEUE) == {"VALIDATION_ERROR": 1}
+    assert house.mq.dead_letters.counts(QUEUE) == {"VALIDATION_ERROR": 1}
 
 
 def test_queue_names_never_become_paths(house: House) -> None:
@@ -198,7 +198,7 @@ def test_acknowledged_files_are_used_again_and_given_back_when_idle(house: House
     house.publish("short")
     assert house.lease_texts() == ["short"]
     for _ in range(3):
-        house.mq.declare("other")
+        house.mq.queues.declare("other")
         house.sweep(2)
     spares = list((house.folder / "fs").rglob("*.spare.tmp"))
     house.reopen()

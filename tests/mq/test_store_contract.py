@@ -272,7 +272,7 @@ def test_a_nack_waits_longer_each_time_and_ends_among_the_dead(house: House) -> 
         assert house.lease() is None
         house.sweep(0.001)
     assert house.nack(house.lease(), "no") == "dlq"
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     assert (letter.message_key, letter.reason, letter.message, letter.attempt) == (key, "RETRY_EXCEEDED", "no", 3)
 
 
@@ -281,7 +281,7 @@ def test_a_nack_without_requeue_goes_to_the_dead_letters_with_its_reason(house: 
     leased = house.lease("consumer-01")
     assert house.nack(leased, 'bad "value"\n\'; DROP TABLE kv; --', requeue=False) == "dlq"
     house.reopen()
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     record = json.loads(letter.record)
     assert letter.message_key == key
     assert record["originalMessage"]["payload"] == {"temp": 1}
@@ -304,7 +304,7 @@ def test_a_lease_that_ends_too_often_is_a_timeout(house: House) -> None:
         house.lease()
         house.sweep(30)
         house.sweep(1)
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     assert (letter.reason, letter.attempt) == ("TIMEOUT", 2)
 
 
@@ -315,7 +315,7 @@ def test_the_same_reason_three_times_in_a_row_is_poison(house: House) -> None:
         assert house.nack(house.lease(), reason) == "retry"
         house.reopen()
     assert house.nack(house.lease(), "b") == "dlq"
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     assert (letter.reason, letter.attempt) == ("POISON", 5)
 
 
@@ -337,7 +337,7 @@ def test_without_dead_letters_the_exhausted_go_to_the_archive_and_it_is_said(hou
     assert house.counts() == (0, 0, 0, 0)
     assert "mq.dropped" in house.said
     with pytest.raises(QueueNotFound):
-        house.mq.list_dlq(f"{QUEUE}-dlq")
+        house.mq.dead_letters.listed(f"{QUEUE}-dlq")
 
 
 def test_jitter_spreads_the_wait(open_house: Open, backend: str) -> None:
@@ -361,7 +361,7 @@ def test_a_dead_letter_comes_back_as_new(house: House) -> None:
         leased = house.lease()
         house.nack(leased, "no")
         house.sweep(1)
-    assert house.mq.reprocess(leased.message_key) == leased.message_key
+    assert house.mq.dead_letters.reprocess(leased.message_key) == leased.message_key
     house.mq.commit()
     house.reopen()
     again = house.lease()
@@ -374,9 +374,9 @@ def test_only_dead_letters_are_reprocessed(house: House) -> None:
     key = house.publish()
     for wrong in (key, "nonsense", f"msg:{QUEUE}:0199f2c1-5a2b-7000-802a-3c9d1e5f7a90"):
         with pytest.raises(DlqNotFound):
-            house.mq.reprocess(wrong)
+            house.mq.dead_letters.reprocess(wrong)
         with pytest.raises(DlqNotFound):
-            house.mq.quarantine(wrong)
+            house.mq.dead_letters.quarantine(wrong)
 
 
 def test_dead_letters_are_counted_and_reprocessed_by_reason(house: House) -> None:
@@ -385,26 +385,26 @@ def test_dead_letters_are_counted_and_reprocessed_by_reason(house: House) -> Non
     house.clock.pass_(10)
     house.publish()
     house.nack(house.lease(), "no")
-    assert house.mq.dlq_stats(QUEUE) == {"HANDLER_ERROR": 1, "RETRY_EXCEEDED": 1}
-    assert house.mq.dlq_stats(QUEUE, since_ms=5_000) == {"RETRY_EXCEEDED": 1}
-    assert len(house.mq.reprocess_queue(QUEUE, older_than_ms=5_000)) == 1
-    assert house.mq.reprocess_queue(QUEUE, reason_code="TIMEOUT") == []
-    assert len(house.mq.reprocess_queue(QUEUE, reason_code="RETRY_EXCEEDED", limit=5)) == 1
+    assert house.mq.dead_letters.counts(QUEUE) == {"HANDLER_ERROR": 1, "RETRY_EXCEEDED": 1}
+    assert house.mq.dead_letters.counts(QUEUE, since_ms=5_000) == {"RETRY_EXCEEDED": 1}
+    assert len(house.mq.dead_letters.reprocess_all(QUEUE, older_than_ms=5_000)) == 1
+    assert house.mq.dead_letters.reprocess_all(QUEUE, reason_code="TIMEOUT") == []
+    assert len(house.mq.dead_letters.reprocess_all(QUEUE, reason_code="RETRY_EXCEEDED", limit=5)) == 1
     assert house.counts() == (2, 0, 0, 0)
 
 
 def test_the_quarantined_are_passed_over(house: House) -> None:
     kept = house.die()
     house.die()
-    house.mq.quarantine(kept)
+    house.mq.dead_letters.quarantine(kept)
     house.mq.commit()
     house.reopen()
-    assert [letter.quarantined for letter in house.mq.list_dlq(QUEUE)] == [True, False]
-    assert len(house.mq.reprocess_queue(QUEUE)) == 1
-    assert house.mq.purge_dlq(QUEUE) == 0
+    assert [letter.quarantined for letter in house.mq.dead_letters.listed(QUEUE)] == [True, False]
+    assert len(house.mq.dead_letters.reprocess_all(QUEUE)) == 1
+    assert house.mq.dead_letters.purge(QUEUE) == 0
     assert house.lease(queue=f"{QUEUE}-dlq") is None
-    house.mq.quarantine(kept, on=False)
-    assert house.mq.purge_dlq(QUEUE) == 1
+    house.mq.dead_letters.quarantine(kept, on=False)
+    assert house.mq.dead_letters.purge(QUEUE) == 1
     assert house.counts() == (1, 0, 0, 0)
 
 
@@ -435,7 +435,7 @@ def test_the_dead_letter_queue_is_consumed_like_any_queue(house: House) -> None:
     assert second.message_key != key
     house.ack(second)
     house.reopen()
-    assert [each.message for each in house.mq.list_dlq(f"{QUEUE}-dlq")] == ["first"]
+    assert [each.message for each in house.mq.dead_letters.listed(f"{QUEUE}-dlq")] == ["first"]
     assert house.mq.status(f"{QUEUE}-dlq").ready == 1
 
 
@@ -445,7 +445,7 @@ def test_a_leased_dead_letter_returns_when_its_lease_ends(house: House) -> None:
     house.reopen(kill=True)
     house.sweep(30)
     assert house.counts() == (0, 0, 0, 1)
-    [letter] = house.mq.list_dlq(QUEUE)
+    [letter] = house.mq.dead_letters.listed(QUEUE)
     assert letter.dlq_at == house.clock.now - 30_000
 
 
@@ -522,7 +522,7 @@ def test_a_lone_surrogate_is_no_message(house: House) -> None:
 def test_a_name_that_cannot_be_printed_is_no_queue(house: House, queue: str) -> None:
     with pytest.raises(InvalidRequest):
         house.publish(queue=queue)
-    assert queue not in house.mq.queues()
+    assert queue not in house.mq.queues.names()
 
 
 def test_a_payload_that_does_not_fit_is_refused(house: House) -> None:
@@ -542,7 +542,7 @@ def test_a_payload_that_does_not_fit_is_refused(house: House) -> None:
 
 
 def test_unknown_queues_are_named_as_such(house: House) -> None:
-    for call in (house.mq.status, house.mq.pause, house.mq.peek, house.mq.purge, house.mq.list_dlq):
+    for call in (house.mq.status, house.mq.queues.pause, house.mq.peek, house.mq.purge, house.mq.dead_letters.listed):
         with pytest.raises(QueueNotFound):
             call("nowhere")
     with pytest.raises(QueueNotFound):
@@ -554,7 +554,7 @@ def test_strict_settings_take_only_named_queues(open_house: Open, backend: str) 
     house.publish()
     with pytest.raises(QueueNotFound):
         house.publish(queue="other")
-    assert house.mq.queues() == [QUEUE]
+    assert house.mq.queues.names() == [QUEUE]
 
 
 # --- queues
@@ -585,25 +585,25 @@ def test_any_printable_text_names_a_queue(house: House, queue: str) -> None:
     key = house.publish(queue=queue)
     house.publish("other", queue=f"{queue[:200]}x")
     house.reopen()
-    assert queue in house.mq.queues()
+    assert queue in house.mq.queues.names()
     leased = house.lease(queue=queue)
     assert leased.message_key == key == f"msg:{queue}:{leased.message_id}"
     house.nack(leased, "x", requeue=False)
     house.reopen()
     assert house.counts(queue) == (0, 0, 0, 1)
-    house.mq.reprocess(key)
+    house.mq.dead_letters.reprocess(key)
     assert house.lease_texts(queue=queue) == [PAYLOAD]
 
 
 def test_a_paused_queue_takes_but_does_not_give(house: House) -> None:
     house.publish()
-    house.mq.pause(QUEUE)
+    house.mq.queues.pause(QUEUE)
     house.reopen()
     assert house.lease() is None
     assert not house.mq.has_ready(QUEUE, "c")
     assert house.mq.status(QUEUE).paused
     house.publish()
-    house.mq.resume(QUEUE)
+    house.mq.queues.resume(QUEUE)
     assert QUEUE in house.mq.arrived()
     assert len(house.lease_texts()) == 2
 
@@ -724,7 +724,7 @@ class AnyLife(RuleBasedStateMachine):
 
         self.folder = tempfile.TemporaryDirectory(prefix="kd-", dir="/tmp")
         self.house = House(self.backend, Path(self.folder.name), policy={"retry": {"limit": 3}})
-        self.house.mq.declare(QUEUE)
+        self.house.mq.queues.declare(QUEUE)
 
     @rule(priority=st.integers(-2, 2), delay=st.sampled_from([0, 0, 500]), aim=st.sampled_from(["", "", "a", "b"]))
     def publish(self, priority: int, delay: int, aim: str) -> None:
@@ -768,7 +768,7 @@ class AnyLife(RuleBasedStateMachine):
 
     @rule()
     def revive(self) -> None:
-        self.house.mq.reprocess_queue(QUEUE)
+        self.house.mq.dead_letters.reprocess_all(QUEUE)
         self.house.mq.commit()
 
     @invariant()
@@ -815,6 +815,6 @@ def test_any_text_travels_through_files(text: str, queue: str) -> None:
         assert leased.payload == text
         assert leased.envelope()["traceId"] == text
         house.nack(leased, text, requeue=False)
-        [letter] = house.mq.list_dlq(queue)
+        [letter] = house.mq.dead_letters.listed(queue)
         assert letter.message == (text or "refused by its consumer")
         house.close()

@@ -80,7 +80,7 @@ def _messages(home: Path, told: dict[str, Any]) -> list[str]:
     engine = opening.engine(settings.load(Places(home)), lambda: NOW, lambda *_, **__: None)
     try:
         labels = {each.message_id: json.loads(each.payload) for each in engine.peek(QUEUE, 100)}
-        dead, out = len(engine.list_dlq(QUEUE)), engine.status(QUEUE).inflight
+        dead, out = len(engine.dead_letters.listed(QUEUE)), engine.status(QUEUE).inflight
         wrong = [f"{each.kind}: {each.what}" for each in engine.check()]
     finally:
         engine.close()

@@ -19,8 +19,10 @@ from importlib import import_module
 from pathlib import Path
 
 from kingdom.atomic import Durability
-from kingdom.mq.engine import Engine, EngineSettings, Policy
+from kingdom.mq.engine import Engine
 from kingdom.mq.envelopes import Draft, Ids
+from kingdom.mq.policies import Policy
+from kingdom.mq.queues import EngineSettings
 from kingdom.mq.refusals import DlqNotFound, LeaseExpired, LeaseMismatch, MessageNotFound, StoreTrouble
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Plan
@@ -121,12 +123,12 @@ def extend(client: Client) -> Sequence[str]:
 
 def reprocess(client: Client) -> Sequence[str]:
     with suppress(DlqNotFound):
-        client.mq.reprocess(client.known["dead reprocess"][0])
+        client.mq.dead_letters.reprocess(client.known["dead reprocess"][0])
     return []
 
 
 def quarantine(client: Client) -> Sequence[str]:
-    client.mq.quarantine(client.known["dead quarantine"][0])
+    client.mq.dead_letters.quarantine(client.known["dead quarantine"][0])
     return []
 
 
@@ -136,7 +138,7 @@ def purge(client: Client) -> Sequence[str]:
 
 
 def pause(client: Client) -> Sequence[str]:
-    client.mq.pause("pause")
+    client.mq.queues.pause("pause")
     return []
 
 
@@ -173,7 +175,7 @@ def prepare(home: Path, backend: str, durability: Durability, operations: Sequen
     with _open(home, backend, durability, 0) as client:
         for name in operations:
             operation, queue = OPERATIONS[name], queue_of(name)
-            client.mq.declare(queue)
+            client.mq.queues.declare(queue)
             for _ in range(operation.ready + operation.leased + operation.dead):
                 client.mq.publish(queue, Draft(TEXT))
             if operation.leased:
@@ -245,7 +247,7 @@ def _details(client: Client, name: str, promised: Mapping[str, Sequence[str]]) -
     for each in client.mq.peek(queue):
         if each.payload not in (TEXT, LARGE):
             yield f"a payload is {each.payload[:60]!r}"
-    for letter in client.mq.list_dlq(queue):
+    for letter in client.mq.dead_letters.listed(queue):
         if json.loads(letter.record)["originalMessage"]["payload"] != json.loads(TEXT):
             yield f"a dead letter is {letter.record[:80]!r}"
     if name == "lease" and promised.get("lease"):
@@ -254,7 +256,7 @@ def _details(client: Client, name: str, promised: Mapping[str, Sequence[str]]) -
         except GONE as refused:
             yield f"the promised lease is refused: {refused}"
         client.mq.store.abandon()
-    if name == "quarantine" and name in promised and not client.mq.list_dlq(queue)[0].quarantined:
+    if name == "quarantine" and name in promised and not client.mq.dead_letters.listed(queue)[0].quarantined:
         yield "it is not quarantined"
     if name == "pause" and name in promised and not client.mq.status(queue).paused:
         yield "it is not paused"
