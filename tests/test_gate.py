@@ -70,6 +70,17 @@ def test_the_room_is_what_is_not_under_way(home: Path, under_way: int, at_most: 
 
 def test_a_hold_is_told_in_words(home: Path) -> None:
     full = look(home, None, 3).holds_because("high")
-    assert full == "3 tasks are under way and concurrency.max_soldiers is 3"
+    assert full == (
+        "3 tasks are under way and concurrency.max_soldiers is 3: "
+        "more starts when one ends, or when config/king.yaml allows more"
+    )
     old = look(home, {"timestamp": "2026-02-07T09:52:00Z"}).holds_because("low")
-    assert old == "the machine is orange (the vitals are 600 s old), which admits nothing"
+    assert old == (
+        "the machine is orange (the vitals are 600 s old), so nothing new starts "
+        "until the chamberlain has measured again; `kingdom status` shows whether it beats"
+    )
+    vitals = {"timestamp": "2026-02-07T10:01:50Z", "health": "yellow", "system": {"cpu_percent": 71.6, "x": 1}}
+    assert look(home, vitals).holds_because("normal") == (
+        "the machine is yellow (cpu 72 %), so only what has high priority starts "
+        "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
+    )

@@ -270,6 +270,24 @@ def _roles(places: Places) -> Iterator[Finding]:
     yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} beat")
 
 
+def _gate(places: Places) -> Iterator[Finding]:
+    """What the king would say to an ordinary event; nobody is held where he does not run."""
+    if not is_locked(places.lock("king")):
+        return
+    from kingdom.cli.why import gate_now
+
+    try:
+        seen = gate_now(places)
+    except BadConfig:
+        # Told among the configuration.
+        return
+    held = seen.holds_because("normal")
+    if held is None:
+        yield Finding("ok", "gate", f"new work starts: the machine is {seen.health} ({seen.why})")
+    else:
+        yield Finding("warn", "gate", line(held, 300), f"`{home.command()} events --state pending` lists what waits")
+
+
 def _dead(places: Places) -> Iterator[Finding]:
     view = picture.take(places, (), time.time())
     if view.dead:
@@ -298,5 +316,6 @@ CHECKS: tuple[Check, ...] = (
     _launcher,
     _roles,
     _locks,
+    _gate,
     _dead,
 )

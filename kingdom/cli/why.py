@@ -93,13 +93,13 @@ def _what_holds(places: Places, found: Found) -> str:
         return "the king has not looked at it yet, and will bury it, because it is no valid event"
     if event.is_answer or event.task_id is not None:
         return "the king has not come to it yet; nothing holds it"
-    held = _gate(places).holds_because(event.priority)
+    held = gate_now(places).holds_because(event.priority)
     if held is None:
         return "the king has not come to it yet; nothing holds it"
-    return f"{held}; its own priority is {event.priority}"
+    return f"{held} (its own priority is {event.priority})"
 
 
-def _gate(places: Places) -> Gate:
+def gate_now(places: Places) -> Gate:
     king = config.load(places, "king")
     tasks = picture.take(places, (), time.time()).queues["tasks"]
     under_way = tasks["pending"] + tasks["in_progress"]

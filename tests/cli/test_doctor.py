@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kingdom.messages import stamp
 from kingdom.places import Places
 from tests.cli.conftest import Terminal
 
@@ -56,6 +57,19 @@ def set_back_clock(places: Places) -> None:
 
 def dead_file(places: Places) -> None:
     (places.folder("tasks", "dead") / "task-1.json").write_text("{")
+
+
+def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: None) -> None:
+    assert "ok    gate: new work starts: the machine is green (no vitals yet)" in terminal("doctor").out
+    vitals = {"timestamp": stamp(time.time()), "health": "yellow", "system": {"cpu_percent": 84.2}}
+    terminal.places.resources.write_text(json.dumps(vitals))
+    said = terminal("doctor").out
+    assert (
+        "warn  gate: the machine is yellow (cpu 84 %), so only what has high priority starts until it is calmer" in said
+    )
+    assert "events --state pending` lists what waits" in said
+    broken_config(terminal.places)
+    assert "king.yaml:1: concurrency.max_soldiers" in terminal("doctor").out
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def test_why_names_the_gate_that_holds_an_event(terminal: Terminal, king_runs: N
     hold(terminal, "yellow")
     terminal.event("pending", "evt-1", type="console.message", payload={"text": "brief me"})
     told = terminal.ok("why", "evt-1")
-    assert "it waits: the machine is yellow (by its vitals), which admits high; its own priority is normal" in told
+    assert "it waits: the machine is yellow (by its vitals), so only what has high priority starts until" in told
+    assert "(its own priority is normal)" in told
     assert "it will go to gen-briefing, by its word 'brief me'" in told
 
 
