@@ -254,6 +254,23 @@ def _bound(tree: ast.Module) -> set[str]:
     return names
 
 
+def lost_programs(root: Path) -> Iterator[str]:
+    """A general's program stands outside: it knows the ground floor alone, and takes from it what is there."""
+    ground = {f"kingdom.{source.name.split('/')[1].removesuffix('.py')}": source for source in sources(root)}
+    for path in sorted((root / "generals").glob("*/run")):
+        if not path.read_text().startswith("#!/usr/bin/env python3"):
+            continue
+        program = _read(path, path.relative_to(root).as_posix())
+        for found in imports(program):
+            module, _, name = found.module.rpartition(".")
+            if found.module.partition(".")[0] != "kingdom" or found.module in ground:
+                continue
+            if module not in ground or ground[module].room:
+                yield f"{program.at(found.node)} imports {found.module}, which is not on the ground floor"
+            elif name not in _bound(ground[module].tree):
+                yield f"{program.at(found.node)} {found.module}: no {name} in {module}"
+
+
 def false_queue(root: Path) -> Iterator[str]:
     """With a package in the root queue/, Python may import it instead of its own `queue`."""
     if (root / "queue/__init__.py").exists():
@@ -360,6 +377,7 @@ CHECKS: tuple[Check, ...] = (
     moved_by_hand,
     heavy_soldier,
     dangling_rows,
+    lost_programs,
     false_queue,
     sleeping_tests,
     spelt_folders,
@@ -406,6 +424,9 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (dangling_rows, "kingdom/mq/__init__.py:2", "STORES = {\n'a': 'kingdom.mq.no:Store'}"),
     (dangling_rows, "kingdom/mq/__init__.py:1", "STORES = {'a': 'kindgom.mq.a:Store'}"),
     (dangling_rows, "kingdom/mq/__init__.py:1", "STORES: dict[str, str] = {'a': 'kingdom.mq:Store'}"),
+    (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.cli.words import line"),
+    (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.soldier import cage"),
+    (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.atomic import read_json"),
     (false_queue, "queue/__init__.py:1", ""),
     (sleeping_tests, "tests/test_a.py:2", "import time\ntime.sleep(1)"),
     (sleeping_tests, "tests/king/test_a.py:1", "from time import monotonic, sleep"),
@@ -470,6 +491,9 @@ TIDY = {
     "kingdom/soldier/serve.py": "from kingdom.config import load\nfrom kingdom.mime.codec import json\n",
     "pyproject.toml": "[project]\ndependencies = ['left_pad>=1']\n",
     "docs/dependencies.md": "| left_pad | why |\n",
+    "generals/gen-a/run": "#!/usr/bin/env python3\nimport json\nfrom kingdom import config\n"
+    "from kingdom.config import load\n",
+    "generals/gen-b/run": "#!/bin/sh\n",
     "requirements.lock": "left-pad==1.0 \\\n",
     "tests/test_king.py": "import threading\nthreading.Event().wait(1)\n",
 }

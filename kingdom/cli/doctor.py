@@ -19,11 +19,11 @@ import click
 
 from kingdom import config, manifests, picture
 from kingdom.cli import home
-from kingdom.cli.words import count, line
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherTrouble
 from kingdom.lock import is_locked
 from kingdom.places import Places, find_schema
 from kingdom.processes import all_pids, stat_fields
+from kingdom.words import count, line
 
 OLDEST_PYTHON = (3, 11)
 LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200

@@ -9,11 +9,11 @@ import click
 
 from kingdom import manifests
 from kingdom.cli import home, new_general, packages, running
-from kingdom.cli.words import count, line, table
 from kingdom.errors import Exit
 from kingdom.lock import is_locked
 from kingdom.manifests import Manifest
 from kingdom.roster import general
+from kingdom.words import count, line, table
 
 
 @click.group(invoke_without_command=True, short_help="Who is installed: ls, new, validate, install, uninstall.")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from kingdom.cli import home
 from kingdom.cli.files import content
-from kingdom.cli.words import plain
 from kingdom.codec import to_json
 from kingdom.errors import Collision, Exit, TookTooLong
 from kingdom.lock import is_locked
 from kingdom.messages import Order, stamp
 from kingdom.places import Places, check_name
 from kingdom.wake import Waker
+from kingdom.words import plain
 
 ANSWER_SECONDS = 30.0
 LOOK_SECONDS = 0.5

@@ -14,10 +14,10 @@ import click
 
 from kingdom.cli import home, orders
 from kingdom.cli.files import Found, find, newest, reason
-from kingdom.cli.words import line, plain, span, table
 from kingdom.errors import NoSuchThing
 from kingdom.messages import moment
 from kingdom.states import MOVES
+from kingdom.words import line, plain, span, table
 
 SHOWN = 20
 

@@ -13,8 +13,8 @@ import click
 from kingdom import questions
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, newest
-from kingdom.cli.words import count, line, span, table
 from kingdom.places import Places
+from kingdom.words import count, line, span, table
 
 DAY = 86400.0
 KEPT_DAYS = 7

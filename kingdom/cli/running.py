@@ -15,7 +15,6 @@ from kingdom.atomic import make_folder
 from kingdom.cli import home
 from kingdom.cli.init import furnish
 from kingdom.cli.status import STATES
-from kingdom.cli.words import count, line, table
 from kingdom.codec import read_bytes, read_json
 from kingdom.errors import BadFile, Exit, LauncherTrouble, NoSuchThing, NotRunning, TookTooLong
 from kingdom.lock import is_locked
@@ -25,6 +24,7 @@ from kingdom.roster import ROLES, Seat
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 from kingdom.wake import Waker
+from kingdom.words import count, line, table
 
 BEAT_SECONDS = 15.0
 LEAVE_SECONDS = 20.0

@@ -10,12 +10,12 @@ import click
 
 from kingdom import config, picture
 from kingdom.cli import home
-from kingdom.cli.words import line, span, table
 from kingdom.errors import Exit
 from kingdom.messages import moment
 from kingdom.picture import Picture, RoleView
 from kingdom.places import Places
 from kingdom.wake import Waker
+from kingdom.words import line, span, table
 
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
 COLUMNS = {

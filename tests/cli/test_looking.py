@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
+from typing import Any
 
 import pytest
 
 from kingdom import questions
-from kingdom.cli import home
-from kingdom.cli.words import line, plain, span, table
+from kingdom.cli import home, say
+from kingdom.errors import TookTooLong
 from kingdom.messages import stamp
-from tests.cli.conftest import Terminal
+from kingdom.words import line, plain, span, table
+from tests.cli.conftest import Held, Terminal
 
 
 def test_nobody_runs(terminal: Terminal) -> None:
@@ -159,6 +162,57 @@ def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
 def test_why_a_task_waits(task: dict[str, str], said: str, terminal: Terminal) -> None:
     terminal.task("pending", "task-1", **task)
     assert said in terminal.ok("why", "task-1")
+
+
+LATER = stamp(time.time() + 3600)
+UNDER_WAY: dict[str, tuple[dict[str, Any], str]] = {
+    "between two tries": (
+        {"attempt": 1, "not_before": LATER, "waits_because": "try 1 failed: x"},
+        "try 1 failed: x; it",
+    ),
+    "an older file": ({"attempt": 1, "not_before": LATER}, "try 1 failed; it goes on at "),
+    "a used up budget": (
+        {"not_before": LATER, "waits_because": "budgets.day_usd is 5"},
+        "budgets.day_usd is 5; it goes",
+    ),
+    "no time": ({"not_before": "soon"}, "is about to send a soldier or to report"),
+    "long ago": ({"not_before": "2026-01-01T00:00:00Z"}, "is about to send a soldier or to report"),
+}
+
+
+@pytest.mark.parametrize("what", UNDER_WAY)
+def test_why_a_task_under_way_waits(what: str, terminal: Terminal) -> None:
+    fields, said = UNDER_WAY[what]
+    with closing(Held(terminal.places, "gen-briefing")):
+        terminal.task("in_progress", "task-1", **fields)
+        assert said in terminal.ok("why", "task-1")
+
+
+def test_say_tells_what_it_waits_for_once_for_each_reason(
+    terminal: Terminal, king_runs: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(say, "PATIENCE_SECONDS", 0.0)
+    terminal.event("pending", "evt-1", type="console.message", payload={"text": "brief me"})
+
+    def told(seconds: float = 0.1) -> list[str]:
+        with pytest.raises(TookTooLong):
+            list(ear.letters("evt-1", seconds))
+        return capsys.readouterr().err.splitlines()
+
+    with closing(say.Ear(terminal.places)) as ear, closing(Held(terminal.places, "gen-briefing")):
+        hold(terminal, "yellow")
+        (line,) = told(1.2)
+        assert line.startswith("it waits: the machine is yellow (by its vitals), so only what has high")
+        hold(terminal, "orange", age=500)
+        (line,) = told()
+        assert line.startswith("it waits: the machine is orange (the vitals are 50")
+        hold(terminal, "orange", age=510)
+        assert told() == []
+        terminal.places.letter("events", "pending", "evt-1").unlink()
+        terminal.event("dispatched", "evt-1", task_id="task-1")
+        terminal.task("in_progress", "task-1", not_before=LATER, waits_because="try 1 failed: no tests")
+        (line,) = told()
+        assert line.startswith("task-1: try 1 failed: no tests; it goes on at ")
 
 
 def test_an_order_waits_for_its_king(terminal: Terminal) -> None:

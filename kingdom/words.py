@@ -1,10 +1,18 @@
-"""How the command line says things: durations, tables, and text that cannot play tricks on a terminal."""
+"""How things are said to people: durations, tables, a role's state, and text that cannot play tricks on a terminal."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
 
+STATES = {
+    "absent": "not running",
+    "degraded": "hindered, see its log",
+    "down": "stopped by hand",
+    "quarantined": "quarantined after a crash loop",
+    "silent": "silent, hung?",
+}
+"""Of a role that does not do what it should; the other states speak for themselves."""
 STEPS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 

@@ -1,0 +1,62 @@
+"""The generals that come along, each run as its soldier would run it: what they tell people."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.codec import read_json, to_json
+from kingdom.places import find_data
+from tests.kit import founded, install, put, task
+
+TASK = "task-20260207-001"
+
+
+def result_of(general: str, home: Path, **fields: Any) -> Mapping[str, Any]:
+    (home / "task.json").write_bytes(to_json(task(TASK, general, **fields)))
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("KINGDOM_")},
+        "KINGDOM_HOME": str(home),
+        "KINGDOM_TASK_ID": TASK,
+        "KINGDOM_TASK_FILE": str(home / "task.json"),
+        "KINGDOM_RESULT_PATH": str(home / "result.json"),
+    }
+    program = find_data() / "generals" / general / "run"
+    done = subprocess.run([sys.executable, "-P", program], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = read_json(home / "result.json")
+    assert (told["task_id"], told["status"]) == (TASK, "success")
+    return told
+
+
+def test_the_briefing_tells_what_is_under_way_without_itself(home: Path) -> None:
+    founded(home)
+    put(home, "tasks", "in_progress", **task(TASK, "gen-briefing"))
+    put(home, "tasks", "in_progress", **task("task-20260207-002", "gen-pr"))
+    told = result_of("gen-briefing", home)["summary"]
+    assert "Look here: chamberlain is not running; envoy is not running; king is not running." in told
+    assert "Under way: task-20260207-002 (gen-pr, github.pr.review_requested)." in told
+    assert TASK not in told
+
+
+@pytest.mark.parametrize(("full_at", "tells"), [(1, True), (100, False)])
+def test_the_doctor_goes_by_the_configured_limit_of_the_disk(home: Path, full_at: int, tells: bool) -> None:
+    founded(home, chamberlain={"thresholds": {"disk_percent": full_at}})
+    told = result_of("gen-doctor", home)["summary"]
+    assert "king is not running\n    kingdom start king" in told
+    assert ("% full" in told) is tells
+
+
+def test_the_herald_names_what_others_can_do(home: Path) -> None:
+    founded(home)
+    install(home, "gen-pr", subscribes=["github.pr.*"])
+    install(home, "gen-herald", subscribes=["console.*"])
+    told = result_of("gen-herald", home)["summary"]
+    assert "- gen-pr: a general for tests\n    acts on: github.pr.*" in told
+    assert "gen-herald" not in told
