@@ -14,17 +14,17 @@ import click
 
 from kingdom import questions
 from kingdom.cli import home
-from kingdom.cli.words import plain
 from kingdom.codec import LARGEST, read_json, to_json
 from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong
 from kingdom.lock import is_locked
 from kingdom.messages import Event, stamp
 from kingdom.places import Places
 from kingdom.wake import Waker
+from kingdom.words import plain
 
 CHANNEL = "console"
 PATIENCE_SECONDS = 5.0
-"""After so long without a word we tell what the event waits for."""
+"""After so long without a word we tell what it waits for, or who is at it."""
 RESTART_SECONDS = 60.0
 """A role that crashed and is not back after so long is not about to be."""
 LOOK_SECONDS = 0.25
@@ -88,14 +88,14 @@ class Ear:
         self._waker = Waker((self._sent, self._failed, *self._ended))
         self._since = time.time()
         self._heard: set[str] = set()
+        self._told = ""
 
     def close(self) -> None:
         self._waker.close()
 
     def letters(self, event: str, seconds: float) -> Iterator[Letter]:
         """Every letter for this event, until the last one. NobodyTakesIt when there will be none."""
-        begun = time.monotonic()
-        told = False
+        begun = news = time.monotonic()
         while True:
             left = begun + seconds - time.monotonic()
             if left <= 0:
@@ -105,10 +105,10 @@ class Ear:
                 if letter is None:
                     continue
                 yield letter
+                news = time.monotonic()
                 if letter.get("type") in ("notification", "human_input_request"):
                     return
-            if not told and not self._heard and time.monotonic() - begun > PATIENCE_SECONDS:
-                told = True
+            if time.monotonic() - news > PATIENCE_SECONDS:
                 self._tell_what_holds_it(event)
 
     def _arrivals(self, seconds: float) -> list[tuple[Path, str]]:
@@ -151,9 +151,17 @@ class Ear:
         raise TookTooLong(what="final answer", seconds=seconds, hint=hint)
 
     def _tell_what_holds_it(self, event: str) -> None:
-        from kingdom.cli.why import explain
+        """Once for each reason: one that differs in its figures alone is the same."""
+        from kingdom.cli.why import hindrance
 
-        click.echo(explain(self._places, event).sentence, err=True)
+        reason = hindrance(self._places, event)
+        if reason is not None and _without_figures(reason) != self._told:
+            self._told = _without_figures(reason)
+            click.echo(reason, err=True)
+
+
+def _without_figures(text: str) -> str:
+    return "".join(each for each in text if not each.isdigit())
 
 
 def _note(path: Path) -> Letter:

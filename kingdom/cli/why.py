@@ -13,12 +13,12 @@ import click
 from kingdom import config, gate, manifests, picture, questions, routing, schemas
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, find, reason
-from kingdom.cli.words import line, span
 from kingdom.errors import BadInput, NoSuchThing
 from kingdom.gate import Gate
 from kingdom.lock import is_locked
 from kingdom.messages import Event, moment
 from kingdom.places import Places
+from kingdom.words import line, span
 
 IDS = ("events", "tasks", "messages", "orders")
 
@@ -59,6 +59,23 @@ def why(id: str, as_json: bool) -> None:
 
 def explain(places: Places, name: str) -> Story:
     return _tell(places, find(places, name, IDS))
+
+
+def hindrance(places: Places, event: str) -> str | None:
+    """What an event that is under way waits for at this moment, or who is at it; None when that cannot be told."""
+    try:
+        found = find(places, event, ("events",))
+        if found.state == "pending":
+            return f"it waits: {_what_holds(places, found)}"
+        task = find(places, str(found.get("task_id")), ("tasks",))
+        if task.state in ("pending", "in_progress"):
+            return f"{task.id}: {_what_it_does(places, task)}"
+        noted = task.get("letters")
+        ids = noted.values() if isinstance(noted, dict) else ()
+        letters = [find(places, str(each), ("messages",)) for each in ids]
+    except NoSuchThing:
+        return None
+    return next((_message(places, each).sentence for each in letters if each.state == "pending"), None)
 
 
 def _tell(places: Places, found: Found) -> Story:
@@ -150,10 +167,20 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{general} has not taken it yet"
     if is_locked(places.camp(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
-    later = found.get("not_before")
-    if isinstance(later, str) and moment(later) > time.time():
-        return f"try {found.get('attempt')} failed; the next one starts in {span(moment(later) - time.time())}"
+    if (later := _later(found)) is not None:
+        because = line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
+        at = time.strftime("%H:%M:%S", time.localtime(later))
+        return f"{because}; it goes on at {at}, in {span(later - time.time())}"
     return f"{general} is about to send a soldier or to report"
+
+
+def _later(found: Found) -> float | None:
+    """When it may go on, if it has to wait for that."""
+    try:
+        later = moment(str(found.get("not_before")))
+    except ValueError:
+        return None
+    return later if later > time.time() else None
 
 
 def _result(places: Places, found: Found) -> list[str]:

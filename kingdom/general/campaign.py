@@ -218,12 +218,19 @@ class Campaign:
                 self._kit.log.event("soldier.killed", task_id=task.id)
                 return barrack.end() > 0
             return False
-        if barrack.seconds_served() < self._allowed(task, barrack):
+        served, allowed = barrack.seconds_served(), self._allowed(task, barrack)
+        if served < allowed:
             return False
-        self._kit.log.warn(f"the soldier of {task.id} has taken {barrack.seconds_served():.0f} s and is told to end")
+        self._kit.log.warn(f"the soldier of {task.id} has taken {served:.0f} s and is told to end")
         self._kit.log.event("soldier.timeout", task_id=task.id)
-        barrack.tell_to_end(self._kit.disk, "timeout", self._kit.clock())
+        barrack.tell_to_end(self._kit.disk, self._overtime(served, allowed), self._kit.clock())
         return True
+
+    def _overtime(self, served: float, allowed: float) -> str:
+        base = self._manifest.timeout_seconds
+        rule = f"timeout_seconds of {self.name} is {base}"
+        at_work = f", and it was given {allowed:.0f} while it was at work" if allowed > base else ""
+        return f"timeout: it took {served:.0f} s ({rule}{at_work})"
 
     def _allowed(self, task: Task, barrack: Barrack) -> float:
         """The manifest's time, and a little more at a time while the soldier is visibly at work."""
@@ -244,7 +251,7 @@ class Campaign:
             self._kit.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
         stopping = barrack.told_to_end()
         if stopping is not None:
-            return self._failed(task, barrack, f"{stopping['why']}: it took longer than it may", report)
+            return self._failed(task, barrack, str(stopping["why"]), report)
         if report.get("result") is None:
             return self._failed(task, barrack, _what_was_seen(report), report)
         try:
@@ -276,7 +283,7 @@ class Campaign:
         barrack.end()
         self._kit.log.event("soldier.killed", task_id=task.id)
         stopping = barrack.told_to_end()
-        why = f"{stopping['why']}: it took longer than it may" if stopping else "its soldier died without a report"
+        why = str(stopping["why"]) if stopping else "its soldier died without a report"
         return self._failed(task, barrack, f"{why} {barrack.trouble()}".strip(), {})
 
     def _failed(
@@ -288,7 +295,8 @@ class Campaign:
             why = f"{why} (and its budget of {budget:g} USD is used up)"
         elif may_retry(task.attempt + 1, self._retry["max_attempts"]):
             later = stamp(self._kit.clock() + self._retry["backoff_seconds"])
-            again = task.but(attempt=task.attempt + 1, not_before=later, extra={**task.extra, "spent_usd": cost})
+            noted = {**task.extra, "spent_usd": cost, "waits_because": f"try {task.attempt + 1} failed: {why}"}
+            again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
             self._kit.post.annotate("tasks", "in_progress", [again])
             sessions.dismiss(self._kit.light, self._kit.places, task.id)
             barrack.clear(self._kit.light)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,18 @@ def terminal(model: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     return Terminal(Places(home), capsys)
 
 
+class Held:
+    """A role that runs, as far as anybody can see: its lock is held."""
+
+    def __init__(self, places: Places, role: str) -> None:
+        self._lock = Lock(places.lock(role), role)
+        self._lock.acquire()
+
+    def close(self) -> None:
+        self._lock.release()
+
+
 @pytest.fixture
 def king_runs(terminal: Terminal) -> Iterator[None]:
-    """As far as anybody can see: its lock is held."""
-    lock = Lock(terminal.places.lock("king"), "king")
-    lock.acquire()
-    yield
-    lock.release()
+    with closing(Held(terminal.places, "king")):
+        yield
