@@ -41,7 +41,7 @@ installed:
 
 test: ## the whole quick suite
 	@bin/setup dev
-	@$(PY) -m pytest -n $(WORKERS)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal
 
 check: ## style, types, house rules and the fast tests: before every commit
 	@bin/setup dev

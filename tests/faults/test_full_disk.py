@@ -87,9 +87,14 @@ def fill(home: Path) -> Path:
 
 def lives_on(places: Places, role: str, process: subprocess.Popen[bytes]) -> list[str]:
     """Three beats and more while there is no room, all of them honest."""
-    wrong = [] if trees.until(lambda: state(places, role) == "degraded") else ["its beat does not say degraded"]
+    def ended() -> bool:
+        return process.poll() is not None
+
+    trees.until(lambda: ended() or state(places, role) == "degraded")
+    wrong = [] if state(places, role) == "degraded" else ["its beat does not say degraded"]
     beats = oracle.beats(places, role)
-    if not trees.until(lambda: oracle.beats(places, role) >= beats + 3):
+    trees.until(lambda: ended() or oracle.beats(places, role) >= beats + 3)
+    if oracle.beats(places, role) < beats + 3:
         wrong.append("it beats no more")
     if process.poll() is not None:
         return [*wrong, f"it ended with {process.poll()}"]

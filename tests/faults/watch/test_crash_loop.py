@@ -24,6 +24,7 @@ SCALED = {
 SHORT = (0.1 / FASTER, 10 / FASTER, 20 / FASTER)
 LONG = 90 / FASTER
 QUARANTINED_WITHIN = 30.0
+MOST_LIVES = 7
 
 
 def check_import_failure(tree: Path, launcher: str) -> list[str]:
@@ -47,7 +48,7 @@ def check_short_lives(tree: Path, launcher: str, length: float) -> list[str]:
         lives = 0
         while not is_quarantined(court, LOOPING):
             lives += 1
-            if lives > 12:
+            if lives > MOST_LIVES:
                 return [f"not quarantined after {lives} lives of {length} s"]
             wait_until(lambda: court.role_processes(LOOPING) or is_quarantined(court, LOOPING), 20, "another life")
             if not is_quarantined(court, LOOPING):
