@@ -117,6 +117,11 @@ class Task(Envelope):
         """The task in whose thread all of this task's letters belong."""
         return self.thread_task_id or self.id
 
+    @property
+    def matter(self) -> str:
+        """What a resumed task is about: the type of the first one in its thread."""
+        return str(self.extra.get("matter") or self.type)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Envelope):

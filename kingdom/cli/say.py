@@ -64,6 +64,8 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
             last = letter
             said = json.dumps(letter, ensure_ascii=False) if as_json else plain(letter.get("content", ""))
             print(said, flush=True)
+    if (failed := last.get("context", {}).get("failed_task")) and not as_json:
+        print(f"`{home.command()} why {plain(failed)}` shows more")
     if last.get("type") == "human_input_request" and not as_json:
         print(f'Answer with: {home.command()} say --answer {_asker(last)} "..."')
     return Exit.FAILED if str(last.get("content", "")).startswith("[failed]") else Exit.DONE

@@ -123,7 +123,7 @@ class Outbound:
             channel = self._channel(name)
             post_id = self._receipt(letter.id) or self._said_before(channel, letter.id)
             if post_id is None:
-                post_id = channel.post(letter.id, room, letter.content, thread)
+                post_id = channel.post(letter.id, room, _words(letter), thread)
         except ChannelRefused as trouble:
             self._refused(letter, str(trouble))
             return None
@@ -226,6 +226,12 @@ class Outbound:
     def _take_over(self, kit: Kit) -> None:
         self._kit = kit
         self._config = kit.config
+
+
+def _words(letter: Message) -> str:
+    """What people read: of a failure also how to look further."""
+    failed = letter.context.get("failed_task")
+    return f"{letter.content}\n`kingdom why {failed}` shows more" if failed else letter.content
 
 
 def _with_address(said: Spoken) -> Message:

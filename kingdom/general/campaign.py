@@ -326,6 +326,7 @@ class Campaign:
             "thread_task_id": task.thread,
             "target_general": self.name,
             "type": task.type,
+            "matter": task.matter,
             "repo": task.repo,
             "session_id": result.extra.get("session_id"),
             "workspace": self._kept_ground(task) or str(self._kit.places.workspace(self.name, task.id)),

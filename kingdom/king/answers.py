@@ -11,7 +11,7 @@ from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadMessage, BadName
 from kingdom.king.letters import reply_address
 from kingdom.messages import Event, Task
-from kingdom.places import Places
+from kingdom.places import LONGEST_NAME, Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         attempt=0,
         thread_task_id=thread,
         reply_to=reply_address(event),
+        extra={"matter": _matter(checkpoint, context)},
     )
     try:
         schemas.check(Task.kind, task.to_json())
@@ -81,6 +82,12 @@ def _context(event: Event) -> Mapping[str, Any]:
 
 def _original(event: Event) -> str:
     return str(event.payload.get("task_id") or _context(event).get("task_id") or "")
+
+
+def _matter(checkpoint: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+    """What the thread is about; a foreign checkpoint names its task's type alone."""
+    named = checkpoint.get("matter") or checkpoint.get("type") or context.get("matter")
+    return str(named or "resume")[:LONGEST_NAME]
 
 
 def _checkpoint(places: Places, task_id: str) -> Mapping[str, Any] | Lost:

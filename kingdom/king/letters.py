@@ -117,11 +117,13 @@ def lost_task(event: Event, default_channel: str, why: str) -> Draft:
 
 
 def completed(task: Task, result: Result, default_channel: str) -> list[Draft]:
-    return [_final(task, result, default_channel, f"[complete] {task.type} — {result.summary or 'completed'}")]
+    return [_final(task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}")]
 
 
 def failed(task: Task, result: Result, default_channel: str) -> list[Draft]:
-    return [_final(task, result, default_channel, f"[failed] {result.error or 'unknown'}")]
+    """Its context names the task, so that whoever says it can tell how to look further."""
+    final = _final(task, result, default_channel, f"[failed] {result.error or 'unknown'}")
+    return [replace(final, context={"failed_task": task.id})]
 
 
 def skipped(task: Task, result: Result, default_channel: str) -> list[Draft]:
@@ -138,6 +140,7 @@ def asked(task: Task, result: Result, default_channel: str, checkpoint_path: str
         "repo": task.repo,
         "task_id": task.id,
         "thread_task_id": task.thread,
+        "matter": task.matter,
     }
     context = {"checkpoint_path": checkpoint_path, "reply_context": reply_context}
     question = _draft("question", task, default_channel, f"[question] {result.question}")
@@ -157,6 +160,10 @@ def proclaimed(task: Task, result: Result) -> list[Draft]:
             dedup_key=f"{task.id}:proclamation",
         )
     ]
+
+
+def _what(task: Task) -> str:
+    return f"resume of {task.matter}" if task.type == "resume" != task.matter else task.type
 
 
 def _final(task: Task, result: Result, default_channel: str, content: str) -> Draft:

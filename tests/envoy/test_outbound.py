@@ -190,6 +190,14 @@ def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> Non
     assert page["asked_at"] == MORNING
 
 
+def test_a_failure_is_said_with_how_to_look_further(home: Path, clock: Clock) -> None:
+    kit(home, "envoy", clock)
+    put(home, "messages", "pending", **message(content="[failed] no", context={"failed_task": TASK}))
+    speak(home, clock)
+    assert transcript(home)[0]["text"] == f"[failed] no\n`kingdom why {TASK}` shows more"
+    assert read(home, "messages", "sent", "msg-1")["content"] == "[failed] no"
+
+
 def awaiting(home: Path) -> list[str]:
     return sorted(read_json(Places(home).own("envoy") / "awaiting-responses.json"))
 

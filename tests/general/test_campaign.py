@@ -161,7 +161,8 @@ def answered(army: Army, asked: str, name: str) -> None:
     """As the king would take an answer to a question."""
     army.places.letter("tasks", "in_progress", asked).rename(army.places.letter("tasks", "completed", asked))
     payload = {"original_task_id": asked, "human_response": "yes"}
-    put(army.home, "tasks", "pending", **task(name, type="resume", payload=payload, thread_task_id=TASK))
+    about = read_json(army.places.checkpoint(asked))["matter"]
+    put(army.home, "tasks", "pending", **task(name, type="resume", payload=payload, thread_task_id=TASK, matter=about))
 
 
 def test_a_question_after_a_question_is_asked_on_the_same_ground(army: Army) -> None:
@@ -174,6 +175,7 @@ def test_a_question_after_a_question_is_asked_on_the_same_ground(army: Army) -> 
     kept = read_json(army.places.checkpoint(SECOND))
     ground = army.places.workspace(GENERAL, TASK)
     assert (kept["workspace"], kept["thread_task_id"]) == (str(ground), TASK)
+    assert (kept["type"], kept["matter"]) == ("resume", "github.pr.review_requested")
     answered(army, SECOND, THIRD)
     army.wake()
     assert army.ended(THIRD)["status"] == "success"

@@ -33,8 +33,10 @@ def test_a_failing_soldier_is_tried_again_and_then_reported(kingdom: Kingdom) ->
     kingdom.ok("generals", "install", str(package))
     done = kingdom.run("say", "break it")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("[failed] no result (ended with code 3): it broke")
     task = kingdom.all("tasks", "completed")[-1]
+    *_, failed, hint = done.stdout.splitlines()
+    assert failed.startswith("[failed] no result (ended with code 3): it broke")
+    assert hint.endswith(f" why {task['id']}` shows more")
     assert (task["target_general"], task["attempt"], task["outcome"]) == ("gen-fails", 1, "failed")
     assert "it broke" in kingdom.run("say", "brief me").stdout
     again = kingdom.ok("tasks", "retry", task["id"])
@@ -61,9 +63,36 @@ def test_a_question_waits_for_a_person_and_their_answer_goes_on_with_the_work(ki
     task = asked[2].split(" --answer ")[1].split()[0]
     assert "waits for your answer" in kingdom.ok("why", task)
     answered = kingdom.ok("say", "--answer", task, "blue").splitlines()
-    assert answered == ["answer received, resuming", "[complete] resume — painted blue"]
+    assert answered == ["answer received, resuming", "[complete] resume of console.message — painted blue"]
     letters = [each for each in kingdom.all("messages", "sent") if each["task_id"] == task]
     assert len({each["posted"]["thread"] for each in letters if each["type"] != "thread_start"}) == 1
+
+
+ASKS_TWICE = """
+echo "$PWD" >>"$KINGDOM_HOME/grounds"; echo asked >>work
+said='"status": "needs_human", "question": "And now?"'
+if [ "$(wc -l <work)" = 3 ]; then said='"status": "success", "summary": "done at last"'; fi
+echo "{$said}" >result
+mv result "$KINGDOM_RESULT_PATH"
+"""
+
+
+def test_a_question_after_a_question_keeps_thread_and_ground_and_takes_one_answer(kingdom: Kingdom) -> None:
+    kingdom.ok("generals", "install", str(kingdom.general("gen-unsure", ASKS_TWICE, keywords=["dither"])))
+    first = kingdom.ok("say", "dither").splitlines()[2].split(" --answer ")[1].split()[0]
+    second = kingdom.ok("say", "--answer", first, "this").splitlines()[2].split(" --answer ")[1].split()[0]
+    assert second != first
+    code, said = kingdom.refused("say", "--answer", first, "that")
+    assert (code, f"the question of {first} is already answered" in said) == (78, True)
+    assert kingdom.ok("say", "--answer", second, "that").splitlines()[-1].endswith("— done at last")
+    assert json.loads(kingdom.ok("report", "--json"))["questions"] == []
+    assert len(set((kingdom.home / "grounds").read_text().split())) == 1
+    heads = [text.partition(" ")[0] for text in kingdom.letters(first)]
+    assert heads == ["[start]", "[question]", "answer", "[question]", "answer", "[complete]"]
+    letters = [each for each in kingdom.all("messages", "sent") if each["task_id"] == first]
+    assert len({each["posted"]["thread"] for each in letters if each["type"] != "thread_start"}) == 1
+    awaited = json.loads((kingdom.places.own("envoy") / "awaiting-responses.json").read_text())
+    assert not {first, second} & awaited.keys()
 
 
 def test_an_answer_to_nothing_is_refused_before_it_is_sent(kingdom: Kingdom) -> None:

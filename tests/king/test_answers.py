@@ -47,6 +47,7 @@ def test_an_answer_resumes_the_task_that_asked(home: Path) -> None:
     assert isinstance(made, Task)
     assert (made.type, made.target_general, made.priority, made.repo) == ("resume", "gen-pr", "high", "acme/shop")
     assert (made.event_id, made.thread_task_id, made.attempt) == ("evt-7", ASKED, 0)
+    assert made.matter == "resume", "nobody has said what it is about"
     assert made.payload == {
         "original_task_id": ASKED,
         "checkpoint_path": str(path),
@@ -70,6 +71,16 @@ def test_an_answer_to_a_resumed_tasks_question_stays_in_the_first_thread(home: P
     made = answer(home, "console.human_response", task_id="task-9", human_response="yes")
     assert isinstance(made, Task)
     assert (made.payload["original_task_id"], made.thread_task_id) == ("task-9", ASKED)
+
+
+@pytest.mark.parametrize(
+    ("told", "matter"), [({"type": "a.b"}, "a.b"), ({"type": "resume", "matter": "a.b"}, "a.b"), ({"matter": 5}, "5")]
+)
+def test_what_it_is_about_goes_on_with_it(home: Path, told: dict[str, Any], matter: str) -> None:
+    write(founded(home).checkpoint(ASKED), {**CHECKPOINT, **told})
+    made = answer(home, "slack.human_response", task_id=ASKED, human_response="yes")
+    assert isinstance(made, Task)
+    assert made.matter == matter
 
 
 def test_a_seeds_checkpoint_is_enough(home: Path) -> None:

@@ -56,6 +56,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str, str]
     ("success", {"notify_channel": "C9"}, {"reply_to": ASKER}, [(NEWS, "C9", f"[complete] {TYPE} — completed")]),
     ("success", {}, {"scheduled_for": "x", "type": "daily"}, [(NEWS, DEFAULT, "[complete] daily — completed")]),
     ("success", {}, {"type": "resume"}, [(NEWS, DEFAULT, "[complete] resume — completed")]),
+    ("success", {}, {"type": "resume", "matter": TYPE}, [(NEWS, DEFAULT, f"[complete] resume of {TYPE} — completed")]),
     ("failed", {"error": "no tests"}, {}, [(NEWS, DEFAULT, "[failed] no tests")]),
     ("failed", {}, {}, [(NEWS, DEFAULT, "[failed] unknown")]),
     ("failed", {"notify_channel": "C9"}, {}, [(NEWS, "C9", "[failed] unknown")]),
@@ -101,8 +102,14 @@ def test_a_question_is_urgent_and_carries_the_way_back() -> None:
             "repo": "acme/shop",
             "task_id": "task-20260207-001",
             "thread_task_id": "task-20260207-001",
+            "matter": TYPE,
         },
     }
+
+
+def test_a_failure_names_its_task_for_whoever_looks_further() -> None:
+    (final,) = drafts(a_task(thread_task_id="task-20260207-009"), "failed", error="no tests")
+    assert final.context == {"failed_task": "task-20260207-001"}
 
 
 def test_a_soldier_cannot_point_a_question_at_another_checkpoint() -> None:
