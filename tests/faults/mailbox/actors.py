@@ -16,7 +16,7 @@ from kingdom.mq.client import Client, Delivery, Refused
 
 QUEUE = "history"
 PATIENCE = 60.0
-VISIBILITY = 3.0
+VISIBILITY = 1.5
 EVERY_NTH_FAILS = 10
 
 

@@ -21,7 +21,7 @@ from tests.faults.mailbox import actors, history
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
 
-SECONDS = 45.0 if trees.CAMPAIGN else 5.0
+SECONDS = 45.0 if trees.CAMPAIGN else 2.0
 LIVES_FOR = (0.05, 0.4)
 BACKENDS = ("filesystem", "sqlite", "hybrid")
 
@@ -146,8 +146,8 @@ MUTANTS = [
 
 def kills_are_survived(tree: Path) -> list[str]:
     """Until something is wrong, or for long enough that it would have been."""
-    for seed in range(3):
-        judgement, _ = torment(tree, "sqlite", 8.0, seed)
+    for seed in range(8):
+        judgement, _ = torment(tree, "sqlite", 3.0, seed)
         if judgement.wrong:
             return judgement.wrong
     return []
