@@ -105,7 +105,7 @@ def check_general(tree: Path) -> list[str]:
 REPORTER = """#!/bin/sh
 cat > /dev/null
 cat > "$KINGDOM_RESULT_PATH" <<END
-{"task_id": "../../evil", "status": "needs_human", "question": "?", "checkpoint_path": "../../../evil",
+{"status": "needs_human", "question": "?", "checkpoint_path": "../../../evil",
  "session_id": "../../evil", "memory_updates": ["../../evil"], "notify_channel": "../evil", "workspace": "/"}
 END
 """
