@@ -1,6 +1,6 @@
 """What a role tells: sentences for people, and the kingdom's internal events for machines.
 
-Secrets are struck out by value before anything is written.
+Secrets are struck out by value before anything is written, and what would steer a terminal is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from kingdom.atomic import Disk
 from kingdom.messages import stamp
 from kingdom.places import Places
+from kingdom.words import plain
 
 SHORTEST_SECRET = 6
 """Shorter values would strike out ordinary words."""
@@ -56,10 +57,10 @@ class Log:
         """From now on these values are struck out. The longest first, as one may hold another."""
         long_enough = [each for each in secrets if len(each) >= SHORTEST_SECRET]
         as_json = [json.dumps(each, ensure_ascii=False)[1:-1] for each in long_enough]
-        self._hidden = sorted({*long_enough, *as_json}, key=len, reverse=True)
+        self._hidden = sorted({*long_enough, *as_json, *map(plain, long_enough)}, key=len, reverse=True)
 
     def say(self, sentence: str, level: str = "info") -> None:
-        one_line = self._clean(sentence).replace("\n", " ⏎ ")
+        one_line = self.clean(sentence).replace("\n", " ⏎ ")
         self._text.append(f"{stamp(self._clock())} {level:<5} {self._actor}: {one_line}\n")
 
     def warn(self, sentence: str) -> None:
@@ -72,7 +73,7 @@ class Log:
         """An internal event: counted by the chamberlain, so its type stands in the table above."""
         assert type in EVENT_TYPES, type
         record = {"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data}
-        line = self._clean(json.dumps(record, ensure_ascii=False))
+        line = self.clean(json.dumps(record, ensure_ascii=False))
         self._events.append(f"{line}\n".encode("utf-8", "replace"))
 
     def flush(self) -> None:
@@ -86,14 +87,17 @@ class Log:
         if events:
             self._append(self._events_file, events)
 
-    def _append(self, path: Path, data: bytes) -> None:
-        with suppress(OSError):
-            self._disk.append(path, data)
-
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """As it may be told, here or by whoever passes a foreign word on to people. What is put together by
+        leaving out control characters may be a secret: so these go first."""
+        text = plain(text)
         for secret in self._hidden:
             text = text.replace(secret, "[hidden]")
         return text
+
+    def _append(self, path: Path, data: bytes) -> None:
+        with suppress(OSError):
+            self._disk.append(path, data)
 
 
 def _show(text: str) -> None:

@@ -34,6 +34,8 @@ CONFIG_LOOK_SECONDS = 0.25
 DEGRADED_PAUSE_SECONDS = 1.0
 ALSO_READS = {"general": ("king",)}
 """By a role's configuration, whose else it reads: a change there is news for it too."""
+AT_THE_NEXT_START = ("launcher",)
+"""Settings of system.yaml that a running kingdom cannot take over."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -82,6 +84,8 @@ class Kit:
     clock: Callable[[], float]
     system: Config
     config: Config
+    ticks: Callable[[], float] = time.monotonic
+    """Seconds that nobody can set: for periods and pauses."""
     ends: Ends = field(default_factory=Ends)
     """Other processes whose end wakes this role."""
 
@@ -111,59 +115,76 @@ class Heart:
         write_in_place(self._fd, json.dumps(record).ljust(BEAT_BYTES - 1).encode()[: BEAT_BYTES - 1] + b"\n")
 
 
-def run(
-    name: str, config_name: str, build: Callable[[Kit], Job], *, once: bool = False, survives_hup: bool = False
-) -> int:
-    """The life of a role, from lock to exit code. With `once` it ends when there is nothing left to do."""
+@dataclass(frozen=True)
+class Life:
+    """What one process is to be."""
+
+    name: str
+    config_name: str
+    once: bool = False
+    """It ends when there is nothing left to do."""
+    survives_hup: bool = False
+
+
+def run(life: Life, build: Callable[[Kit], Job]) -> int:
+    """The life of a role, from lock to exit code."""
     os.umask(0o077)
-    if not survives_hup:
+    if not life.survives_hup:
         _die_with_supervisor()
     try:
         places = Places(find_home())
         places.check()
-        return _live(name, config_name, places, build, once=once, survives_hup=survives_hup)
+        return _live(life, places, build)
     except KingdomError as trouble:
-        print(f"{name}: {trouble}", file=sys.stderr)
+        print(f"{life.name}: {trouble}", file=sys.stderr)
         return int(trouble.exit)
     except OSError as trouble:
-        print(f"{name}: {trouble.strerror}: {trouble.filename}", file=sys.stderr)
+        print(f"{life.name}: {trouble.strerror}: {trouble.filename}", file=sys.stderr)
         return int(Exit.FAILED)
 
 
-def _live(
-    name: str, config_name: str, places: Places, build: Callable[[Kit], Job], *, once: bool, survives_hup: bool
-) -> int:
-    lock = Lock(places.lock(name), name)
+def _live(life: Life, places: Places, build: Callable[[Kit], Job]) -> int:
+    lock = Lock(places.lock(life.name), life.name)
     for folder in places.folders():
         make_folder(folder)
     lock.acquire(LOCK_WAIT_SECONDS)
-    quiet = Log(places, name, Disk(places.scratch(name)), time.time)
+    log = Log(places, life.name, Disk(places.scratch(life.name)), time.time)
     try:
-        kit = _kit(name, config_name, places, lock)
-        loop = _Loop(kit, lock, config_name, build(kit), once=once, survives_hup=survives_hup)
+        kit = _kit(life, places, lock)
+        log = kit.log  # which knows the secrets
+        loop = _Loop(life, kit, lock, build(kit))
     except KingdomError as trouble:
-        quiet.error(f"does not start: {trouble}")
-        quiet.flush()
-        Heart(places.heartbeat(name), name, time.time).beat("stopped")
+        log.error(f"does not start: {trouble}")
+        log.flush()
+        Heart(places.heartbeat(life.name), life.name, time.time).beat("stopped")
         raise
+    except Exception:  # noqa: BLE001
+        # The edge of the process, as below.
+        return _end_by_defect(lock, log, places.role_log(life.name))
     try:
         return loop.run()
     except LockLost as trouble:
-        print(f"{name}: {trouble}", file=sys.stderr)
+        print(f"{life.name}: {trouble}", file=sys.stderr)
         return int(trouble.exit)
     except Exception:  # noqa: BLE001
         # The edge of the process: tell all we know, end, and let the launcher start a fresh life.
-        with contextlib.suppress(LockLost):
-            lock.check()
-            quiet.error(f"ends by a defect of its own: {traceback.format_exc(limit=-12)}")
-            quiet.flush()
-        print(f"{name}: ended by a defect of its own, see {places.role_log(name)}", file=sys.stderr)
-        return int(Exit.FAILED)
+        return _end_by_defect(lock, log, places.role_log(life.name))
 
 
-def _kit(name: str, config_name: str, places: Places, lock: Lock) -> Kit:
+def _end_by_defect(lock: Lock, log: Log, told_in: Path) -> int:
+    """With what the turn had to say and with its traceback, both without secrets."""
+    with contextlib.suppress(LockLost):
+        lock.check()
+        log.error(f"ends by a defect of its own: {traceback.format_exc(limit=-12)}")
+        log.flush()
+    print(f"{lock.role}: ended by a defect of its own, see {told_in}", file=sys.stderr)
+    return int(Exit.FAILED)
+
+
+def _kit(life: Life, places: Places, lock: Lock) -> Kit:
+    name = life.name
     system = configuration.load(places, "system")
-    config = configuration.load(places, config_name)
+    config = configuration.load(places, life.config_name)
     secrets = configuration.secrets(places)
     disk = Disk(places.scratch(name), durability=system["durability"], guard=lock.check)
     disk.sweep_scratch()
@@ -174,20 +195,17 @@ def _kit(name: str, config_name: str, places: Places, lock: Lock) -> Kit:
 
 
 class _Loop:
-    def __init__(self, kit: Kit, lock: Lock, config_name: str, job: Job, *, once: bool, survives_hup: bool) -> None:
+    def __init__(self, life: Life, kit: Kit, lock: Lock, job: Job) -> None:
+        self._life = life
         self._kit = kit
         self._lock = lock
-        self._config_name = config_name
         self._job = job
-        self._once = once
-        self._survives_hup = survives_hup
         self._heart = Heart(kit.places.heartbeat(kit.name), kit.name, kit.clock)
-        self._waker = Waker(job.folders(), kit.system["wake"])
-        self._waker.also(kit.ends.fileno())
+        self._waker = self._alarm(kit)
         self._stopping = False
         self._reload_asked = False
         self._told = ""
-        self._degraded = False
+        self._look_everywhere = True
         self._seen_files = self._config_files()
         self._look_at_config = 0.0
 
@@ -197,16 +215,14 @@ class _Loop:
         self._kit.log.say(f"starts, pid {os.getpid()}")
         self._kit.log.event("system.startup", role=self._kit.name)
         self._heart.beat("starting")
-        arrivals: dict[Path, list[str]] | None = None
+        arrivals: dict[Path, list[str]] | None = {}
         while not self._stopping:
             self._reload_if_changed()
             turn = self._turn(arrivals)
             again = turn.worked and not turn.settled
-            if turn.ended or (self._once and not again and not turn.busy):
+            if turn.ended or (self._life.once and not again and not turn.busy):
                 break
             arrivals = self._waker.wait(0.0 if again else min(turn.wait, self._longest_sleep()))
-            if self._degraded:
-                arrivals = None
         self._job.close()
         self._kit.log.say("stops")
         self._kit.log.event("system.shutdown", role=self._kit.name)
@@ -219,15 +235,15 @@ class _Loop:
         self._arm_timer()
         self._lock.check()
         try:
-            turn = self._job.turn(arrivals)
-            state, self._degraded = "working" if turn.worked else "idle", False
+            turn = self._job.turn(None if self._look_everywhere else arrivals)
+            state, self._look_everywhere = "working" if turn.worked else "idle", False
         except LockLost:
             raise
         except (KingdomError, OSError) as trouble:
             # A full or failing disk passes: stay alive, show it, look everywhere again in a moment.
             self._kit.log.error(f"a turn failed and will be repeated: {trouble}")
             turn = Turn(worked=False, wait=DEGRADED_PAUSE_SECONDS, busy=True)
-            state, self._degraded = "degraded", True
+            state, self._look_everywhere = "degraded", True
         self._kit.log.flush()
         self._heart.beat(state, worked=turn.worked)
         return turn
@@ -243,7 +259,7 @@ class _Loop:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN if self._survives_hup else self._stop)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if self._life.survives_hup else self._stop)
         signal.signal(signal.SIGUSR1, self._ask_reload)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._waker.ring_on_signals()
@@ -256,11 +272,11 @@ class _Loop:
 
     def _config_files(self) -> list[tuple[int, int] | None]:
         places = self._kit.places
-        names = ("system", self._config_name, *ALSO_READS.get(self._config_name, ()))
+        names = ("system", self._life.config_name, *ALSO_READS.get(self._life.config_name, ()))
         return [_fingerprint(path) for path in (*(places.config / f"{name}.yaml" for name in names), places.env_file)]
 
     def _reload_if_changed(self) -> None:
-        now = time.monotonic()
+        now = self._kit.ticks()
         if now < self._look_at_config and not self._reload_asked:
             return
         self._look_at_config = now + CONFIG_LOOK_SECONDS
@@ -271,7 +287,7 @@ class _Loop:
         self._seen_files, self._reload_asked = now_there, False
         try:
             system = configuration.load(self._kit.places, "system")
-            config = configuration.load(self._kit.places, self._config_name)
+            config = configuration.load(self._kit.places, self._life.config_name)
             secrets = configuration.secrets(self._kit.places)
             kit = Kit(**{**vars(self._kit), "system": system, "config": config})
             self._job.reload(kit)
@@ -282,9 +298,29 @@ class _Loop:
             self._told = str(trouble)
             return
         self._told = ""
-        self._kit = kit
+        before, self._kit = self._kit.system, kit
         kit.log.hide(secrets.values())
-        kit.log.say("took over new configuration")
+        kit.disk.durability = system["durability"]
+        if system["wake"] != before["wake"]:
+            self._set_alarm()
+        kit.log.say(f"took over new configuration{_but_not(before, system)}")
+
+    def _alarm(self, kit: Kit) -> Waker:
+        waker = Waker(self._job.folders(), kit.system["wake"])
+        waker.also(kit.ends.fileno())
+        return waker
+
+    def _set_alarm(self) -> None:
+        """Arrivals may fall between the old one and the new one: look everywhere."""
+        old, self._waker = self._waker, self._alarm(self._kit)
+        self._waker.ring_on_signals()
+        old.close()
+        self._look_everywhere = True
+
+
+def _but_not(before: Config, now: Config) -> str:
+    changed = [name for name in AT_THE_NEXT_START if before[name] != now[name]]
+    return f"; {' and '.join(changed)} takes effect at the next `kingdom up`" if changed else ""
 
 
 def _fingerprint(path: Path) -> tuple[int, int] | None:
@@ -305,6 +341,6 @@ def _die_with_supervisor() -> None:
         raise SystemExit(int(Exit.DONE))
 
 
-def main_arguments(argv: list[str]) -> bool:
+def asked_once(argv: list[str]) -> bool:
     """`--once` is the only word that a role's command line knows."""
     return "--once" in argv

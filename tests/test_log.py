@@ -74,6 +74,15 @@ def test_secrets_are_struck_out_however_json_spells_them(places: Places, secret:
     assert json.loads(places.events_log.read_text())["data"]["error"] == "it said [hidden]!"
 
 
+def test_what_would_steer_a_terminal_is_left_out(places: Places) -> None:
+    log = log_of(places, ["token-12345"])
+    log.say("\033]0;owned\a red\033[31m \x9b2J\r\ttabbed tok\033en-12345")
+    log.event("message.failed", error="\x9b2J\x7f tok\x9ben-12345")
+    log.flush()
+    assert places.role_log("king").read_text().endswith(": ]0;owned red[31m 2J\ttabbed [hidden]\n")
+    assert json.loads(places.events_log.read_text())["data"]["error"] == "2J [hidden]"
+
+
 def test_names_that_are_no_utf8_are_told_all_the_same(places: Places) -> None:
     log = log_of(places)
     log.say(f"buried {os.fsdecode(b'n%ct' % 255)}")

@@ -34,9 +34,12 @@ class Castle:
         (self.places.config / "king.yaml").write_text("concurrency: {max_soldiers: 100}\n")
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
+        return self.run("-m", "kingdom.king", *words, **env)
+
+    def run(self, *words: str, **env: str) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KINGDOM_")}
         king = subprocess.Popen(
-            [sys.executable, "-m", "kingdom.king", *words],
+            [sys.executable, *words],
             env={**clean, "KINGDOM_HOME": str(self.home), **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -226,6 +229,92 @@ def test_secrets_that_come_later_are_struck_out_too(castle: Castle) -> None:
     assert "canary" not in castle.log() + castle.places.events_log.read_text()
 
 
+DEFECTIVE = """
+from kingdom import role
+
+class Clumsy:
+    def __init__(self, kit):
+        if {fails_at_once}:
+            raise ValueError("canary-123 at once")
+        self._kit = kit
+
+    def folders(self):
+        return ()
+
+    def turn(self, arrivals):
+        self._kit.log.say("has done half of it")
+        raise ValueError("canary-123 is what it died of")
+
+raise SystemExit(role.run(role.Life("king", "king"), Clumsy))
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails_at_once", "told"), [(False, "[hidden] is what it died of"), (True, "[hidden] at once")]
+)
+def test_a_defect_is_told_with_its_traceback_and_without_secrets(
+    castle: Castle, fails_at_once: bool, told: str
+) -> None:
+    (castle.home / ".env").touch(0o600)
+    (castle.home / ".env").write_text("A_TOKEN=canary-123\n")
+    code, said = ended(castle.run("-c", DEFECTIVE.format(fails_at_once=fails_at_once)))
+    assert (code, said.count("\n")) == (1, 1)
+    assert f"king: ended by a defect of its own, see {castle.places.role_log('king')}" in said
+    assert "ends by a defect of its own: Traceback (most recent call last)" in castle.log()
+    assert told in castle.log()
+    assert fails_at_once or "has done half of it" in castle.log(), "what the turn had to say is not lost"
+    logs = "".join(path.read_text() for path in castle.places.logs.glob("*.log"))
+    assert "canary" not in logs + said
+
+
+def test_how_it_writes_and_wakes_is_taken_over_and_its_launcher_is_not(castle: Castle) -> None:
+    (castle.places.config / "king.yaml").write_text("intervals: {event_check_seconds: 30}\n")
+    (castle.places.config / "system.yaml").write_text("wake: poll\nlauncher: tmux\n")
+    king = castle.reign()
+    write_text(castle.places.config / "system.yaml", "wake: inotify\nlauncher: supervisord\ndurability: process\n")
+    king.send_signal(signal.SIGUSR1)
+    told = "took over new configuration; launcher takes effect at the next `kingdom up`"
+    castle.until(lambda: told in castle.log(), "the new configuration")
+    put(castle.home, "events", "pending", **event("evt-1"))
+    castle.dispatched("evt-1")
+    stat = Path(f"/proc/{king.pid}/fd")
+    assert any(os.readlink(fd) == "anon_inode:inotify" for fd in stat.iterdir())
+    king.terminate()
+    assert ended(king) == (0, "")
+
+
+TALKATIVE = """
+from kingdom import role
+
+class Talkative:
+    def __init__(self, kit):
+        self._kit = kit
+
+    def folders(self):
+        return ()
+
+    def reload(self, kit):
+        self._kit = kit
+
+    def close(self):
+        pass
+
+    def turn(self, arrivals):
+        self._kit.log.say(f"writes for {self._kit.disk.durability}")
+        return role.Turn(worked=False, wait=30)
+
+raise SystemExit(role.run(role.Life("king", "king"), Talkative))
+"""
+
+
+def test_how_durably_it_writes_is_taken_over(castle: Castle) -> None:
+    king = castle.run("-c", TALKATIVE)
+    castle.until(lambda: "writes for power" in castle.log(), "its first turn")
+    write_text(castle.places.config / "system.yaml", "durability: process\n")
+    king.send_signal(signal.SIGUSR1)
+    castle.until(lambda: "writes for process" in castle.log(), "its next turn")
+
+
 # --- what passes
 
 
@@ -287,3 +376,11 @@ def test_a_beat_is_one_record_of_fixed_size(home: Path) -> None:
         "time": "2026-02-07T10:00:00Z",
         "worked": True,
     }
+
+
+# --- being asked for
+
+
+def test_a_general_that_nobody_names_is_refused_in_a_line(castle: Castle) -> None:
+    code, said = ended(castle.run("-m", "kingdom.general", "--once"))
+    assert (code, said) == (78, "which general? python -m kingdom.general gen-briefing\n")

@@ -6,5 +6,5 @@ from kingdom import role
 from kingdom.chamberlain.rounds import Rounds
 
 if __name__ == "__main__":
-    once = role.main_arguments(sys.argv)
-    sys.exit(role.run("chamberlain", "chamberlain", Rounds, once=once, survives_hup=True))
+    life = role.Life("chamberlain", "chamberlain", once=role.asked_once(sys.argv), survives_hup=True)
+    sys.exit(role.run(life, Rounds))

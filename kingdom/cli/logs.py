@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 
 from kingdom.cli import home
-from kingdom.config import closest
 from kingdom.errors import NoSuchThing, NotRunning, Usage
 from kingdom.lock import is_locked
 from kingdom.places import Places
+from kingdom.schemas import closest
 from kingdom.wake import Waker
+from kingdom.words import plain
 
 LOOK_SECONDS = 0.2
 BLOCK = 1 << 16
@@ -130,5 +131,5 @@ def _last_lines(fd: int, size: int, count: int) -> Iterator[bytes]:
 
 def _show(data: bytes) -> None:
     if data:
-        sys.stdout.write(data.decode("utf-8", "replace"))
+        sys.stdout.write(plain(data.decode("utf-8", "replace")))
         sys.stdout.flush()

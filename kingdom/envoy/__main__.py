@@ -6,4 +6,4 @@ from kingdom import role
 from kingdom.envoy.outbound import Outbound
 
 if __name__ == "__main__":
-    sys.exit(role.run("envoy", "envoy", Outbound, once=role.main_arguments(sys.argv)))
+    sys.exit(role.run(role.Life("envoy", "envoy", once=role.asked_once(sys.argv)), Outbound))

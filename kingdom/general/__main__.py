@@ -3,7 +3,11 @@
 import sys
 
 from kingdom import role
+from kingdom.errors import Exit
 from kingdom.general.campaign import Campaign
 
 if __name__ == "__main__":
-    sys.exit(role.run(sys.argv[1], "general", Campaign, once=role.main_arguments(sys.argv)))
+    if len(sys.argv) < 2 or not sys.argv[1].startswith("gen-"):
+        print("which general? python -m kingdom.general gen-briefing", file=sys.stderr)
+        sys.exit(Exit.REFUSED)
+    sys.exit(role.run(role.Life(sys.argv[1], "general", once=role.asked_once(sys.argv)), Campaign))

@@ -6,4 +6,4 @@ from kingdom import role
 from kingdom.king.court import Court
 
 if __name__ == "__main__":
-    sys.exit(role.run("king", "king", Court, once=role.main_arguments(sys.argv)))
+    sys.exit(role.run(role.Life("king", "king", once=role.asked_once(sys.argv)), Court))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kingdom.mailbox.manager import Manager
-from kingdom.role import Kit, run
+from kingdom.role import Kit, Life, run
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     def build(kit: Kit) -> Manager:
         return Manager(kit, given.config)
 
-    return run("mailbox", "mq", build, once=given.once)
+    return run(Life("mailbox", "mq", once=given.once), build)
 
 
 if __name__ == "__main__":

@@ -280,6 +280,14 @@ def test_the_end_of_a_log(terminal: Terminal) -> None:
     assert len(terminal.ok("logs", "king", "-n", "40000").splitlines()) == 40_000
 
 
+def test_what_a_soldier_says_cannot_steer_the_terminal(terminal: Terminal) -> None:
+    said = terminal.places.session_log("soldier-task-1-0", "out")
+    said.write_bytes("\033[2J\033]0;owned\a하나\n\x9b31mtwo\tcells\n".encode())
+    assert terminal.ok("attach", "task-1") == "[2J]0;owned하나\n31mtwo\tcells\n"
+    terminal.places.role_log("king").write_bytes(b"\033[31mred\n")
+    assert terminal.ok("logs", "king") == "[31mred\n"
+
+
 def test_a_report_counts_what_ended(terminal: Terminal) -> None:
     terminal.event("completed", "evt-1", status="completed")
     terminal.event("completed", "evt-2", status="discarded")

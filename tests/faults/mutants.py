@@ -221,6 +221,15 @@ MUTANTS = [
         "{grave.name}.tmp",
         caught_by="bad events",
     ),
+    # secrets
+    Mutant(
+        "a defect is told with its secrets",
+        ROLE,
+        "        log = kit.log  # which knows the secrets\n",
+        "",
+        caught_by="a defect and a secret",
+        quick=True,
+    ),
     # 14: names
     Mutant(
         "a slash may stand in a name",

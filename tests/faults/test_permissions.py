@@ -64,6 +64,35 @@ def check_open_secrets(tree: Path) -> list[str]:
     return wrong + ([] if ended.returncode == 0 else [f"a 0600 .env is refused too: {ended.stderr}"])
 
 
+CLUMSY = """
+from kingdom import role
+
+class Clumsy:
+    def __init__(self, kit):
+        pass
+
+    def folders(self):
+        return ()
+
+    def turn(self, arrivals):
+        raise ValueError("xoxb-of-the-owner is what it died of")
+
+raise SystemExit(role.run(role.Life("king", "king"), Clumsy))
+"""
+
+
+def check_told_defects(tree: Path) -> list[str]:
+    home = trees.new_folder()
+    homes.make(home)
+    secrets = Places(home).env_file
+    secrets.touch(0o600)
+    secrets.write_text("SLACK_BOT_TOKEN=xoxb-of-the-owner\n")
+    ended = trees.run(tree, home, ("-c", CLUMSY))
+    logs = "".join(path.read_text() for path in Places(home).logs.rglob("*.log"))
+    wrong = [] if "[hidden] is what it died of" in logs else [f"the defect is not told: {logs}{ended.stderr}"]
+    return wrong + (["the secret is told"] if "xoxb" in logs + ended.stderr + ended.stdout else [])
+
+
 def check_not_a_home(tree: Path) -> list[str]:
     folder = trees.new_folder()
     wrong = refused(tree, folder / "nowhere", "does not exist")
@@ -117,6 +146,7 @@ CHECKS = {
     "private": check_private,
     "open to all": check_open_to_all,
     "open secrets": check_open_secrets,
+    "a defect and a secret": check_told_defects,
     "not a home": check_not_a_home,
     "foreign": check_foreign,
     "read-only": check_read_only,
