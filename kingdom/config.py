@@ -5,7 +5,6 @@ An error names the file, the line and the key.
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -50,10 +49,27 @@ def fitted(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
         return schemas.check(schema, whole)
     except BadMessage as trouble:
         # The two readers of a schema differ in trifles: a text's last line break, for one.
-        where, sentence = next(iter(schemas.misfits(schema, value)), ((), str(trouble.facts["why"])))
-    raise BadConfig(
-        path=path, line=f":{_line(lines, where, value)}", key=".".join(map(str, where)) or "top level", why=sentence
-    )
+        wrong = _by_line(schema, value, lines) or [((), str(trouble.facts["why"]))]
+        raise misfit(path, lines, value, *wrong[0]) from None
+
+
+def misfits(schema: str, value: Any, lines: Lines, path: Path) -> list[BadConfig]:
+    """Everything that `fitted` would refuse, from top to bottom, for people who mend the file."""
+    try:
+        fitted(schema, value, lines, path)
+    except BadConfig as first:
+        wrong = _by_line(schema, value, lines) if isinstance(value, dict) else []
+        return [misfit(path, lines, value, *each) for each in wrong] or [first]
+    return []
+
+
+def _by_line(schema: str, value: Any, lines: Lines) -> list[tuple[tuple[str | int, ...], str]]:
+    return sorted(schemas.misfits(schema, value), key=lambda each: _line(lines, each[0], value))
+
+
+def misfit(path: Path, lines: Lines, value: Any, where: tuple[str | int, ...], why: str) -> BadConfig:
+    key = ".".join(map(str, where)) or "top level"
+    return BadConfig(path=path, line=f":{_line(lines, where, value)}", key=key, why=why)
 
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
@@ -134,12 +150,6 @@ def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
         spelt = (*spelt, str(part) if isinstance(group, dict) else part)
         group = group[part]
     return lines.get(spelt, 1)
-
-
-def closest(word: str, known: list[str]) -> str:
-    """`, did you mean …?` for an error's end, or nothing."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def frozen(value: Any) -> Any:

@@ -12,6 +12,9 @@ from kingdom import config
 from kingdom.errors import BadConfig, NoSuchThing
 from kingdom.places import Places
 
+FIRST_LINE_BYTES = 256
+"""So much of it the kernel reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -79,6 +82,20 @@ def of(places: Places, name: str) -> Manifest:
 def names(places: Places) -> list[str]:
     """Installed generals by file name alone: cheap, and true even when a manifest is broken."""
     return sorted(path.stem for path in places.manifests.glob("gen-*.yaml"))
+
+
+def program_misfit(program: Path) -> str | None:
+    """Why a general's executable could not even begin, as far as its first line tells."""
+    with open(program, "rb") as file:
+        first, _, _ = file.read(FIRST_LINE_BYTES).partition(b"\n")
+    words = first.removeprefix(b"#!").decode("utf-8", "replace").split()
+    if not first.startswith(b"#!") or not words:
+        return None
+    if first.endswith(b"\r"):
+        return f"{program}:1 ends as on Windows (CR LF), so its interpreter {words[0]} is not found"
+    if words[0].startswith("/") and not os.path.exists(words[0]):
+        return f"{program}:1 begins with `#!{words[0]}`, and there is no {words[0]} here"
+    return None
 
 
 def fingerprint(places: Places) -> tuple[tuple[str, int, int], ...]:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import islice, takewhile
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from croniter import CroniterError, croniter
 
 from kingdom.manifests import Manifest, Schedule
 from kingdom.messages import stamp
+from kingdom.schemas import closest
 
 LATE_SECONDS = 150.0
 """A minute noticed later than this was slept through."""
@@ -43,17 +44,29 @@ def entries(manifests: Iterable[Manifest]) -> list[Entry]:
 def misfit(entry: Entry) -> str | None:
     """What is wrong with a schedule; None when it can be kept."""
     plan = entry.schedule
+    wrong = flaw(plan.cron, plan.timezone)
+    return f"schedule {plan.name!r}: {wrong[1]}" if wrong else None
+
+
+def flaw(cron: str, timezone: str | None) -> tuple[str, str] | None:
+    """The field that cannot be kept, and why."""
+    if timezone and not _is_zone(timezone):
+        return "timezone", f"there is no time zone {timezone!r}{closest(timezone, sorted(available_timezones()))}"
+    if len(cron.split()) != 5:
+        return "cron", f"{cron!r} must have five fields: minute hour day month weekday"
     try:
-        if plan.timezone:
-            ZoneInfo(plan.timezone)
-        if len(plan.cron.split()) != 5:
-            return f"schedule {plan.name!r}: {plan.cron!r} must have five fields: minute hour day month weekday"
-        croniter(plan.cron).get_next(float)
-    except (CroniterError, ValueError, ZoneInfoNotFoundError) as trouble:
-        return f"schedule {plan.name!r}: {trouble}"
-    except OSError:
-        return f"schedule {plan.name!r}: there is no time zone {plan.timezone!r}"
+        croniter(cron).get_next(float)
+    except (CroniterError, ValueError) as trouble:
+        return "cron", f"{cron!r}: {trouble}"
     return None
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return False
+    return True
 
 
 def due(entry: Entry, after: float, now: float, zone: tzinfo) -> list[float]:

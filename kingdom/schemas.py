@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -56,7 +57,13 @@ def misfits(name: str, value: object) -> list[tuple[tuple[str | int, ...], str]]
     import jsonschema
 
     found = jsonschema.Draft7Validator(load(name)).iter_errors(value)
-    return sorted(((_place(each), _sentence(each)) for each in found), key=str)
+    return sorted((misfit for each in found for misfit in _misfits(each)), key=str)
+
+
+def closest(word: str, known: list[str]) -> str:
+    """`, did you mean …?` for an error's end, or nothing."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
@@ -76,20 +83,19 @@ def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
     return f"{field} {said}".strip()[:300]
 
 
-def _place(error: Any) -> tuple[str | int, ...]:
-    """An unknown key is its own place, not its group's."""
+def _misfits(error: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     place = tuple(error.absolute_path)
-    return (*place, _unknown(error)[0]) if error.validator == "additionalProperties" else place
-
-
-def _unknown(error: Any) -> list[str | int]:
-    return sorted(set(error.instance) - set(error.schema.get("properties", {})), key=str)
+    if error.validator != "additionalProperties":
+        yield place, _sentence(error)
+        return
+    known = sorted(error.schema.get("properties", {}))
+    for key in sorted(set(error.instance) - set(known), key=str):
+        # An unknown key is its own place, not its group's.
+        near = closest(str(key), known)
+        yield (*place, key), f"unknown key {key!r}{near or ';'} known are {', '.join(known)}"
 
 
 def _sentence(error: Any) -> str:
-    if error.validator == "additionalProperties":
-        known, extra = sorted(error.schema.get("properties", {})), _unknown(error)
-        return f"unknown key {', '.join(map(repr, extra))}; known are {', '.join(known)}"
     if error.validator == "pattern":
         return f"{error.instance!r} does not match {error.validator_value}"
     return str(error.message)[:300]

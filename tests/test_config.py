@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kingdom import config
+from kingdom import config, schemas
 from kingdom.errors import BadConfig, BadFile
 from tests.kit import founded
 
@@ -120,8 +120,8 @@ def test_a_file_that_is_no_text_is_told_so(home: Path) -> None:
 
 
 def test_a_slip_of_the_pen_is_guessed() -> None:
-    assert config.closest("quque", ["queue", "events"]) == ", did you mean 'queue'?"
-    assert config.closest("xyz", ["queue"]) == ""
+    assert schemas.closest("quque", ["queue", "events"]) == ", did you mean 'queue'?"
+    assert schemas.closest("xyz", ["queue"]) == ""
 
 
 # --- secrets

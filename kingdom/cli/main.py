@@ -11,8 +11,8 @@ import click
 
 from kingdom import __version__
 from kingdom.cli import COMMANDS
-from kingdom.config import closest
 from kingdom.errors import Exit, KingdomError, Usage
+from kingdom.schemas import closest
 
 INTERRUPTED = 130
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from kingdom import manifests
+from kingdom import config, manifests
 from kingdom.atomic import Disk, make_folder
-from kingdom.errors import BadInput, Collision, NoSuchThing
+from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.manifests import Manifest
 from kingdom.places import PROGRAM, Places, find_data
 
@@ -18,20 +19,14 @@ DEFAULTS = ("gen-briefing", "gen-herald")
 
 
 class BadPackage(BadInput):
-    """{path}: {why}"""
+    """{faults}"""
 
 
 def check(package: Path) -> Manifest:
-    """The manifest of a package that can be installed; BadConfig or BadPackage says what is missing."""
-    if not package.is_dir():
-        raise BadPackage(path=package, why="no such folder; a package is a folder with a manifest.yaml and a prompt.md")
-    try:
-        manifest = manifests.read(package / MANIFEST)
-    except FileNotFoundError:
-        raise BadPackage(path=package, why=f"it has no {MANIFEST}") from None
-    if (trouble := next(_faults(package, manifest), None)) is not None:
-        raise BadPackage(path=package, why=trouble)
-    return manifest
+    """The manifest of a package that can be installed; BadPackage says everything that is wrong, a line for each."""
+    if faults := list(_faults(package)):
+        raise BadPackage(faults="\n".join(faults))
+    return manifests.read(package / MANIFEST)
 
 
 def install(places: Places, disk: Disk, package: Path) -> Manifest:
@@ -88,18 +83,51 @@ def claimed_by_others(places: Places, manifest: Manifest) -> list[tuple[str, str
     ]
 
 
-def _faults(package: Path, manifest: Manifest) -> Iterator[str]:
+def _faults(package: Path) -> Iterator[str]:
+    if not package.is_dir():
+        yield f"{package}: no such folder; a package is a folder with a manifest.yaml and a prompt.md"
+        return
+    engine = None
+    try:
+        value, lines = config.read_yaml(package / MANIFEST)
+        wrong = config.misfits("manifest", value, lines, package / MANIFEST)
+        yield from map(str, wrong)
+        if isinstance(value, dict):
+            engine = value.get("engine")
+            if not any("schedules" in str(each.facts["key"]) for each in wrong):
+                plans = _faults_of_schedules(value.get("schedules", []))
+                yield from (str(config.misfit(package / MANIFEST, lines, value, *each)) for each in plans)
+    except BadConfig as trouble:
+        yield str(trouble)
+    except FileNotFoundError:
+        yield f"{package}: it has no {MANIFEST}"
+    yield from (f"{package}: {fault}" for fault in _faults_of_files(package, engine))
+
+
+def _faults_of_schedules(plans: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Of plans that fit their schema: where, and what."""
+    from kingdom.schedules import flaw
+
+    names = [plan["name"] for plan in plans]
+    for number, plan in enumerate(plans):
+        if plan["name"] in names[:number]:
+            yield ("schedules", number, "name"), f"{plan['name']!r} stands here a second time"
+        if (wrong := flaw(plan["cron"], plan.get("timezone"))) is not None:
+            yield ("schedules", number, wrong[0]), wrong[1]
+
+
+def _faults_of_files(package: Path, engine: object) -> Iterator[str]:
     if not (package / "prompt.md").is_file():
         yield "it has no prompt.md, the words that its soldiers are sent with"
     run = package / PROGRAM
-    if manifest.engine == "command" and not run.is_file():
-        yield "its engine is `command`, and it has no executable `run`"
-    if run.exists() and not os.access(run, os.X_OK):
+    if not run.is_file():
+        if engine == "command" or run.exists():
+            yield "its engine is `command`, and it has no executable `run`"
+        return
+    if not os.access(run, os.X_OK):
         yield f"its `run` may not be executed; run `chmod +x {run}`"
-    if manifest.schedules:
-        from kingdom import schedules
-
-        yield from (why for entry in schedules.entries([manifest]) if (why := schedules.misfit(entry)))
+    if (misfit := manifests.program_misfit(run)) is not None:
+        yield misfit
 
 
 def _offered(places: Places, name: str) -> bool:

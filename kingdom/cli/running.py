@@ -21,6 +21,7 @@ from kingdom.lock import is_locked
 from kingdom.places import Places, find_data
 from kingdom.processes import end_carriers, send, soldier_markers, started_at
 from kingdom.roster import ROLES, Seat
+from kingdom.schemas import closest
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 from kingdom.wake import Waker
@@ -141,7 +142,7 @@ def _seat(places: Places, name: str) -> Seat:
     if name in ROLES:
         hint = f" that is switched on; set roles.{name}: true in {places.config / 'system.yaml'}"
     else:
-        hint = config.closest(name, list(seats)) or f"; here are {', '.join(seats)}"
+        hint = closest(name, list(seats)) or f"; here are {', '.join(seats)}"
     raise NoSuchThing(what="role", name=name, hint=hint)
 
 

@@ -16,7 +16,7 @@ from kingdom.codec import read_bytes, to_json
 from kingdom.errors import BadFile, BadName, KingdomError
 from kingdom.general import consent, memory, prompt
 from kingdom.general.barrack import Barrack
-from kingdom.manifests import Manifest
+from kingdom.manifests import Manifest, program_misfit
 from kingdom.messages import Task
 from kingdom.places import PROGRAM, check_name
 from kingdom.role import Kit
@@ -45,6 +45,8 @@ def engine(kit: Kit, manifest: Manifest) -> tuple[str, Path]:
     if not os.access(program, os.X_OK):
         why = "no engine that thinks is set up, and it has no executable `run` of its own"
         raise NeedsSetUp(why=f"{manifest.name} has nobody to do the work: {why} ({program})")
+    if program.is_file() and (misfit := program_misfit(program)) is not None:
+        raise NeedsSetUp(why=misfit)
     return name, program
 
 

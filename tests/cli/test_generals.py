@@ -38,7 +38,7 @@ def package(folder: Path, manifest: dict[str, Any] | str | None = None, **files:
         (None, {"manifest_yaml": None}, "it has no manifest.yaml"),
         ({**WHOLE, "name": "x"}, {}, "manifest.yaml:1: name: 'x' does not match"),
         ({**WHOLE, "timeout_seconds": 1}, {}, "timeout_seconds: 1 is less than the minimum of 30"),
-        ({**WHOLE, "subscribe": []}, {}, "unknown key 'subscribe'; known are"),
+        ({**WHOLE, "subscribe": []}, {}, "unknown key 'subscribe', did you mean 'subscribes'? known are cc_plugins, "),
         ("name: [", {}, ": YAML: "),
         ("- just\n- a list\n", {}, "must hold keys and values"),
     ],
@@ -52,6 +52,46 @@ def test_what_cannot_be_installed(
         assert (told.code, told.err.count("\n")) == (78, 1), told
         assert said in told.err
     assert not terminal.places.manifest("gen-x").exists()
+
+
+def test_everything_that_is_wrong_is_told_at_once(terminal: Terminal, tmp_path: Path) -> None:
+    manifest = "name: gen-x\ndescripton: x\ntimeout_seconds: 5\nlimits:\n  memory: 7\n  cores: 2\n"
+    path = package(tmp_path / "gen-x", manifest, prompt_md=None)
+    told = terminal("generals", "validate", str(path))
+    assert told.code == 78
+    limits = "known are budget_tokens, budget_usd, cpu_seconds, memory_mb, processes"
+    said = [row.rpartition("manifest.yaml")[2] for row in told.err.splitlines()]
+    assert said[0] == ":1: top level: 'description' is a required property"
+    assert said[1].startswith(
+        ":2: descripton: unknown key 'descripton', did you mean 'description'? known are cc_plugins"
+    )
+    assert said[2] == ":3: timeout_seconds: 5 is less than the minimum of 30"
+    assert said[3] == f":5: limits.memory: unknown key 'memory', did you mean 'memory_mb'? {limits}"
+    assert said[4] == f":6: limits.cores: unknown key 'cores'; {limits}"
+    assert said[5:] == [f"{path}: it has no prompt.md, the words that its soldiers are sent with"]
+
+
+def test_what_no_clock_can_keep_is_told_with_its_line(terminal: Terminal, tmp_path: Path) -> None:
+    plans = """
+  - {name: a, task_type: x, cron: "0 25 * * *"}
+  - {name: b, task_type: x, cron: "0 9 * * *", timezone: Asia/Seol}
+  - {name: b, task_type: x, cron: "every day"}
+"""
+    manifest = f"name: gen-x\ndescription: x\ntimeout_seconds: 60\nengine: command\nschedules:{plans}"
+    told = terminal("generals", "install", str(package(tmp_path / "gen-x", manifest)))
+    assert told.code == 78
+    bad_hour, bad_zone, twice, bad_cron = (row.rpartition("manifest.yaml")[2] for row in told.err.splitlines())
+    assert bad_hour.startswith(":6: schedules.0.cron: '0 25 * * *': ")
+    assert bad_zone == ":7: schedules.1.timezone: there is no time zone 'Asia/Seol', did you mean 'Asia/Seoul'?"
+    assert twice == ":8: schedules.2.name: 'b' stands here a second time"
+    assert bad_cron.startswith(":8: schedules.2.cron: 'every day' must have five fields")
+    assert not terminal.places.manifest("gen-x").exists()
+
+
+def test_a_run_whose_interpreter_is_missing(terminal: Terminal, tmp_path: Path) -> None:
+    path = package(tmp_path / "gen-x", run="#!/opt/no/such\n")
+    said = terminal("generals", "validate", str(path)).err
+    assert "run:1 begins with `#!/opt/no/such`, and there is no /opt/no/such here" in said
 
 
 def test_a_run_that_may_not_be_executed(terminal: Terminal, tmp_path: Path) -> None:

@@ -262,6 +262,21 @@ def test_a_result_may_leave_out_whose_it_is(army: Army) -> None:
     assert army.ended()["task_id"] == TASK
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/opt/no/such -x\n", "run:1 begins with `#!/opt/no/such`, and there is no /opt/no/such here"),
+        ("#!/bin/sh\r\ntrue\r\n", "run:1 ends as on Windows (CR LF), so its interpreter /bin/sh is not found"),
+    ],
+)
+def test_a_program_without_its_interpreter_needs_set_up(army: Army, text: str, said: str) -> None:
+    army.runs("")
+    (army.places.package(GENERAL) / "run").write_text(text)
+    put(army.home, "tasks", "pending", **task())
+    result = army.ended()
+    assert (result["status"], result["reason"]) == ("skipped", f"needs set-up: {army.places.package(GENERAL)}/{said}")
+
+
 @pytest.mark.parametrize("lacking", ["run", "prompt.md", "a prompt that is text", "its engine"])
 def test_a_general_that_is_not_set_up_says_so(army: Army, lacking: str) -> None:
     army.runs(says(status="success"))
