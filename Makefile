@@ -68,7 +68,7 @@ test-distributed: ## the hall on Kafka and PostgreSQL
 faults: export KINGDOM_CAMPAIGN = 1
 faults: ## the long fault campaigns [MUTANTS=1: every check must catch its seeded defect]
 	@bin/setup dev
-	@if [ -d tests/faults ]; then exec $(PY) -m pytest tests/faults; else echo 'no fault checks yet: nothing to test'; fi
+	@if [ -d tests/faults ]; then exec $(PY) -m pytest -o faulthandler_timeout=0 tests/faults; else echo 'no fault checks yet: nothing to test'; fi
 
 faults-quick: ## the quick fault checks
 	@bin/setup dev

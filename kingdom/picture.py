@@ -17,8 +17,9 @@ from typing import Any
 
 from kingdom import questions, sessions
 from kingdom.codec import read_json
-from kingdom.errors import BadFile
+from kingdom.errors import BadFile, BadName
 from kingdom.lock import is_locked
+from kingdom.messages import moment
 from kingdom.places import Places
 from kingdom.states import MOVES
 from kingdom.wake import is_hidden
@@ -87,7 +88,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float =
         failures=tuple(_failures(places)),
         questions=tuple(questions.all_open(places)),
         dead=sum(states["dead"] for states in queues.values()),
-        health=str(vitals.get("health", "unknown")) if _fresh(vitals, now) else "unknown",
+        health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
         vitals=vitals.get("system", {}) if isinstance(vitals.get("system"), dict) else {},
         next_run=min(plans, key=lambda plan: str(plan["next"]), default=None),
         held_runs=tuple(plan for plan in plans if plan.get("held_since")),
@@ -147,7 +148,7 @@ def _oldest(places: Places, now: float) -> dict[str, Any] | None:
             for entry in entries:
                 if not is_hidden(entry.name):
                     with suppress(FileNotFoundError):
-                        found.append((entry.stat().st_mtime, kind, entry.name))
+                        found.append((entry.stat(follow_symlinks=False).st_mtime, kind, entry.name))
     if not found:
         return None
     since, kind, name = min(found)
@@ -166,35 +167,27 @@ def _failures(places: Places) -> list[dict[str, Any]]:
     """The newest that went wrong: failed tasks, messages nobody took, and what had to be buried."""
     found: list[tuple[float, dict[str, Any]]] = []
     for kind in MOVES:
-        for path in _newest(places.folder(kind, "dead"), ".reason"):
-            found.append(
-                (
-                    path.stat().st_mtime,
-                    {"what": f"{kind}/dead/{path.name.removesuffix('.reason')}", "why": _object(path).get("reason")},
-                )
-            )
-    for path in _newest(places.folder("messages", "failed"), ".json"):
-        found.append(
-            (
-                path.stat().st_mtime,
-                {"what": f"messages/failed/{path.name}", "why": _object(path).get("refused_because")},
-            )
-        )
-    for path in _newest(places.folder("tasks", "completed"), ".json"):
-        task = _object(path)
-        if task.get("outcome") == "failed":
-            why = _object(places.result(path.stem)).get("error")
-            found.append((path.stat().st_mtime, {"what": str(task.get("id")), "why": why}))
+        for when, path in _newest(places.folder(kind, "dead"), ".reason"):
+            what = f"{kind}/dead/{path.name.removesuffix('.reason')}"
+            found.append((when, {"what": what, "why": _object(path).get("reason")}))
+    for when, path in _newest(places.folder("messages", "failed"), ".json"):
+        why = _object(path).get("refused_because")
+        found.append((when, {"what": f"messages/failed/{path.name}", "why": why}))
+    for when, path in _newest(places.folder("tasks", "completed"), ".json"):
+        if _object(path).get("outcome") == "failed":
+            with suppress(BadName):
+                found.append((when, {"what": path.stem, "why": _object(places.result(path.stem)).get("error")}))
     return [each for _, each in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
 
 
-def _newest(folder: Path, ending: str) -> list[Path]:
+def _newest(folder: Path, ending: str) -> list[tuple[float, Path]]:
+    """With their times; a file may move on while we look."""
     dated: list[tuple[float, Path]] = []
     for name in _last_names(str(folder), ending, _last_change(folder)):
         path = folder / name
         with suppress(FileNotFoundError):
-            dated.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(dated, key=lambda pair: -pair[0])[: 4 * MOST_SHOWN]]
+            dated.append((os.lstat(path).st_mtime, path))
+    return sorted(dated, reverse=True)[: 4 * MOST_SHOWN]
 
 
 @lru_cache(maxsize=64)
@@ -219,8 +212,12 @@ def _plans(places: Places) -> list[dict[str, Any]]:
     return [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
 
 
-def _fresh(vitals: dict[str, Any], now: float) -> bool:
-    return bool(vitals) and isinstance(vitals.get("timestamp"), str)
+def _fresh(vitals: dict[str, Any], now: float, hang_seconds: float) -> bool:
+    """Vitals that nobody takes any more tell nothing of now."""
+    try:
+        return abs(now - moment(str(vitals.get("timestamp")))) <= hang_seconds
+    except ValueError:
+        return False
 
 
 def _visible(folder: Path) -> list[Path]:

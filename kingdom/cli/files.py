@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kingdom.atomic import is_there
 from kingdom.codec import read_json
 from kingdom.errors import BadFile, NoSuchThing
 from kingdom.places import Places
 from kingdom.states import MOVES
 from kingdom.wake import is_hidden
+from kingdom.words import line
 
 REASON = ".reason"
+LONGEST_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,21 @@ class Found:
 def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Found:
     """By id, file name or path, wherever it lies; the first kind wins."""
     bare = Path(name).name
-    for kind in kinds:
+    for kind in kinds if bare.strip(".") else ():
         for state in MOVES[kind]:
             for file in (bare, f"{bare}.json"):
                 path = places.folder(kind, state) / file
-                if not is_hidden(file) and os.path.lexists(path):
+                if not is_hidden(file) and _lies_there(path):
                     return Found(kind, state, path, content(path))
     kind = next(iter(kinds)).removesuffix("s") if len(tuple(kinds)) == 1 else "event, task, message or order"
-    raise NoSuchThing(what=kind, name=bare, hint="; ended ones are kept for 7 days")
+    raise NoSuchThing(what=kind, name=line(bare, LONGEST_SHOWN), hint="")
+
+
+def _lies_there(path: Path) -> bool:
+    try:
+        return is_there(path)
+    except (OSError, ValueError):  # a name too long for any file, or one with a NUL
+        return False
 
 
 def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:

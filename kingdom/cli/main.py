@@ -13,8 +13,11 @@ from kingdom import __version__
 from kingdom.cli import COMMANDS
 from kingdom.errors import Exit, KingdomError, Usage
 from kingdom.schemas import closest
+from kingdom.words import plain
 
 INTERRUPTED = 130
+LONGEST_COMPLAINT = 10_000
+"""What somebody typed or a file is called may be of any length, and stands in it."""
 
 
 class Commands(click.Group):
@@ -85,5 +88,5 @@ def _usage(trouble: click.ClickException) -> str:
 
 
 def _complain(sentence: str, code: int) -> int:
-    print(f"kingdom: {sentence}", file=sys.stderr)
+    print(f"kingdom: {plain(sentence)[:LONGEST_COMPLAINT]}", file=sys.stderr)
     return int(code)

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kingdom.cli import home, orders
 from kingdom.cli.files import Found, find, newest, reason
-from kingdom.errors import NoSuchThing
+from kingdom.codec import read_bytes
+from kingdom.errors import BadFile, NoSuchThing
 from kingdom.messages import moment
 from kingdom.states import MOVES
 from kingdom.words import line, plain, span, table
@@ -114,8 +116,8 @@ def show_task(id: str) -> None:
     found = find(places, id, ("tasks",))
     _show_file(found)
     with suppress(FileNotFoundError):
-        print(f"{places.result(found.id)}:")
-        print(plain(places.result(found.id).read_text("utf-8", "replace")), end="")
+        result = places.result(found.id)
+        print(f"{result}:\n{_text(result)}", end="")
 
 
 @tasks.command("retry")
@@ -216,10 +218,20 @@ def _told(each: Found) -> dict[str, Any]:
 
 
 def _show_file(found: Found) -> None:
-    print(f"{found.path}:")
-    print(plain(found.path.read_text("utf-8", "replace")), end="")
+    print(f"{plain(found.path)}:")
+    print(_text(found.path), end="")
     if found.state == "dead":
         print(f"It lies here because {line(reason(found), 500)}")
+
+
+def _text(path: Path) -> str:
+    """Whole lines that a terminal can bear; of what is no file with text in it, what it is."""
+    try:
+        return f"{plain(read_bytes(path).decode('utf-8')).rstrip()}\n"
+    except BadFile as unfit:
+        return f"nothing to show: {unfit.facts['why']}\n"
+    except UnicodeDecodeError as trouble:
+        return f"not text: byte {trouble.start} is no UTF-8\n"
 
 
 def _cut(each: Found) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ import click
 from kingdom import questions
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, newest
+from kingdom.cli.finite import Finite
+from kingdom.errors import BadName
 from kingdom.places import Places
 from kingdom.words import count, line, span, table
 
 DAY = 86400.0
-KEPT_DAYS = 7
+UNREADABLE = "(unreadable)"
 
 
 @dataclass
@@ -30,10 +33,10 @@ class Report:
 
 
 @click.command(short_help="What was done in the last days.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--days", type=Finite(min=0, min_open=True), default=1.0, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 def report(days: float, as_json: bool) -> None:
-    """What came in and what was done in the last DAYS. Ended things are kept for 7 days."""
+    """What came in and what was done in the last DAYS, by the files that lie in the queues."""
     places = home.find()
     places.check()
     told = gather(places, time.time() - days * DAY)
@@ -45,21 +48,29 @@ def gather(places: Places, since: float) -> Report:
 
     def recent(each: Found) -> bool:
         try:
-            return each.path.stat().st_mtime >= since
+            return os.lstat(each.path).st_mtime >= since
         except FileNotFoundError:
             return False
 
     for event in takewhile(recent, newest(places, "events", ("pending", "dispatched", "completed"))):
-        told.events[f"{line(event.get('type'))}{' (discarded)' if event.get('status') == 'discarded' else ''}"] += 1
+        told.events[f"{line(event.get('type') or UNREADABLE)}{' (discarded)' if event.get('status') == 'discarded' else ''}"] += 1
     for task in takewhile(recent, newest(places, "tasks", ("completed",))):
-        general = line(task.get("target_general"))
-        told.tasks[general][line(task.get("outcome") or task.get("status"))] += 1
-        took = (content(places.result(task.id)).get("metrics") or {}).get("duration_seconds")
-        if isinstance(took, int | float):
-            told.seconds[general].append(float(took))
+        general = line(task.get("target_general") or UNREADABLE)
+        told.tasks[general][line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1
+        if (took := _seconds(places, task)) is not None:
+            told.seconds[general].append(took)
     told.questions = questions.all_open(places)
     told.letters = sum(1 for _ in takewhile(recent, newest(places, "messages", ("sent",))))
     return told
+
+
+def _seconds(places: Places, task: Found) -> float | None:
+    try:
+        metrics = content(places.result(task.id)).get("metrics")
+    except BadName:
+        return None
+    took = metrics.get("duration_seconds") if isinstance(metrics, dict) else None
+    return float(took) if isinstance(took, int | float) else None
 
 
 def _as_text(told: Report, days: float) -> str:

@@ -14,6 +14,7 @@ import click
 
 from kingdom import questions
 from kingdom.cli import home
+from kingdom.cli.finite import Finite
 from kingdom.codec import LARGEST, read_json, to_json
 from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong
 from kingdom.lock import is_locked
@@ -43,7 +44,7 @@ class NobodyTakesIt(BadInput):
 @click.argument("words", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--answer", "task", metavar="TASK", help="TEXT answers the question that this task has asked.")
 @click.option("--no-wait", is_flag=True, help="Print the event's id and do not wait for letters.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", type=Finite(min=0), default=300.0, show_default=True, help="Seconds to wait.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON letter a line.")
 def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float, as_json: bool) -> int:
     """Say TEXT to the kingdom and wait for its answer.

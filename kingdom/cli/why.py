@@ -18,8 +18,9 @@ from kingdom.gate import Gate
 from kingdom.lock import is_locked
 from kingdom.messages import Event, moment
 from kingdom.places import Places
-from kingdom.words import line, span
+from kingdom.words import line
 
+PASSING = "is about to send a soldier or to report"
 IDS = ("events", "tasks", "messages", "orders")
 
 
@@ -69,7 +70,8 @@ def hindrance(places: Places, event: str) -> str | None:
             return f"it waits: {_what_holds(places, found)}"
         task = find(places, str(found.get("task_id")), ("tasks",))
         if task.state in ("pending", "in_progress"):
-            return f"{task.id}: {_what_it_does(places, task)}"
+            does = _what_it_does(places, task)
+            return None if does.endswith(PASSING) else f"{task.id}: {does}"
         noted = task.get("letters")
         ids = noted.values() if isinstance(noted, dict) else ()
         letters = [find(places, str(each), ("messages",)) for each in ids]
@@ -81,6 +83,8 @@ def hindrance(places: Places, event: str) -> str | None:
 def _tell(places: Places, found: Found) -> Story:
     if found.state == "dead":
         return Story(found, f"{line(found.id)} could not be used and lies in {found.where}: {line(reason(found), 300)}")
+    if not found.content:
+        return Story(found, f"{line(found.id)} lies in {found.where}, and is no file that can be read as one")
     return TELLERS[found.kind](places, found)
 
 
@@ -169,9 +173,14 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
     if (later := _later(found)) is not None:
         because = line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
-        at = time.strftime("%H:%M:%S", time.localtime(later))
-        return f"{because}; it goes on at {at}, in {span(later - time.time())}"
-    return f"{general} is about to send a soldier or to report"
+        return f"{because}; it goes on at {_clock(later)}"
+    return f"{general} {PASSING}"
+
+
+def _clock(moment: float) -> str:
+    """The time of day, and the day when it is another one."""
+    at, today = time.localtime(moment), time.localtime()
+    return time.strftime("%H:%M:%S" if at[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", at)
 
 
 def _later(found: Found) -> float | None:
