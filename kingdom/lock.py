@@ -77,6 +77,15 @@ class Lock:
         return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
 
 
+def holder_pid(path: Path) -> int | None:
+    """Who wrote itself into a lock last: its holder, if it is held."""
+    try:
+        words = read_bytes(path, 4096).split()
+    except (OSError, BadFile):
+        return None
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
+
+
 def is_locked(path: Path) -> bool:
     """Whether some living process holds the lock at `path`. Many may ask at once, also who cannot write there."""
     try:

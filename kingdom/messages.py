@@ -155,6 +155,23 @@ class Message(Envelope):
     dedup_key: str | None
 
 
+def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:
+    """About the kingdom itself, not about a task."""
+    return Message(
+        id=id,
+        type="notification",
+        task_id=None,
+        channel=channel,
+        urgency="urgent",
+        content=f"[alert] {text}",
+        context={},
+        source_ref=None,
+        created_at=written_at,
+        status="pending",
+        dedup_key=id,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order(Envelope):
     kind: ClassVar[str] = "order"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kingdom import manifests
+from kingdom.codec import read_bytes
+from kingdom.errors import BadFile
 from kingdom.places import Places
 
 
@@ -41,6 +43,15 @@ def seats(installed_generals: list[str], also: frozenset[str] = frozenset()) -> 
     """Who should run: the default roles, those switched on by name, and the installed generals."""
     fixed = [seat for seat in ROLES.values() if seat.by_default or seat.name in also]
     return [*fixed, *(general(name) for name in sorted(installed_generals))]
+
+
+def wanted(places: Places, name: str) -> str:
+    """`up`; `down`, because a person stopped it; `quarantined`, because of a crash loop."""
+    try:
+        word = read_bytes(places.wanted(name), 64).decode("ascii", "replace").strip()
+    except (FileNotFoundError, BadFile):
+        return "up"
+    return word if word in ("down", "quarantined") else "up"
 
 
 def of(places: Places, system: Mapping[str, Any]) -> list[Seat]:

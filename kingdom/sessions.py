@@ -15,18 +15,18 @@ Rows = list[dict[str, Any]]
 
 
 def enlist(disk: Disk, places: Places, row: dict[str, Any]) -> None:
-    _change(disk, places, lambda rows: [*(each for each in rows if each.get("task_id") != row["task_id"]), row])
+    _change(disk, places, lambda rows: [*(each for each in rows if each["task_id"] != row["task_id"]), row])
 
 
 def dismiss(disk: Disk, places: Places, task: str) -> None:
-    _change(disk, places, lambda rows: [each for each in rows if each.get("task_id") != task])
+    _change(disk, places, lambda rows: [each for each in rows if each["task_id"] != task])
 
 
 def keep_only(disk: Disk, places: Places, is_out: Callable[[str], bool]) -> list[str]:
     """Strike out every soldier that is not out any more. Returns the tasks struck out."""
-    struck = [task for task in (str(each.get("task_id")) for each in read(places)) if not is_out(task)]
+    struck = [task for task in (each["task_id"] for each in read(places)) if not is_out(task)]
     if struck:
-        _change(disk, places, lambda rows: [each for each in rows if str(each.get("task_id")) not in struck])
+        _change(disk, places, lambda rows: [each for each in rows if each["task_id"] not in struck])
     return struck
 
 
@@ -43,11 +43,14 @@ def _change(disk: Disk, places: Places, change: Callable[[Rows], Rows]) -> None:
 
 
 def read(places: Places) -> Rows:
+    """The rows that name a task; what is damaged is nobody."""
     try:
         rows = parse_json(read_bytes(places.sessions))
     except (FileNotFoundError, BadFile, ValueError):
         return []
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if not isinstance(rows, list):
+        return []
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("task_id"), str)]
 
 
 def _written(places: Places) -> bytes:

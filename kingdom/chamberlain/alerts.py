@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from typing import Any
 
-from kingdom.codec import read_json, to_json
-from kingdom.errors import BadFile
-from kingdom.messages import Message, Numbers, highest_number, stamp
+from kingdom import config
+from kingdom.book import Book
+from kingdom.messages import Message, Numbers, alert, highest_number, stamp
 from kingdom.role import Kit
+from kingdom.states import MOVES
 
-MESSAGE_STATES = ("pending", "sent", "failed", "dead")
+MESSAGE_STATES = tuple(MOVES["messages"])
 PAUSES = (0.0, 10.0, 600.0)
 """Seconds before the first, the second and every further letter of an hour: a storm is gathered."""
 HOUR = 3600.0
@@ -19,82 +21,93 @@ TOLD_KEPT = 500
 
 
 class Alerts:
+    """Its book: `told`, the causes; `waiting`, what no letter has told; `sent_at`; and the `letter` under way."""
+
     def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self._path = kit.places.own("chamberlain") / "alerts.json"
+        self.take_over(kit)
+        own = kit.places.own("chamberlain")
         folders = [kit.places.folder("messages", state) for state in MESSAGE_STATES]
         used = highest_number(folders, "msg-{day}-chamberlain-")
-        self._numbers = Numbers(kit.disk, kit.places.own("chamberlain") / "msg-seq", self._today, used)
-        self._book = self._read()
+        self._numbers = Numbers(kit.disk, own / "msg-seq", self._today, used)
+        self._book = Book(own / "alerts.json", kit.disk, kit.log, _is_sound)
+
+    def take_over(self, kit: Kit) -> None:
+        zone = config.zone(kit.places, kit.system)
+        self._kit, self._zone = kit, zone
 
     def tell(self, cause: str, text: str) -> None:
         """Written down at once, sent when its letter is due. The same cause is told once."""
-        if cause in self._book["told"] or any(each["cause"] == cause for each in self._book["waiting"]):
+        waiting = self._book.get("waiting", [])
+        if cause in self._book.get("told", []) or any(each["cause"] == cause for each in waiting):
             return
-        self._write({**self._book, "waiting": [*self._book["waiting"], {"cause": cause, "text": text}]})
+        self._write(waiting=[*waiting, {"cause": cause, "text": text}])
 
     def send(self, now: Callable[[], float]) -> bool:
         """The letter that is due, if one is: its id is noted before it is delivered."""
-        if not self._book["waiting"] and "letter" not in self._book:
-            return False
-        if "letter" not in self._book:
-            if not self._is_due(now()):
+        self._book.save()  # what a full disk did not take when it was told
+        waiting, sent_at = self._book.get("waiting", []), self._book.get("sent_at", [])
+        letter = self._book.get("letter")
+        if letter is None:
+            if not waiting or not _is_due(sent_at, now()):
                 return False
             day, _, number = self._numbers.take(1)[0].partition("-")
-            self._write({**self._book, "letter": f"msg-{day}-chamberlain-{number}", "told_now": self._book["waiting"]})
-        letter = str(self._book["letter"])
-        if not self._kit.post.has("messages", letter, *MESSAGE_STATES):
-            self._kit.post.deliver("messages", [self._letter(letter)])
-        told = {each["cause"] for each in self._book["told_now"]}
+            letter = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
+            self._write(letter=letter)
+        if not self._kit.post.has("messages", letter["id"], *MESSAGE_STATES):
+            self._kit.post.deliver("messages", [self._written(letter)])
+        told = {each["cause"] for each in letter["tells"]}
+        self._book.strike("letter")
         self._write(
-            {
-                "told": [*self._book["told"], *told][-TOLD_KEPT:],
-                "waiting": [each for each in self._book["waiting"] if each["cause"] not in told],
-                "sent_at": [*self._book["sent_at"], now()][-len(PAUSES) :],
-            }
+            told=[*self._book.get("told", []), *told][-TOLD_KEPT:],
+            waiting=[each for each in waiting if each["cause"] not in told],
+            sent_at=[*sent_at, now()][-len(PAUSES) :],
         )
         return True
 
     def forget(self, cause: str) -> None:
         """The trouble is over: should it come back, it is told again."""
-        if cause in self._book["told"]:
-            self._write({**self._book, "told": [each for each in self._book["told"] if each != cause]})
+        self._write(told=[each for each in self._book.get("told", []) if each != cause])
 
-    def _is_due(self, now: float) -> bool:
-        recent = [each for each in self._book["sent_at"] if 0 <= now - each < HOUR]
-        pause = PAUSES[min(len(recent), len(PAUSES) - 1)]
-        return not recent or now - recent[-1] >= pause
+    def _written(self, letter: Mapping[str, Any]) -> Message:
+        texts = [each["text"] for each in letter["tells"]]
+        content = texts[0] if len(texts) == 1 else f"{len(texts)} things:\n" + "\n".join(texts)
+        return alert(letter["id"], content, None, stamp(self._kit.clock()))
 
-    def _letter(self, letter_id: str) -> Message:
-        texts = [str(each["text"]) for each in self._book["told_now"]]
-        content = f"[alert] {texts[0]}" if len(texts) == 1 else f"[alert] {len(texts)} things:\n" + "\n".join(texts)
-        return Message(
-            id=letter_id,
-            type="notification",
-            task_id=None,
-            channel=None,
-            urgency="urgent",
-            content=content,
-            context={},
-            source_ref=None,
-            created_at=stamp(self._kit.clock()),
-            status="pending",
-            dedup_key=letter_id,
-        )
+    def _write(self, **pages: Any) -> None:
+        for name, page in pages.items():
+            self._book.set(name, page)
+        self._book.save()
 
-    def _read(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"told": [], "waiting": [], "sent_at": []}
-        try:
-            return {**empty, **read_json(self._path)}
-        except FileNotFoundError:
-            return empty
-        except BadFile as trouble:
-            self._kit.log.error(f"{trouble}; alerts start anew")
-            return empty
+    def _today(self) -> date:
+        return datetime.fromtimestamp(self._kit.clock(), self._zone).date()
 
-    def _write(self, book: dict[str, Any]) -> None:
-        self._kit.disk.rewrite(self._path, to_json(book))
-        self._book = book
 
-    def _today(self) -> Any:
-        return datetime.fromtimestamp(self._kit.clock()).astimezone().date()
+def _is_due(sent_at: list[float], now: float) -> bool:
+    recent = [each for each in sent_at if 0 <= now - each < HOUR]
+    pause = PAUSES[min(len(recent), len(PAUSES) - 1)]
+    return not recent or now - recent[-1] >= pause
+
+
+def _is_sound(name: str, page: Any) -> bool:
+    if name == "letter":
+        return isinstance(page, dict) and _is_ours(page.get("id")) and _are_troubles(page.get("tells"), least=1)
+    if name == "waiting":
+        return _are_troubles(page)
+    known = {"told": str, "sent_at": int | float}
+    return name in known and isinstance(page, list) and all(isinstance(each, known[name]) for each in page)
+
+
+def _is_ours(letter_id: Any) -> bool:
+    return isinstance(letter_id, str) and re.fullmatch(r"msg-\d{8}-chamberlain-\d{3,12}", letter_id) is not None
+
+
+def _are_troubles(page: Any, least: int = 0) -> bool:
+    return (
+        isinstance(page, list)
+        and len(page) >= least
+        and all(isinstance(each, dict) and _holds_texts(each, "cause", "text") for each in page)
+    )
+
+
+def _holds_texts(row: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(row.get(name), str) for name in names)

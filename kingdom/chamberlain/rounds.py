@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kingdom import config, manifests, picture, sessions
+from kingdom import config, picture, roster, sessions
 from kingdom.chamberlain import barracks
 from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.vitals import Health, Reading, measure
 from kingdom.codec import to_json
+from kingdom.errors import BadConfig
 from kingdom.messages import stamp
 from kingdom.role import Kit, Turn
-from kingdom.roster import Seat, seats
+from kingdom.roster import Seat
 from kingdom.steward import pick
 from kingdom.steward.roll_call import RollCall, What
 
@@ -43,6 +43,8 @@ class Rounds:
         self._disk_is_full = False
         self._next_vitals = self._next_roll_call = 0.0
         self._alerts = Alerts(kit)
+        self._known_most: int | None = None
+        self._misread = ""
         self._has_successor = False
         self._short_rounds = 0
         self._roll_call = self._roll_call_of(kit)
@@ -51,13 +53,14 @@ class Rounds:
         return ()
 
     def reload(self, kit: Kit) -> None:
+        self._alerts.take_over(kit)
         self._take_over(kit)
 
     def close(self) -> None:
         """Everything shown is written."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        now = time.monotonic()
+        now = self._kit.ticks()
         if now >= self._next_vitals:
             self._take_vitals()
             self._next_vitals = now + self._config["intervals"]["vitals_seconds"]
@@ -67,13 +70,13 @@ class Rounds:
             self._show_picture()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._kit.clock)
-        wait = min(self._next_vitals, self._next_roll_call) - time.monotonic()
+        wait = min(self._next_vitals, self._next_roll_call) - self._kit.ticks()
         return Turn(False, wait, ended=self._has_successor)
 
     def _call_roll(self) -> None:
         if self._roll_call is None:
             return
-        for finding in self._roll_call.call(float(self._kit.system["heartbeat"]["threshold_seconds"])):
+        for finding in self._roll_call.call(self._threshold, self._period):
             self._kit.log.warn(str(finding))
             if (event := INTERNAL_EVENT.get(finding.what)) is not None:
                 self._kit.log.event(event, role=finding.role, detail=finding.detail)
@@ -86,13 +89,12 @@ class Rounds:
         reading = measure(kit.places.home)
         health = self._health.judge(reading, self._config["thresholds"])
         soldiers = sessions.read(kit.places)
-        most = config.load(kit.places, "king")["concurrency"]["max_soldiers"]
         vitals: dict[str, Any] = {
             "timestamp": stamp(kit.clock()),
             "system": reading.to_json(),
             "sessions": {
                 "soldiers_active": len(soldiers),
-                "soldiers_max": most,
+                "soldiers_max": self._most_soldiers(),
                 "list": [each.get("soldier") for each in soldiers],
             },
             "health": health,
@@ -100,6 +102,17 @@ class Rounds:
         kit.light.rewrite(kit.places.resources, to_json(vitals))
         self._tell_changes(health, reading)
         self._relieve(reading)
+
+    def _most_soldiers(self) -> int | None:
+        """As the king goes by it: a mistake in his configuration is his, and he keeps what he had."""
+        try:
+            self._known_most = config.load(self._kit.places, "king")["concurrency"]["max_soldiers"]
+            self._misread = ""
+        except BadConfig as trouble:
+            if str(trouble) != self._misread:
+                self._kit.log.warn(f"does not know how many soldiers there may be: {trouble}")
+            self._misread = str(trouble)
+        return self._known_most
 
     def _tell_changes(self, health: str, reading: Reading) -> None:
         """Alerts on transitions only: a machine that stays red is one alert."""
@@ -138,14 +151,12 @@ class Rounds:
 
     def _show_picture(self) -> None:
         kit = self._kit
-        hang = float(kit.system["heartbeat"]["threshold_seconds"])
         names = [seat.name for seat in self._seats()]
-        view = picture.take(kit.places, names, kit.clock(), hang)
+        view = picture.take(kit.places, names, kit.clock(), self._threshold)
         kit.light.rewrite(kit.places.dashboard, to_json(view.to_json()))
 
     def _seats(self) -> list[Seat]:
-        switched_on = frozenset(name for name, on in self._kit.system["roles"].items() if on)
-        return seats(manifests.names(self._kit.places), switched_on)
+        return roster.of(self._kit.places, self._kit.system)
 
     def _roll_call_of(self, kit: Kit) -> RollCall | None:
         """Only a role that a launcher started can ask it; by hand there is nobody to ask."""
@@ -153,9 +164,11 @@ class Rounds:
         if launcher is None:
             return None
         steward = pick(kit.places, launcher)
-        return RollCall(
-            kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, self._period, ends=kit.ends
-        )
+        return RollCall(kit.places, steward, kit.light, self._seats, kit.name, kit.ticks, kit.ends)
+
+    @property
+    def _threshold(self) -> float:
+        return float(self._kit.system["heartbeat"]["threshold_seconds"])
 
     @property
     def _period(self) -> float:

@@ -15,12 +15,12 @@ from kingdom.atomic import make_folder
 from kingdom.cli import home
 from kingdom.cli.init import furnish
 from kingdom.cli.status import STATES
-from kingdom.codec import read_bytes, read_json
+from kingdom.codec import read_json
 from kingdom.errors import BadFile, Exit, LauncherTrouble, NoSuchThing, NotRunning, TookTooLong
-from kingdom.lock import is_locked
+from kingdom.lock import holder_pid, is_locked
 from kingdom.places import Places, find_data
 from kingdom.processes import end_carriers, send, soldier_markers, started_at
-from kingdom.roster import ROLES, Seat
+from kingdom.roster import ROLES, Seat, wanted
 from kingdom.schemas import closest
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
@@ -42,11 +42,11 @@ def up() -> int:
     places.check()
     seats = home.seats(places)
     steward = pick(places, str(config.load(places, "system")["launcher"]))
-    called = [seat for seat in seats if _held(places, seat.name) is None]
+    called = [seat for seat in seats if wanted(places, seat.name) == "up"]
     steward.raise_all(called)
     late = _wait_for_beats(places, steward, called)
     _tell_up(places, steward, seats, late)
-    return Exit.FAILED if late or any(_held(places, seat.name) == "quarantined" for seat in seats) else Exit.DONE
+    return Exit.FAILED if late or any(wanted(places, seat.name) == "quarantined" for seat in seats) else Exit.DONE
 
 
 @click.command(short_help="Stop every role; soldiers finish their work.")
@@ -123,18 +123,6 @@ def end(places: Places, name: str) -> None:
     _recall(places, name)
 
 
-# --- who should run
-
-
-def _held(places: Places, name: str) -> str | None:
-    """`down` or `quarantined`, for a role that should not run now."""
-    try:
-        word = places.wanted(name).read_text("utf-8").strip()
-    except FileNotFoundError:
-        return None
-    return word if word in ("down", "quarantined") else None
-
-
 def _seat(places: Places, name: str) -> Seat:
     seats = {seat.name: seat for seat in home.seats(places)}
     if name in seats:
@@ -158,9 +146,6 @@ def _all_names(places: Places) -> list[str]:
     """Also roles that are switched off or uninstalled by now, but were started once."""
     started = {path.parent.name for path in places.state.glob("*/lock")}
     return sorted({*ROLES, *(seat.name for seat in home.seats(places)), *started})
-
-
-# --- launchers
 
 
 def _launchers(places: Places) -> list[Steward]:
@@ -198,13 +183,12 @@ def _end_stragglers(places: Places) -> bool:
 def _end(names: Iterable[str], places: Places) -> None:
     """TERM, then KILL, for whoever holds these roles' locks."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        holders = {name: pid for name in names if is_locked(places.lock(name)) and (pid := _holder(places, name))}
+        holders = {
+            name: pid for name in names if is_locked(places.lock(name)) and (pid := holder_pid(places.lock(name)))
+        }
         send([(pid, start) for pid in holders.values() if (start := started_at(pid))], number)
         if _wait(lambda: not any(is_locked(places.lock(name)) for name in holders), LEAVE_SECONDS):  # noqa: B023
             return
-
-
-# --- beats
 
 
 def _wait_for_beats(places: Places, steward: Steward, seats: list[Seat]) -> list[str]:
@@ -226,22 +210,14 @@ def _beats(places: Places, name: str) -> bool:
         beat = read_json(places.heartbeat(name))
     except (FileNotFoundError, BadFile):
         return False
-    return beat.get("state") in AWAKE and beat.get("pid") == _holder(places, name)
+    return beat.get("state") in AWAKE and beat.get("pid") == holder_pid(places.lock(name))
 
 
 def _has_given_up(places: Places, steward: Steward, name: str) -> bool:
-    if _held(places, name) is not None:
+    if wanted(places, name) != "up":
         return True
     word = steward.alive().get(name)
     return word is not None and word.code in (Exit.REFUSED, Exit.LOCKED)
-
-
-def _holder(places: Places, name: str) -> int | None:
-    try:
-        words = read_bytes(places.lock(name), 4096).split()
-    except (FileNotFoundError, BadFile):
-        return None
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
 
 
 def _wait(done: Callable[[], bool], seconds: float) -> bool:
@@ -255,9 +231,6 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
         waker.close()
 
 
-# --- soldiers
-
-
 def _soldiers_out(places: Places) -> list[str]:
     return [camp.name for camp in places.camps() if is_locked(camp / "lock")]
 
@@ -265,9 +238,6 @@ def _soldiers_out(places: Places) -> list[str]:
 def _end_soldiers(places: Places, tasks: list[str]) -> None:
     ended = sum(end_carriers(soldier_markers(places.home, task)) for task in tasks)
     print(f"Ended {count(len(tasks), 'soldier')} ({count(ended, 'process', 'processes')}).")
-
-
-# --- telling
 
 
 def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str]) -> None:
@@ -284,8 +254,8 @@ def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str
     for name in late:
         print(f"  {name} does not beat: {last_words(places, name)}")
     for seat in seats:
-        held = _held(places, seat.name)
-        if held is not None:
+        held = wanted(places, seat.name)
+        if held != "up":
             why = "stopped by hand" if held == "down" else "quarantined after a crash loop"
             print(f"  {seat.name} stays down, {why}: `kingdom start {seat.name}` starts it, logs/{seat.name}.log tells")
     print(f"Next: {home.command()} doctor" if late else _what_to_try(places))
@@ -320,5 +290,5 @@ def _tell_start(places: Places, steward: Steward, seat: Seat) -> int:
     if _wait_for_beats(places, steward, [seat]):
         print(f"{seat.name} does not beat: {last_words(places, seat.name)}")
         return Exit.FAILED
-    print(f"{seat.name} runs, pid {_holder(places, seat.name)}.")
+    print(f"{seat.name} runs, pid {holder_pid(places.lock(seat.name))}.")
     return Exit.DONE

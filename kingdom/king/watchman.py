@@ -21,10 +21,7 @@ class Watchman:
         self._call: RollCall | None = None
         if launcher is not None:
             steward = pick(kit.places, launcher)
-            period = min(PERIOD_SECONDS, self.threshold(kit) / 4)
-            self._call = RollCall(
-                kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, period, ends=kit.ends
-            )
+            self._call = RollCall(kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, kit.ends)
 
     @staticmethod
     def threshold(kit: Kit) -> float:
@@ -33,7 +30,8 @@ class Watchman:
     def look(self, kit: Kit) -> Iterator[Finding]:
         now = time.monotonic()
         if self._call is not None and (now >= self._next or self._call.someone_ended()):
-            yield from self._call.call(self.threshold(kit))
+            threshold = self.threshold(kit)
+            yield from self._call.call(threshold, min(PERIOD_SECONDS, threshold / 4))
             self._next = now + self._call.wait
 
     @property

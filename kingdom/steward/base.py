@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kingdom.atomic import make_folder
+from kingdom.errors import Exit, LauncherTrouble
+from kingdom.lock import Lock
 from kingdom.places import Places, find_data
 from kingdom.roster import Seat
 
-STOP_SECONDS = 15.0
-"""From TERM to KILL when a role is stopped."""
+STAYS_DOWN = (Exit.DONE, Exit.LOCKED, Exit.REFUSED)
+"""A role that ended so is not started again; one that ended otherwise is, at once."""
+CANNOT_RUN = (126, 127)
+"""sh's words for a command that it cannot execute: trying again at once would spin."""
 ANSWER_SECONDS = 5.0
 """A launcher that takes longer to answer hangs."""
 
@@ -37,6 +43,21 @@ PASSED_ON = (
     "REQUESTS_CA_BUNDLE",
 )
 """What roles inherit, beside KINGDOM_*. Secrets come from .env, which each role reads itself."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds before stronger means; only tests have less."""
+
+    stop: float = 15.0
+    """From TERM to KILL when a role is stopped."""
+    hung: float = 10.0
+    """From TERM to KILL of a hung role."""
+    quarantine: float = 600.0
+    """A quarantined role gets another chance when all others have been well for so long."""
+
+
+PATIENT = Patience()
 
 
 @dataclass(frozen=True)
@@ -87,6 +108,29 @@ def environment(places: Places, launcher: str) -> dict[str, str]:
     kept.pop("KINGDOM_LAUNCHER_PID", None)
     kept.pop("KINGDOM_BASE_DIR", None)
     return {**kept, "KINGDOM_HOME": str(places.home), "KINGDOM_LAUNCHER": launcher}
+
+
+@contextmanager
+def launching(places: Places) -> Iterator[None]:
+    """One at a time raises the launcher."""
+    make_folder(places.run)
+    lock = Lock(places.launch_lock, "launcher")
+    lock.acquire(LAUNCH_LOCK_SECONDS)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def answers(door: Path, launcher: str) -> bool:
+    """Whether somebody listens there; LauncherTrouble when it is there and does not answer."""
+    try:
+        connect(door).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    except OSError as trouble:
+        raise LauncherTrouble(launcher=launcher, action="reach", what="its socket", why=str(trouble)) from None
+    return True
 
 
 def connect(path: Path) -> socket.socket:

@@ -22,15 +22,14 @@ class Stopwatch:
     gap between two looks counts as a short one, and nobody is shot for it.
     """
 
-    def __init__(self, clock: Callable[[], float], longest_gap: float) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._longest_gap = longest_gap
         self._last = clock()
         self.seconds = 0.0
 
-    def look(self) -> float:
+    def look(self, longest_gap: float) -> float:
         now = self._clock()
-        self.seconds += min(max(0.0, now - self._last), self._longest_gap)
+        self.seconds += min(max(0.0, now - self._last), longest_gap)
         self._last = now
         return self.seconds
 

@@ -9,24 +9,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from kingdom.atomic import Disk
 from kingdom.codec import read_bytes
 from kingdom.errors import BadFile, KingdomError, LauncherTrouble
-from kingdom.lock import is_locked
+from kingdom.lock import holder_pid, is_locked
 from kingdom.places import Places
 from kingdom.processes import carries, stat_fields
-from kingdom.roster import Seat
+from kingdom.roster import Seat, wanted
 from kingdom.steward import groups
-from kingdom.steward.base import Steward, Word, command
+from kingdom.steward.base import PATIENT, Patience, Steward, Word, command
 from kingdom.steward.duties import DUTIES, Action, Owner, Sight, State, judge
 from kingdom.steward.hearts import Stopwatch, Unchanged, face
 from kingdom.wake import Ends
 
-GRACE_SECONDS = 10.0
-"""From TERM to KILL of a hung role."""
-REARM_SECONDS = 600.0
-"""A quarantined role gets another chance when all others have been well for so long."""
 SOON = 0.2
 """The next look while something is being ended, or has just ended and its launcher should bring it back."""
 LOOKED_AFTER_SECONDS = 3.0
@@ -82,10 +79,8 @@ class RollCall:
         seats: Callable[[], Sequence[Seat]],
         own: str,
         clock: Callable[[], float],
-        period: float = 5.0,
-        grace: float = GRACE_SECONDS,
-        rearm: float = REARM_SECONDS,
-        ends: Ends | None = None,
+        ends: Ends,
+        patience: Patience = PATIENT,
     ) -> None:
         self._places = places
         self._steward = steward
@@ -93,15 +88,14 @@ class RollCall:
         self._seats = seats
         self._own = own
         self._clock = clock
-        self._period = period
-        self._grace = grace
-        self._rearm = rearm
-        self._stopwatch = Stopwatch(clock, 2 * period)
+        self._ends = ends
+        self._patience = patience
+        self._period = 0.0
+        self._stopwatch = Stopwatch(clock)
         self._unchanged = Unchanged()
         self._endings: dict[str, _Ending] = {}
         self._states: dict[str, State] = {}
         self._unrest = 0.0
-        self._ends = ends or Ends()
         self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
         self._told_trouble = ""
@@ -119,9 +113,10 @@ class RollCall:
         self._looked_after_until = self._clock() + LOOKED_AFTER_SECONDS
         return True
 
-    def call(self, threshold: float) -> list[Finding]:
+    def call(self, threshold: float, period: float) -> list[Finding]:
         """After a RAISED a chamberlain ends at once, with 0: the launcher has started its successor."""
-        now = self._stopwatch.look()
+        self._period = period
+        now = self._stopwatch.look(2 * period)
         findings: list[Finding] = []
         try:
             if not self._steward.standing():
@@ -146,7 +141,7 @@ class RollCall:
     def _is_well(self, role: str, threshold: float, now: float) -> bool:
         """It holds its lock and has beaten lately: the launcher, whose answer costs a process, need not be asked."""
         silence = self._silence(role, now)
-        if role in self._endings or silence is None or silence >= threshold or self._wanted(role) != "up":
+        if role in self._endings or silence is None or silence >= threshold or wanted(self._places, role) != "up":
             return False
         if self._states.get(role) is not State.WELL:
             self._states[role], self._unrest = State.WELL, now
@@ -157,7 +152,7 @@ class RollCall:
         lock = self._places.lock(role)
         if not is_locked(lock):
             return None
-        holder = _first_number(_read(lock))
+        holder = holder_pid(lock)
         if holder is not None:
             self._ends.follow(holder)
         heart = holder, face(self._places.heartbeat(role))
@@ -183,11 +178,11 @@ class RollCall:
         other = self._other(seat.name) if pid is None else None
         waits = pid is not None and _command_line(pid) == command(seat)
         return Sight(
-            wanted=self._wanted(seat.name),
+            wanted=wanted(self._places, seat.name),
             runs=pid is not None,
             waits=waits,
             elsewhere=other is not None,
-            has_beaten=_first_number(_read(self._places.heartbeat(seat.name))) in (None, pid, other),
+            has_beaten=_beater(self._places.heartbeat(seat.name)) in (None, pid, other),
             code=None if word is None else word.code,
             unchanged=max(silence, self._unchanged.since(seat.name, (heart, word, waits), now)),
         )
@@ -201,14 +196,12 @@ class RollCall:
             return [Finding(seat.name, What.STARTED, f"started:{seat.name}:{os.getpid()}:{now:.0f}", state.value)]
         if action in (Action.REPLACE, Action.END):
             return self._begin_ending(seat, action is Action.REPLACE, word, unchanged, now)
-        if state is State.QUARANTINED and now - self._unrest >= self._rearm:
+        if state is State.QUARANTINED and now - self._unrest >= self._patience.quarantine:
             return self._start_quarantined(seat)
         if action is Action.TELL and is_new:
             what = What.QUARANTINED if state is State.QUARANTINED else What.REFUSED
             return [Finding(seat.name, what, f"{state.name.lower()}:{seat.name}:{self._wanted_since(seat.name)}")]
         return []
-
-    # --- a hung role
 
     def _begin_ending(
         self, seat: Seat, start_again: bool, word: Word | None, unchanged: float, now: float
@@ -216,7 +209,7 @@ class RollCall:
         pid = word.pid if word is not None and word.pid is not None else self._other(seat.name)
         if pid is None:
             return []
-        self._endings[seat.name] = _Ending(seat, pid, now + self._grace, start_again)
+        self._endings[seat.name] = _Ending(seat, pid, now + self._patience.hung, start_again)
         groups.send([pid], signal.SIGTERM)
         if not start_again:
             return []
@@ -238,25 +231,15 @@ class RollCall:
         how = "it had to be killed" if ending.killed else "it ended when asked"
         return [Finding(name, what, f"{what.name.lower()}:{name}:{ending.pid}", how)]
 
-    # --- quarantine
-
     def _start_quarantined(self, seat: Seat) -> list[Finding]:
         self._disk.remove(self._places.wanted(seat.name))
         self._steward.start(seat)
         return [Finding(seat.name, What.REARMED, f"rearmed:{seat.name}")]
 
-    def _wanted(self, role: str) -> str:
-        try:
-            return read_bytes(self._places.wanted(role), 64).decode("ascii", "replace").strip() or "up"
-        except (FileNotFoundError, BadFile):
-            return "up"
-
     def _wanted_since(self, role: str) -> int:
         with suppress(FileNotFoundError):
             return os.stat(self._places.wanted(role)).st_mtime_ns
         return 0
-
-    # --- a dead launcher
 
     def _raise(self, now: float) -> list[Finding]:
         """Its roles end with it. Those who take their time are waited for: a newcomer would find them at work."""
@@ -264,7 +247,7 @@ class RollCall:
         for seat in left:
             pid = self._other(seat.name)
             if pid is not None:
-                self._endings[seat.name] = _Ending(seat, pid, now + self._grace, start_again=False)
+                self._endings[seat.name] = _Ending(seat, pid, now + self._patience.hung, start_again=False)
                 groups.send([pid], signal.SIGTERM)
         for ending in list(self._endings.values()):
             ending.start_again = False
@@ -296,22 +279,18 @@ class RollCall:
     def _other(self, role: str) -> int | None:
         """Who plays this role without its launcher's knowledge: the lock says so, or a heart that carries our home."""
         if is_locked(self._places.lock(role)):
-            return _first_number(_read(self._places.lock(role)))
-        pid = _first_number(_read(self._places.heartbeat(role)))
+            return holder_pid(self._places.lock(role))
+        pid = _beater(self._places.heartbeat(role))
         home = frozenset({b"KINGDOM_HOME=" + os.fsencode(self._places.home)})
         return pid if pid is not None and stat_fields(pid) and carries(pid, home) else None
 
 
-def _read(path: os.PathLike[str]) -> bytes:
+def _beater(heartbeat: Path) -> int | None:
+    """Whose heart it is, also when it is damaged further on: the pid stands first."""
     try:
-        return read_bytes(os.fspath(path), 4096)
+        found = re.search(rb"[0-9]+", read_bytes(heartbeat, 4096))
     except (OSError, BadFile):
-        return b""
-
-
-def _first_number(text: bytes) -> int | None:
-    """Both a lock and a heartbeat begin with their holder's pid."""
-    found = re.search(rb"[0-9]+", text)
+        return None
     return int(found[0]) if found else None
 
 

@@ -15,20 +15,28 @@ from typing import Any
 
 from kingdom.atomic import Disk, make_folder
 from kingdom.codec import read_bytes
-from kingdom.errors import BadFile, Exit, LauncherTrouble
-from kingdom.lock import Lock
+from kingdom.errors import BadFile, LauncherTrouble
 from kingdom.places import Places, find_data
 from kingdom.roster import ROLES, Seat
 from kingdom.steward import groups
-from kingdom.steward.base import LAUNCH_LOCK_SECONDS, STOP_SECONDS, Word, connect, environment
+from kingdom.steward.base import (
+    CANNOT_RUN,
+    PATIENT,
+    STAYS_DOWN,
+    Patience,
+    Word,
+    answers,
+    connect,
+    environment,
+    launching,
+)
 
 START_SECONDS = 15.0
 LONGEST_SOCKET_PATH = 107 - len(".4194304")
 """supervisord binds its socket under a longer name first: the path, a dot and its pid."""
 SHORT_HOME = "/proc/self/cwd"
 """The home for a supervisord that runs in it: short and harmless, however long and odd its real path."""
-STAYS_DOWN = frozenset({Exit.DONE, Exit.LOCKED, Exit.REFUSED})
-CANNOT_RUN = 127
+PROGRAMS = frozenset({b"supervisord", b"supervisor.supervisord"})
 _BAD_NAME, _ALREADY_STARTED, _NOT_RUNNING = 10, 60, 70
 
 
@@ -76,10 +84,10 @@ command={role_command} {name}
 {where}autostart={"true" if wanted else "false"}
 startsecs=0
 autorestart=unexpected
-exitcodes=0,75,78
+exitcodes={",".join(f"{code:d}" for code in STAYS_DOWN)}
 stopasgroup=true
 killasgroup=true
-stopwaitsecs={STOP_SECONDS:g}
+stopwaitsecs={PATIENT.stop:g}
 redirect_stderr=true
 stdout_logfile=NONE
 """
@@ -94,19 +102,14 @@ def render_checkout() -> str:
 class Supervisord:
     name = "supervisord"
 
-    def __init__(self, places: Places, patience: float = STOP_SECONDS) -> None:
+    def __init__(self, places: Places, patience: Patience = PATIENT) -> None:
         self._places = places
         self._patience = patience
         self._disk = Disk(places.launch_scratch)
 
     def raise_all(self, seats: Sequence[Seat]) -> None:
-        make_folder(self._places.run)
-        lock = Lock(self._places.launch_lock, "launcher")
-        lock.acquire(LAUNCH_LOCK_SECONDS)
-        try:
+        with launching(self._places):
             self._raise_all(seats)
-        finally:
-            lock.release()
 
     def start(self, seat: Seat) -> None:
         try:
@@ -118,11 +121,11 @@ class Supervisord:
 
     def stop(self, name: str) -> None:
         word = self.alive().get(name)
-        while word is not None and (word.pid is not None or word.code not in (None, CANNOT_RUN, *STAYS_DOWN)):
+        while word is not None and (word.pid is not None or word.code not in (None, *CANNOT_RUN, *STAYS_DOWN)):
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
             self._call("stopProcess", name, False, fine=(_NOT_RUNNING,))
             if word.pid is not None:
-                groups.end([word.pid], self._patience)
+                groups.end([word.pid], self._patience.stop)
             time.sleep(groups.LOOK_SECONDS)
             word = self.alive().get(name)
 
@@ -139,26 +142,20 @@ class Supervisord:
         if not self._answers():
             if server is not None:
                 os.kill(server, signal.SIGTERM)
-                groups.wait_ended(server, STOP_SECONDS)
+                groups.wait_ended(server, self._patience.stop)
             return
         running = [word.pid for word in self.alive().values() if word.pid is not None]
         # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
         self._call("stopAllProcesses", False)
-        groups.end(running, self._patience)
+        groups.end(running, self._patience.stop)
         self._call("shutdown")
         if server is not None:
-            groups.wait_ended(server, STOP_SECONDS)
+            groups.wait_ended(server, self._patience.stop)
 
     def kill(self) -> None:
         server = self._server()
         if server is not None:
             os.kill(server, signal.SIGKILL)
-
-    def control_command(self, *words: str) -> list[str]:
-        """supervisorctl for this home, to be run in it."""
-        return [sys.executable, "-m", "supervisor.supervisorctl", "-c", str(self._conf()), *words]
-
-    # --- raising
 
     def _raise_all(self, seats: Sequence[Seat]) -> None:
         names = {seat.name for seat in seats}
@@ -249,24 +246,19 @@ class Supervisord:
         for name in (*changed, *added):
             self._call("addProcessGroup", name)
 
-    # --- talking
-
     def _answers(self) -> bool:
-        try:
-            connect(self._places.supervisor_socket).close()
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError as trouble:
-            raise self._trouble("reach", "its socket", str(trouble)) from None
-        return True
+        return answers(self._places.supervisor_socket, self.name)
 
     def _server(self) -> int | None:
+        """The pid file may be left over, and its number another process's, or another home's supervisord."""
         try:
             pid = int(read_bytes(self._places.supervisor_pid, 32))
             with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
-                return pid if b"supervisord" in cmdline.read() else None
+                programs = {os.path.basename(word) for word in cmdline.read().split(b"\0")}
+            ours = bool(programs & PROGRAMS) and os.path.samefile(f"/proc/{pid}/cwd", self._places.home)
         except (OSError, ValueError, BadFile):
             return None
+        return pid if ours else None
 
     def _call(self, method: str, *arguments: str | bool, fine: tuple[int, ...] = ()) -> Any:
         try:
@@ -316,5 +308,5 @@ def _word(about: dict[str, Any]) -> Word:
     if state == "EXITED":
         return Word(code=about["exitstatus"])
     if state in ("FATAL", "BACKOFF"):
-        return Word(code=CANNOT_RUN)
+        return Word(code=CANNOT_RUN[-1])
     return Word(code=0) if about["start"] else Word()

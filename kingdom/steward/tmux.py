@@ -10,20 +10,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kingdom.atomic import make_folder
 from kingdom.errors import LauncherTrouble
-from kingdom.lock import Lock
 from kingdom.places import Places
 from kingdom.processes import all_pids
 from kingdom.roster import Seat
 from kingdom.steward import groups
-from kingdom.steward.base import ANSWER_SECONDS, LAUNCH_LOCK_SECONDS, STOP_SECONDS, Word, command, connect, environment
+from kingdom.steward.base import (
+    ANSWER_SECONDS,
+    CANNOT_RUN,
+    PATIENT,
+    STAYS_DOWN,
+    Patience,
+    Word,
+    answers,
+    command,
+    environment,
+    launching,
+)
 
-STAYS_DOWN = "0|75|78"
-CANNOT_RUN = "126|127"
-"""sh's word for a command that it cannot execute: trying again at once would spin."""
-
-_AGAIN = f"if-shell -F '#{{m/r:^({STAYS_DOWN}|{CANNOT_RUN})$,#{{pane_dead_status}}}}' '' respawn-pane"
+_LEFT = "|".join(f"{code:d}" for code in (*STAYS_DOWN, *CANNOT_RUN))
+_AGAIN = f"if-shell -F '#{{m/r:^({_LEFT})$,#{{pane_dead_status}}}}' '' respawn-pane"
 _SETTINGS = (
     *("set-option", "-s", "exit-empty", "off", ";"),
     *("set-option", "-g", "remain-on-exit", "on", ";"),
@@ -43,7 +49,7 @@ class _Pane:
 class Tmux:
     name = "tmux"
 
-    def __init__(self, places: Places, patience: float = STOP_SECONDS) -> None:
+    def __init__(self, places: Places, patience: Patience = PATIENT) -> None:
         binary = shutil.which("tmux")
         if binary is None:
             raise LauncherTrouble(launcher="tmux", action="start", what="the roles", why="it is not installed")
@@ -54,18 +60,13 @@ class Tmux:
         self._socket = str(places.roles_socket.relative_to(places.home))
 
     def raise_all(self, seats: Sequence[Seat]) -> None:
-        make_folder(self._places.run)
-        lock = Lock(self._places.launch_lock, "launcher")
-        lock.acquire(LAUNCH_LOCK_SECONDS)
-        try:
+        with launching(self._places):
             self.standing()
             self._tmux("start", "its server", "start-server", ";", *_SETTINGS)
             for name in self.alive().keys() - {seat.name for seat in seats}:
                 self.stop(name)
             for seat in seats:
                 self.start(seat)
-        finally:
-            lock.release()
 
     def start(self, seat: Seat) -> None:
         there = self._panes().get(seat.name)
@@ -82,7 +83,7 @@ class Tmux:
         while (pane := self._panes().get(name)) is not None:
             self._tmux("stop", name, "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "off", fine=_GONE)
             if pane.word.pid is not None:
-                groups.end([pane.pid], self._patience)
+                groups.end([pane.pid], self._patience.stop)
             self._tmux("stop", name, "kill-session", "-t", f"={name}", fine=_GONE)
 
     def alive(self) -> dict[str, Word]:
@@ -97,7 +98,7 @@ class Tmux:
         server = self._server()
         self._tmux("stop", "its roles", "set-hook", "-gu", "pane-died", ";", *_LET_GO)
         while running := [pane.pid for pane in self._panes().values() if pane.word.pid is not None]:
-            groups.end(running, self._patience)
+            groups.end(running, self._patience.stop)
         self._tmux("stop", "its server", "kill-server")
         if server is not None:
             groups.wait_ended(server, ANSWER_SECONDS)
@@ -137,13 +138,7 @@ class Tmux:
         return {name: pane for name, (_, pane) in found.items()}
 
     def _answers(self) -> bool:
-        try:
-            connect(self._places.roles_socket).close()
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError as trouble:
-            raise self._trouble("reach", "its server", str(trouble)) from None
-        return True
+        return answers(self._places.roles_socket, self.name)
 
     def _reopened(self) -> bool:
         """Somebody deleted the socket of a living server: it makes a new one on USR1."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kingdom.chamberlain.alerts import Alerts
-from tests.kit import Clock, all_of, here, kit
+from kingdom.codec import read_json
+from tests.kit import Clock, all_of, here, kit, write
 
 
 def alerts(home: Path, clock: Clock) -> Alerts:
@@ -14,6 +18,16 @@ def alerts(home: Path, clock: Clock) -> Alerts:
 
 def said(home: Path) -> list[str]:
     return [letter["content"] for letter in all_of(home, "messages", "pending")]
+
+
+def book(home: Path) -> Path:
+    return home / "state/chamberlain/alerts.json"
+
+
+def note_letter(home: Path, name: str) -> None:
+    """As a life leaves it that was killed between the letter's id and its end."""
+    pages = read_json(book(home))
+    write(book(home), {**pages, "letter": {"id": name, "tells": pages["waiting"]}})
 
 
 def test_a_trouble_is_told_at_once_and_once(home: Path) -> None:
@@ -54,9 +68,8 @@ def test_a_storm_is_three_letters_at_most_and_loses_nothing(home: Path) -> None:
 
 def test_a_letter_noted_but_not_delivered_is_delivered_by_the_next_life(home: Path) -> None:
     clock = Clock()
-    ours = alerts(home, clock)
-    ours.tell("a", "first")
-    ours._write({**ours._book, "letter": "msg-20260207-chamberlain-001", "told_now": ours._book["waiting"]})
+    alerts(home, clock).tell("a", "first")
+    note_letter(home, "msg-20260207-chamberlain-001")
     alerts(home, clock).send(clock)
     assert here(home, "messages", "pending") == ["msg-20260207-chamberlain-001"]
 
@@ -65,18 +78,62 @@ def test_a_letter_delivered_but_not_noted_is_not_delivered_twice(home: Path) -> 
     clock = Clock()
     ours = alerts(home, clock)
     ours.tell("a", "first")
-    before = dict(ours._book)
+    before = book(home).read_bytes()
     ours.send(clock)
-    ours._write({**before, "letter": here(home, "messages", "pending")[0], "told_now": before["waiting"]})
+    book(home).write_bytes(before)
+    note_letter(home, here(home, "messages", "pending")[0])
     alerts(home, clock).send(clock)
     assert said(home) == ["[alert] first"]
+    assert read_json(book(home))["told"] == ["a"]
 
 
 def test_a_damaged_book_starts_anew(home: Path) -> None:
     clock = Clock()
     alerts(home, clock).tell("a", "first")
-    (home / "state" / "chamberlain" / "alerts.json").write_bytes(b"")
+    book(home).write_bytes(b"")
     ours = alerts(home, clock)
     ours.tell("b", "second")
     ours.send(clock)
     assert said(home) == ["[alert] second"]
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("told", 3),
+        ("told", [3]),
+        ("sent_at", ["never"]),
+        ("waiting", [{"cause": "a"}]),
+        ("waiting", [["a"]]),
+        ("letter", "msg-20260207-chamberlain-001"),
+        ("letter", {"id": "../../x", "tells": [{"cause": "a", "text": "b"}]}),
+        ("letter", {"id": "msg-20260207-chamberlain-001", "tells": []}),
+        ("unknown", {}),
+    ],
+)
+def test_a_damaged_page_is_left_out_and_that_is_told_once(home: Path, name: str, page: Any) -> None:
+    clock = Clock()
+    alerts(home, clock).tell("a", "first")
+    write(book(home), {**read_json(book(home)), name: page})
+    role = kit(home, "chamberlain", clock)
+    ours = Alerts(role)
+    ours.tell("b", "second")
+    ours.send(clock)
+    assert "second" in said(home)[0]
+    assert ("first" in said(home)[0]) is (name != "waiting")
+    role.log.flush()
+    assert f"left out what is damaged: {name}" in role.places.role_log("chamberlain").read_text()
+    again = kit(home, "chamberlain", clock)
+    Alerts(again)
+    again.log.flush()
+    assert role.places.role_log("chamberlain").read_text().count("left out") == 1
+
+
+def test_the_day_in_an_id_is_the_kingdoms(home: Path) -> None:
+    """10 in the morning in UTC is the next day on Kiritimati."""
+    clock = Clock()
+    clock.pass_(3600)
+    ours = Alerts(kit(home, "chamberlain", clock, system={"timezone": "Pacific/Kiritimati"}))
+    ours.tell("a", "first")
+    ours.send(clock)
+    assert here(home, "messages", "pending") == ["msg-20260208-chamberlain-001"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -121,3 +122,12 @@ def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Kit) -> 
         assert barracks.stop_newest(ours) == "t-2"
         wait_until(lambda: gone(victim), 5, "the victim is gone")
         assert not gone(spared)
+
+
+def test_damaged_rows_are_nobody_and_stop_nobody(ours: Kit) -> None:
+    rows = [3, {}, {"task_id": None}, {"task_id": 7, "priority": "low"}, {"task_id": TASK, "started_at": 3}]
+    ours.places.sessions.write_text(json.dumps(rows))
+    assert [row["task_id"] for row in sessions.read(ours.places)] == [TASK]
+    assert barracks.stop_newest(ours) == TASK
+    assert list(barracks.clear(ours)) == []
+    assert json.loads(ours.places.sessions.read_text()) == []

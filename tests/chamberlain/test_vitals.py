@@ -90,3 +90,20 @@ def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
     for _ in range(4):
         role.turn(None)
     assert [("86 % full" in each) for each in letters(home)] == [True]
+
+
+def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: Machine) -> None:
+    quick = {"intervals": {"vitals_seconds": 0.0001}}
+    ours = kit(home, "chamberlain", Clock(), chamberlain=quick, king={"concurrency": {"max_soldiers": 7}})
+    role = Rounds(ours)
+    role.turn(None)
+    (ours.places.config / "king.yaml").write_text("concurrency: {max_soldeirs: 3}\n")
+    for _ in range(3):
+        ours.places.resources.unlink()
+        ours.places.dashboard.unlink(missing_ok=True)
+        role.turn(None)
+        assert read_json(ours.places.resources)["sessions"]["soldiers_max"] == 7, "what the king keeps"
+    ours.log.flush()
+    assert ours.places.role_log("chamberlain").read_text().count("does not know how many") == 1
+    Rounds(ours).turn(None)
+    assert read_json(ours.places.resources)["sessions"]["soldiers_max"] is None, "nobody knows"

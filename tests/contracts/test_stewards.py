@@ -16,8 +16,10 @@ import pytest
 
 from kingdom.errors import LauncherTrouble
 from kingdom.places import Places
+from kingdom.processes import started_at
 from kingdom.steward import STEWARDS, pick
-from kingdom.steward.base import Steward, Word
+from kingdom.steward.base import Patience, Steward, Word
+from kingdom.steward.supervisord import Supervisord
 from tests.standins import Court, found_court, runs, seat
 from tests.waiting import stays, wait_until
 
@@ -50,7 +52,7 @@ def steward(launcher: str, court: Court) -> Iterator[Steward]:
 
 def employed(launcher: str, places: Places) -> Iterator[Steward]:
     module, attribute = STEWARDS[launcher].split(":")
-    steward: Steward = getattr(import_module(module), attribute)(places, patience=PATIENCE)
+    steward: Steward = getattr(import_module(module), attribute)(places, Patience(stop=PATIENCE))
     yield steward
     steward.down()
 
@@ -263,3 +265,24 @@ def test_without_tmux_the_roles_run_under_supervisord(court: Court, monkeypatch:
 def test_an_unknown_launcher_is_refused(court: Court) -> None:
     with pytest.raises(LauncherTrouble, match="known are tmux, supervisord"):
         pick(court.places, "upstart")
+
+
+@pytest.mark.parametrize(
+    ("word", "in_the_home"), [("supervisord", False), ("supervisor.supervisord", False), ("supervisord.log", True)]
+)
+def test_a_stale_pid_file_names_nobody_of_ours(court: Court, word: str, in_the_home: bool, tmp_path: Path) -> None:
+    """Its number may be another home's supervisord by now, or whoever looks at ours."""
+    sleeper = [sys.executable, "-c", "import signal; signal.pause()", word]
+    other = subprocess.Popen(sleeper, cwd=court.places.home if in_the_home else tmp_path)
+    try:
+        wait_until(lambda: started_at(other.pid), SOON, "the other has started")
+        court.places.run.mkdir(parents=True, exist_ok=True)
+        court.places.supervisor_pid.write_text(f"{other.pid}\n")
+        ours = Supervisord(court.places, Patience(stop=PATIENCE))
+        assert not ours.standing()
+        ours.kill()
+        ours.down()
+        stays(lambda: other.poll() is None, 0.3, "the other, untouched")
+    finally:
+        other.kill()
+        other.wait()

@@ -61,8 +61,8 @@ def test_no_two_start_the_same_role() -> None:
 
 def test_a_long_gap_between_two_looks_is_a_short_one() -> None:
     times = iter([0.0, 5.0, 3605.0, 3600.0, 3605.0])
-    watch = Stopwatch(lambda: next(times), longest_gap=15.0)
-    assert [watch.look() for _ in range(4)] == [5.0, 20.0, 20.0, 25.0]
+    watch = Stopwatch(lambda: next(times))
+    assert [watch.look(longest_gap=15.0) for _ in range(4)] == [5.0, 20.0, 20.0, 25.0]
 
 
 def test_what_stays_as_it_is_grows_old() -> None:

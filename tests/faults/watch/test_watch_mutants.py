@@ -114,7 +114,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a sleep counts as silence",
         HEARTS,
-        "min(max(0.0, now - self._last), self._longest_gap)",
+        "min(max(0.0, now - self._last), longest_gap)",
         "max(0.0, now - self._last)",
         caught_by="suspend",
     ),

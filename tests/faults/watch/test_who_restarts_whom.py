@@ -18,7 +18,7 @@ import pytest
 from kingdom.atomic import Disk
 from kingdom.processes import carries
 from kingdom.steward import STEWARDS, roll_call
-from kingdom.steward.base import Steward, Word, command
+from kingdom.steward.base import Patience, Steward, Word, command
 from kingdom.steward.duties import DUTIES, Action, Owner, State
 from kingdom.steward.roll_call import Finding, RollCall, What
 from kingdom.wake import Ends, Waker
@@ -66,12 +66,10 @@ class Stage:
                 lambda: [KING, seat("chamberlain")] if self.own == "king" else [KING],
                 own=self.own,
                 clock=time.monotonic,
-                period=self.period,
-                grace=0.3,
-                rearm=self.rearm,
                 ends=self.ends,
+                patience=Patience(hung=0.3, quarantine=self.rearm),
             )
-        found = self.roll.call(THRESHOLD)
+        found = self.roll.call(THRESHOLD, self.period)
         self.findings += found
         return found
 
@@ -116,7 +114,7 @@ def stage(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.Monkey
         pytest.skip("tmux is not installed")
     court = found_court(home, monkeypatch)
     module, attribute = STEWARDS[request.param].split(":")
-    steward: Steward = getattr(import_module(module), attribute)(court.places, patience=0.5)
+    steward: Steward = getattr(import_module(module), attribute)(court.places, Patience(stop=0.5))
     scene = Stage(court, steward, monkeypatch)
     yield scene
     if scene.server and runs(scene.server):

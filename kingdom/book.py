@@ -1,0 +1,56 @@
+"""A small JSON object that one role keeps for itself: whole in memory, written back when it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kingdom.atomic import Disk
+from kingdom.codec import read_json, to_json
+from kingdom.errors import BadFile
+from kingdom.log import Log
+
+LARGEST = 64 << 20
+
+
+class Book:
+    """Damage ends nobody: it is told once, and the book goes on without the pages that are not sound."""
+
+    def __init__(self, path: Path, disk: Disk, log: Log, is_sound: Callable[[str, Any], bool]) -> None:
+        self._path = path
+        self._disk = disk
+        self._changed = False
+        self._pages = self._read(log, is_sound)
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        return self._pages.get(key, otherwise)
+
+    def set(self, key: str, page: Any) -> None:
+        if key not in self._pages or self._pages[key] != page:
+            self._pages[key] = page
+            self._changed = True
+
+    def strike(self, key: str) -> None:
+        if self._pages.pop(key, None) is not None:
+            self._changed = True
+
+    def save(self) -> None:
+        if self._changed:
+            self._disk.rewrite(self._path, to_json(self._pages))
+            self._changed = False
+
+    def _read(self, log: Log, is_sound: Callable[[str, Any], bool]) -> dict[str, Any]:
+        try:
+            pages = read_json(self._path, limit=LARGEST)
+        except FileNotFoundError:
+            return {}
+        except BadFile as trouble:
+            log.error(f"{trouble}; it starts anew")
+            self._changed = True
+            return {}
+        lost = [key for key, page in pages.items() if not is_sound(key, page)]
+        if lost:
+            log.error(f"{self._path}: left out what is damaged: {', '.join(lost)[:300]}")
+            self._changed = True
+        return {key: page for key, page in pages.items() if key not in lost}
