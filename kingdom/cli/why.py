@@ -156,9 +156,15 @@ def _task(places: Places, found: Found) -> Story:
     letters = _started(places, found) + _letters(places, found.get("letters"))
     if found.state == "completed":
         ended = line(found.get("outcome") or found.get("status"))
-        goes_on = _followers(places, questions.answer_of(places, found.id), "events")
-        return Story(found, f"{what}; it ended: {ended}", [*origin, *_result(places, found)], [*letters, *goes_on])
+        details = [*origin, *_result(places, found), *_retries(found)]
+        return Story(found, f"{what}; it ended: {ended}", details, letters)
     return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, letters)
+
+
+def _retries(found: Found) -> list[str]:
+    noted = found.get("retried_as")
+    retries = noted if isinstance(noted, list) else []
+    return [f"{line(each)} tried it again; `{home.command()} why {line(each)}`" for each in retries]
 
 
 def _what_it_does(places: Places, found: Found) -> str:
@@ -177,9 +183,9 @@ def _what_it_does(places: Places, found: Found) -> str:
     return f"{general} {PASSING}"
 
 
-def _clock(moment: float) -> str:
+def _clock(when: float) -> str:
     """The time of day, and the day when it is another one."""
-    at, today = time.localtime(moment), time.localtime()
+    at, today = time.localtime(when), time.localtime()
     return time.strftime("%H:%M:%S" if at[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", at)
 
 
@@ -199,8 +205,19 @@ def _result(places: Places, found: Found) -> list[str]:
         return told
     if questions.is_open(places, found.id):
         return [*told, f'it waits for your answer: {home.command()} say --answer {found.id} "..."']
-    answer = questions.answer_of(places, found.id)
-    return told if answer is None else [*told, f"it was answered by {line(answer) or 'somebody'}"]
+    return [*told, *_answered(places, found.id)]
+
+
+def _answered(places: Places, task: str) -> Iterator[str]:
+    answer = questions.answer_of(places, task)
+    if answer is None:
+        return
+    try:
+        goes_on = find(places, answer, ("events",)).get("task_id")
+    except NoSuchThing:
+        goes_on = None
+    as_task = f" and goes on as {line(goes_on)}; `{home.command()} why {line(goes_on)}`" if goes_on else ""
+    yield f"it was answered by {line(answer) or 'somebody'}{as_task}"
 
 
 def _started(places: Places, found: Found) -> list[Story]:

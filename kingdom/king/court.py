@@ -30,8 +30,8 @@ class Court:
         self._diary = Diary(kit, self._desk.done)
         self._orders = Orders(kit, lambda: self._desk.task_ids(1)[0])
         self._watchman = Watchman(kit)
-        self._tasks = Shelf(kit.post, "tasks")
-        """Generals look only at their own tasks; one that nobody can read is the king's to bury."""
+        self._tasks = [Shelf(kit.post, "tasks", state) for state in ("pending", "in_progress")]
+        """Generals look only at their own tasks; one that nobody can read is the king's to bury, and takes no room."""
         self._next_events = self._next_results = self._next_schedules = self._next_lost = 0.0
 
     def folders(self) -> Iterable[Path]:
@@ -78,7 +78,8 @@ class Court:
         now = time.monotonic()
         if arrivals is None:
             self._dispatch.shelf.rescan()
-            self._tasks.rescan()
+            for tasks in self._tasks:
+                tasks.rescan()
             period = self._desk.config["intervals"]["event_check_seconds"]
             self._next_events = now + (LOOK_AGAIN_SECONDS if self._desk.kit.post.unsettled else period)
         else:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kingdom import manifests
 from kingdom.atomic import is_there
 from kingdom.errors import BadInput
 from kingdom.messages import Event, Message, Order, Task, stamp
@@ -23,6 +24,8 @@ GOES_ON = {
     "messages": ("pending", "sent"),
 }
 """Where something may be that has been put back to pending."""
+OF_ONE_LIFE = ("cancelled_by", "cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "waits_because")
+"""Notes in a task that its retry does not inherit."""
 
 
 class Refused(Exception):
@@ -88,13 +91,19 @@ class Orders:
                 not_before=None,
                 created_at=stamp(self._kit.clock()),
                 thread_task_id=task.thread,
+                extra={key: each for key, each in task.extra.items() if key not in OF_ONE_LIFE},
             )
             self._kit.post.deliver("tasks", [again])
             self._kit.log.event("task.created", task_id=made, general=again.target_general)
+        noted = task.extra.get("retried_as")
+        retries = noted if isinstance(noted, list) else []
+        if made not in retries:
+            named = {**task.extra, "retried_as": [*retries, made]}
+            self._kit.post.annotate("tasks", "completed", [task.but(extra=named)])
         return f"{made} tries it again"
 
     def cancel(self, order: Order) -> str:
-        """A task that nobody has claimed ends here; one under way is ended by its general."""
+        """A task that nobody has claimed, or whose general is gone, ends here; another is ended by its general."""
         post = self._kit.post
         check_name("task", order.target)
         claimed = post.has("tasks", order.target, "pending") and post.move(
@@ -102,9 +111,16 @@ class Orders:
         )
         if claimed or post.has("tasks", order.target, "in_progress"):
             task = self._task(order.target, "in_progress")
+            if task.target_general not in manifests.names(self._kit.places):
+                post.move("tasks", [task.id], "in_progress", "completed")
+                return self._cancelled(order)
             asked = task.but(extra={**task.extra, "cancelled_by": order.by})
             post.annotate("tasks", "in_progress", [asked])
             return "its general has been told to end it"
+        return self._cancelled(order)
+
+    def _cancelled(self, order: Order) -> str:
+        post = self._kit.post
         task = self._task(order.target, "completed")
         if task.outcome is not None and task.extra.get("cancelled_by_order") != order.id:
             raise Refused(f"{task.id} has ended already: {task.outcome}")

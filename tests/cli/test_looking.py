@@ -152,6 +152,11 @@ def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
     assert story == json.loads(terminal.ok("why", "evt-1", "--json"))["followed_by"][0]
 
 
+def test_why_names_the_retries_of_a_task(terminal: Terminal) -> None:
+    terminal.task("completed", "task-1", outcome="failed", retried_as=["task-7"])
+    assert "task-7 tried it again; `" in terminal.ok("why", "task-1")
+
+
 @pytest.mark.parametrize(
     ("task", "said"),
     [
@@ -251,11 +256,9 @@ def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
     terminal.ok("say", "--no-wait", "--answer", "task-1", "the first")
     questions.note_answer(terminal.places, home.disk(terminal.places), "task-1", "evt-9")
     terminal.event("completed", "evt-9", type="console.human_response", task_id="task-2")
-    terminal.task("completed", "task-2", type="resume", outcome="success")
     told = terminal.ok("why", "task-1")
     assert "your answer" not in told
-    assert "it was answered by evt-9" in told
-    assert "task-2 is a task of gen-briefing (resume); it ended: success" in told
+    assert "it was answered by evt-9 and goes on as task-2; `" in told
     assert json.loads(terminal.ok("report", "--json"))["questions"] == []
     assert json.loads(terminal("status", "--json").out)["questions"] == []
     late = terminal("say", "--no-wait", "--answer", "task-1", "the second")

@@ -593,6 +593,27 @@ def test_what_cannot_be_read_is_buried_and_the_rest_is_served(castle: Path, cloc
     assert here(castle, "events", "dispatched") == ["evt-1"]
 
 
+GARBAGE: dict[str, Callable[[Path], object]] = {
+    "half a task": lambda folder: (folder / "bad.json").write_text("{"),
+    "a note": lambda folder: (folder / "README").write_text("do not touch"),
+    "a folder": lambda folder: (folder / "bad.json").mkdir(),
+    "a pipe": lambda folder: os.mkfifo(folder / "bad.json"),
+    "a link to itself": lambda folder: (folder / "bad.json").symlink_to("bad.json"),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_among_the_tasks_under_way_takes_no_soldiers_room(castle: Path, clock: Clock, what: str) -> None:
+    (Places(castle).config / "king.yaml").write_text("concurrency: {max_soldiers: 1}\n")
+    GARBAGE[what](Places(castle).folder("tasks", "in_progress"))
+    put(castle, "events", "pending", **event())
+    clock.pass_(3600 * 24 * 365 * 50)
+    reign(castle, clock)
+    assert os.listdir(Places(castle).folder("tasks", "in_progress")) == []
+    assert len(list(Places(castle).folder("tasks", "dead").glob("*.reason"))) == 1
+    assert here(castle, "events", "dispatched") == ["evt-1"]
+
+
 def test_a_foreign_events_strange_notes_stop_nobody(castle: Path, clock: Clock) -> None:
     put(castle, "events", "pending", **event("evt-a", letters={"start": "../../config/king"}))
     put(castle, "events", "pending", **event("evt-b", letters={"start": 5}))

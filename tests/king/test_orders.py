@@ -74,6 +74,23 @@ def test_cancel_tells_the_general_of_a_task_under_way(court_home: Path, clock: C
     assert read(court_home, "tasks", "in_progress", TASK)["cancelled_by"] == "kim"
 
 
+def test_cancel_ends_a_task_whose_general_is_gone(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "in_progress", **task(general="gen-gone"))
+    put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
+    assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
+    assert read(court_home, "tasks", "completed", TASK)["outcome"] == "discarded"
+    assert here(court_home, "events", "completed") == ["evt-1"]
+
+
+def test_a_retry_inherits_the_work_and_not_what_became_of_it(court_home: Path, clock: Clock) -> None:
+    of_one_life = {"cancelled_by": "kim", "waits_because": "try 1 failed", "spent_usd": 3.0, "retried_as": ["task-1"]}
+    put(court_home, "tasks", "completed", **task(outcome="failed", matter="a.b", **of_one_life))
+    order(court_home, clock, "retry", TASK)
+    again = read(court_home, "tasks", "pending", "task-20260207-002")
+    assert (again["matter"], again.keys() & of_one_life.keys()) == ("a.b", set())
+    assert read(court_home, "tasks", "completed", TASK)["retried_as"] == ["task-1", "task-20260207-002"]
+
+
 def test_requeue_serves_a_discarded_event_again(court_home: Path, clock: Clock) -> None:
     put(court_home, "events", "completed", **event(status="discarded", discarded_reason="nobody wanted it"))
     assert order(court_home, clock, "requeue", "evt-1") == "back in events/pending"
