@@ -5,38 +5,26 @@ Intent, post, receipt, filing: an intent without a receipt is looked up on the c
 
 from __future__ import annotations
 
+import math
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from kingdom.atomic import make_folder
+from kingdom.book import Book
 from kingdom.codec import read_json, to_json
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
-from kingdom.envoy.threads import Book
+from kingdom.envoy.threads import SENDERS, Spoken, is_page
 from kingdom.errors import BadFile, KingdomError
 from kingdom.messages import Message, stamp
+from kingdom.policy import backoff, may_retry
 from kingdom.post import LOOK_AGAIN_SECONDS, Shelf, Waiting
 from kingdom.role import Kit, Turn
 
 BATCH = 32
-PLACES = ("pending", "sent", "failed", "dead")
-
-
-@dataclass(frozen=True, slots=True)
-class Spoken:
-    """A letter that people can read now."""
-
-    letter: Message
-    channel: str
-    room: str
-    post_id: str
-    thread: str | None
 
 
 class Outbound:
@@ -47,8 +35,8 @@ class Outbound:
         for folder in (self._intents, self._receipts):
             make_folder(folder)
         self._letters = Shelf(kit.post, "messages")
-        self._threads = Book(own / "thread-mappings.json", kit.disk, kit.log)
-        self._awaiting = Book(own / "awaiting-responses.json", kit.disk, kit.log)
+        self._threads = Book(own / "thread-mappings.json", kit.disk, kit.log, is_page)
+        self._awaiting = Book(own / "awaiting-responses.json", kit.disk, kit.log, is_page)
         self._channels: dict[str, Channel] = {}
         self._next_look = 0.0
         self._interrupted = {name.removesuffix(".json") for name in os.listdir(self._intents)}
@@ -63,7 +51,7 @@ class Outbound:
         """Every letter said has been filed."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        now = time.monotonic()
+        now = self._kit.ticks()
         if arrivals is None or now >= self._next_look:
             self._kit.post.unsettled = False
             self._letters.rescan()
@@ -81,7 +69,7 @@ class Outbound:
             self._speak(due)
         self._close_stale_intents()
         more = bool(due) or len(self._letters) > 0
-        return Turn(more, wait=self._next_look - time.monotonic(), busy=self._kit.post.unsettled)
+        return Turn(more, wait=self._next_look - self._kit.ticks(), busy=self._kit.post.unsettled)
 
     def _next_batch(self) -> list[Waiting]:
         """The most urgent first; but what opens a task's thread goes before whatever belongs in it."""
@@ -90,8 +78,6 @@ class Outbound:
         openers = {each.about: each for each in self._letters if each.type == "thread_start" and each.about in about}
         with_openers = (part for each in first for part in (openers.get(each.about), each) if part is not None)
         return list(dict.fromkeys(with_openers))
-
-    # --- speaking
 
     def _speak(self, letters: list[Message]) -> None:
         """An error half-way leaves it open what was said: then the channel is asked before anything is said again."""
@@ -150,11 +136,11 @@ class Outbound:
         """Three refusals, with a growing pause between them, then failed/ with the reason."""
         rules = self._config["retry"]
         tries = int(letter.extra.get("tries", 0)) + 1
-        later = stamp(self._kit.clock() + rules["backoff_seconds"] * tries)
+        later = stamp(self._kit.clock() + backoff("linear", tries, rules["backoff_seconds"], math.inf))
         extra = {**letter.extra, "tries": tries, "refused_because": why, "not_before": later}
         self._kit.log.warn(f"{letter.id} was refused ({tries} of {rules['attempts']}): {why}")
         self._interrupted.add(letter.id)
-        if tries < rules["attempts"]:
+        if may_retry(tries, rules["attempts"]):
             self._kit.post.annotate("messages", "pending", [letter.but(extra=extra)])
             return
         self._kit.log.event("message.failed", message_id=letter.id, error=why)
@@ -169,8 +155,6 @@ class Outbound:
         if place is not None:
             self._kit.post.bury("messages", "pending", f"{letter.id}.json", f"{place}/ has a letter of this id already")
         return place is None
-
-    # --- noting and filing
 
     def _note_intents(self, letters: list[Message]) -> None:
         now = stamp(self._kit.clock())
@@ -212,8 +196,6 @@ class Outbound:
             if not self._kit.post.has("messages", letter_id, "pending"):
                 self._remove_intent(letter_id)
 
-    # --- shared
-
     def _channel(self, name: str) -> Channel:
         if name not in CHANNELS:
             raise ChannelRefused(channel=name, why="it is not there any more")
@@ -238,57 +220,3 @@ def _with_address(said: Spoken) -> Message:
     """The filed letter tells where it can be read."""
     posted = {"channel": said.channel, "room": said.room, "post": said.post_id, "thread": said.thread}
     return said.letter.but(extra={**said.letter.extra, "posted": posted})
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """What one type of letter means for threads."""
-
-    in_thread: bool
-    remember: Callable[[Book, Book, Spoken, str], None]
-
-
-def _nothing(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    """No thread begins or ends with it."""
-
-
-def _begins_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    if said.letter.task_id:
-        page = {"channel": said.channel, "room": said.room, "thread": said.post_id}
-        threads.set(said.letter.task_id, page)
-
-
-def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    """The question's thread is where its answer will come from; it stays open until then.
-
-    Under the task that asked: others have asked in the same thread before it.
-    """
-    context: Mapping[str, Any] = said.letter.context
-    way_back = context.get("reply_context")
-    task = str((way_back if isinstance(way_back, Mapping) else {}).get("task_id") or said.letter.task_id)
-    thread = said.thread or said.post_id
-    page = {"channel": said.channel, "room": said.room, "thread": thread, "question": said.letter.content}
-    awaiting.set(task, {**page, "asked_at": now, **context})
-
-
-def _goes_on(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    """An answer has come: nobody is reminded of the question any more."""
-    if (asked := said.letter.context.get("answers")) is not None:
-        awaiting.strike(str(asked))
-
-
-def _ends_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
-    """With a task's last word alone: other news may stand in its thread too."""
-    cause, _, _outcome = (said.letter.dedup_key or "foreign:notification:").rpartition(":")
-    if said.letter.task_id and cause.endswith(":notification"):
-        threads.strike(said.letter.task_id)
-
-
-SENDERS: Mapping[str, Sender] = {
-    "thread_start": Sender(in_thread=False, remember=_begins_thread),
-    "thread_update": Sender(in_thread=True, remember=_goes_on),
-    "thread_reply": Sender(in_thread=True, remember=_nothing),
-    "human_input_request": Sender(in_thread=True, remember=_asks),
-    "notification": Sender(in_thread=True, remember=_ends_thread),
-    "report": Sender(in_thread=False, remember=_nothing),
-}

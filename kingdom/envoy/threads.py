@@ -1,46 +1,79 @@
-"""Which task speaks in which thread, and which questions wait for an answer."""
+"""Which task speaks in which thread, and which questions wait for an answer: what each type of letter does to both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kingdom.atomic import Disk
-from kingdom.codec import read_json, to_json
-from kingdom.errors import BadFile
-from kingdom.log import Log
+from kingdom.book import Book
+from kingdom.messages import Message
 
 
-class Book:
-    """A small JSON object on disk, kept whole in memory and written back when it has changed."""
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A letter that people can read now."""
 
-    def __init__(self, path: Path, disk: Disk, log: Log) -> None:
-        self._path = path
-        self._disk = disk
-        self._changed = False
-        try:
-            self._pages: dict[str, Any] = read_json(path, limit=64 << 20)
-        except FileNotFoundError:
-            self._pages = {}
-        except BadFile as trouble:
-            log.error(f"{trouble}; it starts empty")
-            self._pages = {}
+    letter: Message
+    channel: str
+    room: str
+    post_id: str
+    thread: str | None
 
-    def get(self, key: str) -> Mapping[str, Any] | None:
-        page = self._pages.get(key)
-        return page if isinstance(page, dict) else None
 
-    def set(self, key: str, page: Mapping[str, Any]) -> None:
-        if self._pages.get(key) != page:
-            self._pages[key] = dict(page)
-            self._changed = True
+def is_page(_task: str, page: Any) -> bool:
+    return isinstance(page, dict)
 
-    def strike(self, key: str) -> None:
-        if self._pages.pop(key, None) is not None:
-            self._changed = True
 
-    def save(self) -> None:
-        if self._changed:
-            self._disk.rewrite(self._path, to_json(self._pages))
-            self._changed = False
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What one type of letter means for threads."""
+
+    in_thread: bool
+    remember: Callable[[Book, Book, Spoken, str], None]
+
+
+def _nothing(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """No thread begins or ends with it."""
+
+
+def _begins_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    if said.letter.task_id:
+        page = {"channel": said.channel, "room": said.room, "thread": said.post_id}
+        threads.set(said.letter.task_id, page)
+
+
+def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """The question's thread is where its answer will come from; it stays open until then.
+
+    Under the task that asked: others have asked in the same thread before it.
+    """
+    context: Mapping[str, Any] = said.letter.context
+    way_back = context.get("reply_context")
+    task = str((way_back if isinstance(way_back, Mapping) else {}).get("task_id") or said.letter.task_id)
+    thread = said.thread or said.post_id
+    page = {"channel": said.channel, "room": said.room, "thread": thread, "question": said.letter.content}
+    awaiting.set(task, {**page, "asked_at": now, **context})
+
+
+def _goes_on(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """An answer has come: nobody is reminded of the question any more."""
+    if (asked := said.letter.context.get("answers")) is not None:
+        awaiting.strike(str(asked))
+
+
+def _ends_thread(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
+    """With a task's last word alone: other news may stand in its thread too."""
+    cause, _, _outcome = (said.letter.dedup_key or "foreign:notification:").rpartition(":")
+    if said.letter.task_id and cause.endswith(":notification"):
+        threads.strike(said.letter.task_id)
+
+
+SENDERS: Mapping[str, Sender] = {
+    "thread_start": Sender(in_thread=False, remember=_begins_thread),
+    "thread_update": Sender(in_thread=True, remember=_goes_on),
+    "thread_reply": Sender(in_thread=True, remember=_nothing),
+    "human_input_request": Sender(in_thread=True, remember=_asks),
+    "notification": Sender(in_thread=True, remember=_ends_thread),
+    "report": Sender(in_thread=False, remember=_nothing),
+}

@@ -11,7 +11,8 @@ import pytest
 
 from kingdom.codec import read_json
 from kingdom.envoy.channels import CHANNELS
-from kingdom.envoy.outbound import SENDERS, Outbound
+from kingdom.envoy.outbound import Outbound
+from kingdom.envoy.threads import SENDERS
 from kingdom.places import Places
 from kingdom.role import Kit
 from kingdom.schemas import load
