@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import lru_cache
 from heapq import nlargest
 from pathlib import Path
@@ -159,8 +160,17 @@ def _under_way(places: Places) -> Iterable[dict[str, Any]]:
     for path in sorted(_visible(places.folder("tasks", "in_progress")))[:MOST_SHOWN]:
         task = _object(path)
         if task:
-            keys = ("id", "target_general", "type", "repo", "attempt")
+            keys = ("id", "target_general", "type", "repo", "attempt", "not_before", "waits_because")
             yield {key: task.get(key) for key in keys}
+
+
+def waits_until(task: Mapping[str, Any], now: float) -> float | None:
+    """When a task under way may go on, if it has to wait for that."""
+    try:
+        later = datetime.fromisoformat(str(task.get("not_before"))).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return later if later > now else None
 
 
 def _failures(places: Places) -> list[dict[str, Any]]:
@@ -177,7 +187,7 @@ def _failures(places: Places) -> list[dict[str, Any]]:
         if _object(path).get("outcome") == "failed":
             with suppress(BadName):
                 found.append((when, {"what": path.stem, "why": _object(places.result(path.stem)).get("error")}))
-    return [each for _, each in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
+    return [{**each, "at": when} for when, each in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
 
 
 def _newest(folder: Path, ending: str) -> list[tuple[float, Path]]:

@@ -13,7 +13,7 @@ import pytest
 
 from kingdom.codec import read_json, to_json
 from kingdom.places import find_data
-from tests.kit import founded, install, put, task
+from tests.kit import founded, install, put, task, write
 
 TASK = "task-20260207-001"
 
@@ -43,6 +43,20 @@ def test_the_briefing_tells_what_is_under_way_without_itself(home: Path) -> None
     assert "Look here: chamberlain is not running; envoy is not running; king is not running." in told
     assert "Under way: task-20260207-002 (gen-pr, github.pr.review_requested)." in told
     assert TASK not in told
+
+
+def test_the_briefing_is_not_content_with_what_failed_waits_or_asks(home: Path) -> None:
+    places = founded(home)
+    pause = {"not_before": "2100-01-01T00:00:00Z", "waits_because": "try 1 failed: no tests", "attempt": 1}
+    put(home, "tasks", "in_progress", **task("task-20260207-002", **pause))
+    put(home, "tasks", "completed", **task("task-20260207-003", outcome="failed"))
+    write(places.checkpoint("task-20260207-004"), {"question": "which?"})
+    put(home, "tasks", "in_progress", **task(TASK, "gen-briefing"))
+    told = result_of("gen-briefing", home)["summary"]
+    assert "; 1 thing went wrong in the last day; 1 question waits for you (task-20260207-004)." in told
+    assert "task-20260207-002 (gen-pr, github.pr.review_requested, waits: try 1 failed: no tests)" in told
+    os.utime(places.letter("tasks", "completed", "task-20260207-003"), (1000, 1000))
+    assert "went wrong in the last day" not in result_of("gen-briefing", home)["summary"]
 
 
 @pytest.mark.parametrize(("full_at", "tells"), [(1, True), (100, False)])

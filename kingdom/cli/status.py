@@ -101,7 +101,7 @@ def _cell(states: dict[str, int], column: tuple[str, ...]) -> str:
 def _more(view: Picture) -> list[str]:
     return [
         _block("waits longest", [_oldest(view.oldest)] if view.oldest else []),
-        _block("under way", [_task(each) for each in view.under_way]),
+        _block("under way", [_task(each, view.taken_at) for each in view.under_way]),
         _block("soldiers", [_soldier(each, view.taken_at) for each in view.soldiers]),
         _block("waits for your answer", [_question(each) for each in view.questions]),
         _block("went wrong", [_failure(each) for each in view.failures]),
@@ -118,10 +118,13 @@ def _oldest(oldest: dict[str, Any]) -> str:
     return f"{line(oldest['id'])} in {oldest['kind']}, for {span(oldest['seconds'])}"
 
 
-def _task(task: dict[str, Any]) -> str:
+def _task(task: dict[str, Any], now: float) -> str:
     repo = f" in {line(task['repo'])}" if task.get("repo") else ""
     tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
-    return f"{line(task['id'])}: {line(task['target_general'])} at {line(task['type'])}{repo}{tries}"
+    what = f"{line(task['id'])}: {line(task['target_general'])} at {line(task['type'])}{repo}"
+    if (later := picture.waits_until(task, now)) is not None:
+        return f"{what}, waits for {span(later - now)}: {line(task.get('waits_because') or 'a try failed', 300)}"
+    return f"{what}{tries}"
 
 
 def _soldier(row: dict[str, Any], now: float) -> str:

@@ -16,7 +16,7 @@ from kingdom.cli.files import Found, content, find, reason
 from kingdom.errors import BadInput, NoSuchThing
 from kingdom.gate import Gate
 from kingdom.lock import is_locked
-from kingdom.messages import Event, moment
+from kingdom.messages import Event
 from kingdom.places import Places
 from kingdom.words import line
 
@@ -177,7 +177,7 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{general} has not taken it yet"
     if is_locked(places.camp(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
-    if (later := _later(found)) is not None:
+    if (later := picture.waits_until(found.content, time.time())) is not None:
         because = line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
         return f"{because}; it goes on at {_clock(later)}"
     return f"{general} {PASSING}"
@@ -187,15 +187,6 @@ def _clock(when: float) -> str:
     """The time of day, and the day when it is another one."""
     at, today = time.localtime(when), time.localtime()
     return time.strftime("%H:%M:%S" if at[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", at)
-
-
-def _later(found: Found) -> float | None:
-    """When it may go on, if it has to wait for that."""
-    try:
-        later = moment(str(found.get("not_before")))
-    except ValueError:
-        return None
-    return later if later > time.time() else None
 
 
 def _result(places: Places, found: Found) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -237,6 +238,14 @@ def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None
     plans.write_text(json.dumps({"schedules": [held, free, plan]}))
     assert "due and held\n  gen-a:daily, for 10 min: the machine is red\n\nnext run" in terminal("status").out
     assert json.loads(terminal("status", "--json").out)["held_runs"] == [held]
+
+
+def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Terminal) -> None:
+    terminal.task("in_progress", "task-1", attempt=1, not_before=LATER, waits_because="try 1 failed: no tests")
+    terminal.task("in_progress", "task-2", attempt=1)
+    said = terminal("status").out
+    assert re.search(r"task-1: gen-briefing at a.b, waits for \d+ min: try 1 failed: no tests\n", said)
+    assert "task-2: gen-briefing at a.b, try 2\n" in said
 
 
 # --- questions
