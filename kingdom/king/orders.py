@@ -12,10 +12,11 @@ from typing import Any
 from kingdom import manifests
 from kingdom.atomic import is_there
 from kingdom.errors import BadInput
-from kingdom.messages import Event, Message, Order, Task, stamp
+from kingdom.messages import Event, Message, Order, Task
 from kingdom.places import check_name
-from kingdom.post import Shelf
 from kingdom.role import Kit
+from kingdom.shelf import Shelf
+from kingdom.times import stamp
 
 TASK_STATES = ("pending", "in_progress", "completed", "dead")
 GOES_ON = {
@@ -47,6 +48,10 @@ class Orders:
         else:
             self._shelf.note(names)
 
+    @property
+    def unsettled(self) -> bool:
+        return self._shelf.unsettled
+
     def obey(self) -> bool:
         """The next order, if there is one."""
         waiting = next(iter(self._shelf), None)
@@ -64,7 +69,8 @@ class Orders:
         except (Refused, BadInput) as refusal:
             outcome = f"refused: {refusal}"
         self._kit.log.say(f"{order.id}: {order.action} {order.target}, asked by {order.by}: {outcome}")
-        self._note(order, outcome=outcome)
+        # Read again, because what the action has noted in it must stay until it lies in done/.
+        self._note(self._kit.post.read("orders", "pending", order.id), outcome=outcome)
         self._kit.post.move("orders", [order.id], "pending", "done")
 
     def _note(self, order: Order, **extra: Any) -> None:

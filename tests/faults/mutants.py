@@ -146,6 +146,14 @@ MUTANTS = [
         caught_by="general kill",
         near="sessions",
     ),
+    Mutant(
+        "an order forgets what it has made before it is done",
+        "kingdom/king/orders.py",
+        'self._note(self._kit.post.read("orders", "pending", order.id), outcome=outcome)',
+        "self._note(order, outcome=outcome)",
+        caught_by="orders kill",
+        near="orders/pending/ord-retry",
+    ),
     # 2: power cuts
     Mutant(
         "no fsync of files",

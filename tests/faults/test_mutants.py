@@ -50,6 +50,7 @@ WHOLE = {
 CHECKS: dict[str, Check] = {
     "king kill": swept(test_sweep_king.KING, KILL),
     "king power": cut(test_sweep_king.KING),
+    "orders kill": swept(test_sweep_king.ORDERS, KILL),
     "envoy kill": swept(test_sweep_envoy.ENVOY, KILL),
     "envoy power": cut(test_sweep_envoy.ENVOY),
     "general kill": swept(test_sweep_general.KILLED, KILL),
