@@ -453,7 +453,7 @@ class Engine:
         self.store.tidy(now, not counts)
 
     def _adopt(self, budget: int, now: int) -> None:
-        for stray in self.store.strays(budget):
+        for stray in self.store.strays(budget, self._lines):
             self._adopt_one(stray, now)
 
     def _adopt_one(self, stray: Stray, now: int) -> None:
@@ -581,10 +581,8 @@ class Engine:
             self._find(found, ready)
         for queue, lists in ready.items():
             waiting = lists[0] if len(lists) == 1 else [name for each in lists for name in each]
-            self._timers.fill(self._queues.found(queue), waiting, now)
-            now_text = f"{now:013d}"
-            latest = max((name[22:30] for name in waiting if name[8:21] >= now_text), default="")
-            self._ids.sequence = max(self._ids.sequence, int(latest or 0))
+            sequence = self._timers.fill(self._queues.found(queue), waiting, now)
+            self._ids.sequence = max(self._ids.sequence, sequence)
         self._memos.recall(self.store.recall(now - KEPT_MS))
         self._stale = False
         if self.store.by_hand:

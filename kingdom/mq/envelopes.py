@@ -173,8 +173,10 @@ def content(body: str, doubt: bool) -> Content:
 
 
 def _foreign(body: str) -> Content:
-    """An envelope in another layout, or a bare payload, laid in by hand."""
+    """An envelope in another layout, a dead letter or a bare payload, laid in by hand."""
     value = _strict(body)
+    if isinstance(value, dict) and {"failure", "originalMessage"} <= value.keys():
+        return content(original(body), True)
     if not is_envelope(value):
         return Content(body.strip(), "{}")
     payload, attributes = value["payload"], value.get("attributes", {})

@@ -16,6 +16,8 @@ from kingdom.mq.validation import Check, checker
 
 NEVER = 1 << 62
 FEW = 100
+PLAIN = 69
+"""As long is the name of a message that says nothing but its payload."""
 TIMINGS = 1024
 RATE_WINDOW_MS = 60_000
 COUNTED = ("published", "consumed", "acked", "nacked", "failed")
@@ -100,18 +102,24 @@ class Line:
         if ".e" in name:
             self.mortal.add(name)
 
-    def fill(self, found: list[str], now: int) -> None:
-        """All at once, after a start: in one pass instead of a push each."""
+    def fill(self, found: list[str], now: int) -> int:
+        """All at once, after a start: in one pass instead of a push each. Returns the highest sequence of those
+        that are not due before now: what is published next must come after it."""
         now_text = f"{now:013d}"
-        self.ready = [name for name in found if name[8:21] <= now_text and name[31:-37] == "0"]
+        latest = ""
+        self.ready = [name for name in found if len(name) == PLAIN and name[8:21] < now_text]
         if len(self.ready) < len(found):
             for name in found:
+                if name[8:21] >= now_text:
+                    latest = max(latest, name[22:30])
+                elif len(name) == PLAIN:
+                    continue
                 if name[8:21] > now_text:
                     self.delayed.append(names.due_first(name))
                 elif ".t" in name:
                     self.aimed.setdefault(names.marks_of(name)["t"], []).append(name)
                     self.aimed_count += 1
-                elif name[31:-37] != "0":
+                else:
                     self.ready.append(name)
                 if ".e" in name:
                     self.mortal.add(name)
@@ -119,6 +127,7 @@ class Line:
         heapify(self.delayed)
         for heap in self.aimed.values():
             heapify(heap)
+        return int(latest or 0)
 
     def take(self, consumer: str) -> str | None:
         """The next name for this consumer (its digest), ripe and not purged. It is out of the line then."""
@@ -177,7 +186,13 @@ class Line:
             heapify(self.delayed)
         self.mortal.discard(name)
 
-    def waiting(self) -> Iterator[str]:
+    def __len__(self) -> int:
+        return self.ready_count + len(self.delayed)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == each for each in self)
+
+    def __iter__(self) -> Iterator[str]:
         """Every waiting name, in no order."""
         return chain(self.ready, *self.aimed.values(), map(names.rank_first, self.delayed))
 
@@ -187,12 +202,12 @@ class Line:
 
     def find(self, message_id: str) -> str | None:
         """The waiting name of a message. As slow as the line is long: for telling a caller what was wrong."""
-        return next((name for name in self.waiting() if name.endswith(message_id)), None)
+        return next((name for name in self if name.endswith(message_id)), None)
 
     def oldest(self) -> int:
         """When the oldest waiting message was published; in a long line, the oldest of those whose turn is next."""
-        if self.ready_count + len(self.delayed) <= FEW:
-            waiting: Iterable[str] = self.waiting()
+        if len(self) <= FEW:
+            waiting: Iterable[str] = self
         else:
             heads = [heap[0] for heap in (self.ready, *self.aimed.values()) if heap]
             waiting = [*heads, *(names.rank_first(each) for each in self.delayed[:1])]

@@ -33,14 +33,15 @@ class Timers:
             line.alarm = due
             heappush(self._alarms, (due, line.name))
 
-    def fill(self, line: Line, found: list[str], now: int) -> None:
-        """All that waits in a line, after a start."""
-        line.fill(found, now)
+    def fill(self, line: Line, found: list[str], now: int) -> int:
+        """All that waits in a line, after a start. Returns the sequence to go on from."""
+        sequence = line.fill(found, now)
         for name in line.mortal:
             self.end_at(int(names.marks_of(name)["e"]), line, name)
         if line.ready_count:
             self._queues.arrived.add(line.name)
         self._set_alarm(line)
+        return sequence
 
     def end_at(self, expires: int, line: Line, name: str) -> None:
         heappush(self._ends, (expires, line.name, name))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.mq.envelopes import Draft
 from kingdom.mq.refusals import QueueNotFound
 from tests.mq.houses import PAYLOAD, QUEUE, House
 
@@ -167,6 +168,46 @@ def test_a_message_spoiled_by_an_editor_goes_to_the_dead(house: House) -> None:
     file.write_text(file.read_text().replace('"temp": 1', '"temp": '))
     assert house.lease() is None
     assert house.mq.dead_letters.counts(QUEUE) == {"VALIDATION_ERROR": 1}
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["live", "restart"])
+@pytest.mark.parametrize("from_", ["processing", "dlq", "archive"])
+def test_a_message_that_a_person_moves_back_is_waiting_again(house: House, from_: str, restart: bool) -> None:
+    house.use({"archive": True})
+    house.publish('{"waits": 1}')
+    house.publish('{"temp": 1}', priority=1)
+    leased = house.lease("c")
+    if from_ == "dlq":
+        house.nack(leased, "no", requeue=False)
+    elif from_ == "archive":
+        house.ack(leased)
+    [file] = seen(house, from_)
+    file.replace(folder(house, "inbox") / file.name)
+    if restart:
+        house.reopen()
+    house.sweep(2)
+    assert sorted(house.lease_texts()) == ['{"temp": 1}', '{"waits": 1}']
+    assert house.lease() is None
+    assert len(seen(house, "processing")) == 2
+    assert seen(house, "inbox") == []
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_what_the_queue_itself_moves_is_not_taken_for_laid_in(
+    open_house: Callable[..., House], durability: str
+) -> None:
+    house = open_house("filesystem", durability=durability)
+    for number in range(5):
+        house.publish(str(number), delay_ms=3_000 * number)
+        house.sweep(2)
+    house.mq.publish(QUEUE, Draft("uncommitted"))
+    house.mq.purge(QUEUE, 2)
+    house.sweep(2)
+    house.sweep(2)
+    house.nack(house.lease(), "again")
+    house.sweep(2)
+    assert "mq.adopted" not in house.said
+    assert sum(house.counts()) == 4
 
 
 def test_queue_names_never_become_paths(house: House) -> None:

@@ -7,7 +7,7 @@ during its life (see kingdom.mq.names), the body is the envelope as published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
@@ -128,8 +128,9 @@ class Store(Protocol):
     def tidy(self, now: int, idle: bool) -> None:
         """House-keeping between groups: the engine calls it about once a second while something happens."""
 
-    def strays(self, budget: int) -> list[Stray]:
-        """Files laid in by hand. Looks at about `budget` names a call, and at nothing while nothing changes."""
+    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+        """Files laid in by hand. Looks at about `budget` names a call, and at nothing while nothing changes.
+        `waiting` holds the names that each queue knows."""
 
     def adopt(self, stray: Stray, name: str) -> None:
         """The stray becomes the message `name`, ready, by one rename."""

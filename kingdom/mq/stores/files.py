@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,7 +36,10 @@ SMALL_ENOUGH_TO_KEEP = 16 << 10
 SPARES_TRIMMED_A_SECOND = 512
 DAY_MS = 86_400_000
 RECORD = "queue.json"
-_LISTED = re.compile(r"^(\d{7}-\d{13}-\d{8}-\d[\w.]*-[0-9a-f-]{36})\.json$", re.MULTILINE | re.ASCII)
+_NAME = r"^(\d{7}-\d{13}-\d{8}-\d%s-[0-9a-f-]{36})\.json$"
+_LISTED = re.compile(_NAME % r"[\w.]*", re.MULTILINE | re.ASCII)
+_WAITING = re.compile(_NAME % r"\d*(?:\.[^\Wlr]\w*)*", re.MULTILINE | re.ASCII)
+"""What has a lease or a reason in its name does not wait; in an inbox a person has laid it."""
 
 
 class FileStore:
@@ -270,7 +273,8 @@ class FileStore:
             raise self._trouble("read what lies there", trouble) from None
 
     def _load_queue(self, queue: str, places: Mapping[str, str], after: str) -> Iterator[Found]:
-        ready, inflight, dead = (self._taken_over(places[state]) for state in ("ready", "inflight", "dlq"))
+        ready = self._taken_over(places["ready"], _WAITING)
+        inflight, dead = (self._taken_over(places[state], _LISTED) for state in ("inflight", "dlq"))
         make_folder(Path(places["archived"]))
         if inflight or dead:
             ready, inflight, dead = self._once(places, ready, inflight, dead)
@@ -286,15 +290,16 @@ class FileStore:
     def _listed(self, folder: str) -> list[str]:
         return _LISTED.findall("\n".join(os.listdir(folder)))
 
-    def _taken_over(self, folder: str) -> list[str]:
+    def _taken_over(self, folder: str, named: re.Pattern[str]) -> list[str]:
         """As a new life finds it: without the spares of the one before. What is not ours there is looked at later."""
         make_folder(Path(folder))
         changed = os.stat(folder).st_mtime_ns
-        files = os.listdir(folder)
-        found = _LISTED.findall("\n".join(files))
-        if len(found) < len(files):
-            for file in [file for file in files if file.endswith(SPARE)]:
-                os.unlink(f"{folder}/{file}")
+        files = "\n".join(os.listdir(folder))
+        found: list[str] = named.findall(files)
+        if len(found) < files.count("\n") + bool(files):
+            for file in files.split("\n"):
+                if file.endswith(SPARE):
+                    os.unlink(f"{folder}/{file}")
         else:
             self._looked[folder] = changed
         return found
@@ -327,18 +332,18 @@ class FileStore:
 
     # --- files laid in by hand
 
-    def strays(self, budget: int) -> list[Stray]:
+    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
         try:
             found = next(self._walk, None)
             if found is None:
-                self._walk = self._walked(budget)
+                self._walk = self._walked(budget, waiting)
                 found = next(self._walk)
         except OSError as trouble:
             self._walk = iter(())
             raise self._trouble("look for files laid in by hand", trouble) from None
         return found
 
-    def _walked(self, budget: int) -> Iterator[list[Stray]]:
+    def _walked(self, budget: int, waiting: Mapping[str, Collection[str]]) -> Iterator[list[Stray]]:
         """Through all inboxes that changed, `budget` names at a step."""
         seen, found = 0, []
         for queue, places in list(self._places.items()):
@@ -347,15 +352,28 @@ class FileStore:
             if self._looked.get(inbox) == changed:
                 continue
             self._looked[inbox] = changed
+            ours: list[str] = []
+            at_once = not self._group.takes_away
             with os.scandir(inbox) as entries:
                 for entry in entries:
                     seen += 1
-                    if not _is_ours(entry.name) and (stray := self._stray(queue, entry.name)) is not None:
+                    if _WAITING.match(entry.name):
+                        ours.append(entry.name)
+                    elif (stray := self._stray(queue, entry.name)) is not None:
                         found.append(stray)
                     if seen >= budget:
                         yield found
-                        seen, found = 0, []
+                        seen, found, ours, at_once = 0, [], [], False
+            if at_once:
+                found += self._moved_back(queue, ours, waiting[queue])
         yield found
+
+    def _moved_back(self, queue: str, files: Iterable[str], waiting: Iterable[str]) -> Iterator[Stray]:
+        """Messages that a person took from where they lay, under names of ours. What a life has seen in one step
+        it can compare; an inbox too long for that is compared at the next start."""
+        for name in {file[:-5] for file in files}.difference(waiting):
+            if (stray := self._stray(queue, f"{name}.json")) is not None:
+                yield stray
 
     def _stray(self, queue: str, file: str) -> Stray | None:
         if file.startswith(".") or file.endswith(".tmp"):
@@ -432,7 +450,3 @@ class FileStore:
     def _break(self, action: str, trouble: OSError) -> NoReturn:
         self.broken = True
         raise self._trouble(action, trouble) from None
-
-
-def _is_ours(file: str) -> bool:
-    return file[7:8] == "-" and file[21:22] == "-" and file[30:31] == "-" and file.endswith(".json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kingdom.mq import names
 from kingdom.mq.stores.base import Finding, Found, Gone, Memo, Plan, State, Stray
@@ -62,7 +62,7 @@ class MemoryStore:
     def tidy(self, now: int, idle: bool) -> None:
         pass
 
-    def strays(self, budget: int) -> list[Stray]:
+    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:

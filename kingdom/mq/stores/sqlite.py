@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -275,7 +275,7 @@ class SqliteStore:
 
     # --- nothing can be laid in by hand
 
-    def strays(self, budget: int) -> list[Stray]:
+    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:
