@@ -7,8 +7,8 @@ from typing import Any
 
 from kingdom.codec import read_json
 from kingdom.errors import BadFile
-from kingdom.messages import moment
 from kingdom.places import Places
+from kingdom.times import moment
 
 ADMITS = {
     "green": frozenset({"high", "normal", "low"}),

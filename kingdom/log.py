@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.atomic import Disk
-from kingdom.messages import stamp
 from kingdom.places import Places
+from kingdom.times import stamp
 from kingdom.words import plain
 
 SHORTEST_SECRET = 6

@@ -6,32 +6,28 @@ whoever reads a file gets them from there, whoever makes a noun says them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, date, datetime
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
-from kingdom.atomic import Disk
 from kingdom.errors import BadFile
+from kingdom.policy import Rank, rank
 
 Json = Mapping[str, Any]
 
 
-def stamp(moment: float) -> str:
-    """Seconds since the epoch as the house writes time: UTC, to the second."""
-    return _stamp(int(moment // 1))
+class Waiting(NamedTuple):
+    """One thing that waits, by what its queue is served in order of."""
 
+    rank: Rank
+    filename: str
+    type: str
+    priority: str
+    begun: bool = False
+    """An earlier life has noted what it intends with it."""
+    about: str | None = None
+    """The task that a message belongs to."""
 
-@lru_cache(maxsize=16)
-def _stamp(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def moment(stamped: str) -> float:
-    return datetime.fromisoformat(stamped).timestamp()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +81,11 @@ class Event(Envelope):
         """Somebody answers a question of ours, or goes on with a conversation."""
         return self.type.endswith((".human_response", ".thread.reply"))
 
+    def waiting(self) -> Waiting:
+        begun = self.task_id is not None or bool(self.letters)
+        order = rank(self.priority, self.created_at, self.id)
+        return Waiting(order, f"{self.id}.json", self.type, self.priority, begun)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Envelope):
@@ -116,6 +117,9 @@ class Task(Envelope):
     def thread(self) -> str:
         """The task in whose thread all of this task's letters belong."""
         return self.thread_task_id or self.id
+
+    def waiting(self) -> Waiting:
+        return Waiting(rank(self.priority, self.created_at, self.id), f"{self.id}.json", self.type, self.priority)
 
     @property
     def matter(self) -> str:
@@ -154,6 +158,10 @@ class Message(Envelope):
     status: str
     dedup_key: str | None
 
+    def waiting(self) -> Waiting:
+        order = rank(self.urgency, self.created_at, self.id)
+        return Waiting(order, f"{self.id}.json", self.type, self.urgency, about=self.task_id)
+
 
 def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:
     """About the kingdom itself, not about a task."""
@@ -182,66 +190,8 @@ class Order(Envelope):
     created_at: str
     outcome: str | None = None
 
-
-class Numbers:
-    """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, as clocks may.
-
-    The file holds the last number that may have been given away; a number is noted there before it is used,
-    with some more `ahead`, so that not every id costs a write. Only a killed life leaves a gap of those.
-    """
-
-    def __init__(
-        self, disk: Disk, path: Path, today: Callable[[], date], used: Callable[[str], int], ahead: int = 0
-    ) -> None:
-        self._disk = disk
-        self._path = path
-        self._today = today
-        self._used = used
-        self._ahead = ahead
-        self._day, self._last = self._remembered()
-        self._noted = self._last
-
-    def take(self, count: int) -> list[str]:
-        day = self._today().strftime("%Y%m%d")
-        if day > self._day:
-            self._day, self._last, self._noted = day, 0, 0
-        first = self._last + 1
-        if self._last + count > self._noted:
-            self._note(self._last + count + self._ahead)
-        self._last += count
-        return [f"{self._day}-{number:03d}" for number in range(first, first + count)]
-
-    def close(self) -> None:
-        """Give back what was noted ahead."""
-        if self._noted > self._last:
-            self._note(self._last)
-
-    def _note(self, number: int) -> None:
-        self._disk.rewrite(self._path, f"{self._day}:{number:03d}\n".encode())
-        self._noted = number
-
-    def _remembered(self) -> tuple[str, int]:
-        try:
-            written = re.fullmatch(r"(\d{8}):(\d{1,12})\s*", self._path.read_text("ascii"))
-        except (OSError, UnicodeDecodeError):
-            written = None
-        if written is None:
-            # Lost or damaged: go on after the highest number that is seen in use.
-            today = self._today().strftime("%Y%m%d")
-            return today, self._used(today)
-        # A file put back from a copy may be behind what is in use.
-        return written[1], max(int(written[2]), self._used(written[1]))
-
-
-def highest_number(folders: list[Path], shape: str) -> Callable[[str], int]:
-    """For `Numbers`: the highest number of a day among the files of a shape like `task-{day}-` in these folders."""
-
-    def used(day: str) -> int:
-        pattern = re.compile(rf"{re.escape(shape.format(day=day))}(\d+)\.json")
-        names = (entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir())
-        return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
-
-    return used
+    def waiting(self) -> Waiting:
+        return Waiting(rank("normal", self.created_at, self.id), f"{self.id}.json", self.action, "normal")
 
 
 def must_match_name(envelope: Event | Task | Message | Order, filename: str) -> None:

@@ -20,10 +20,9 @@ from kingdom import questions, sessions
 from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadName
 from kingdom.lock import is_locked
-from kingdom.messages import moment
-from kingdom.places import Places
+from kingdom.places import Places, is_hidden
 from kingdom.states import MOVES
-from kingdom.wake import is_hidden
+from kingdom.times import moment
 
 OPEN_STATES = {
     "events": ("pending", "dispatched"),

@@ -37,6 +37,11 @@ def check_name(what: str, name: object) -> str:
     raise BadName(what=what, name=name, why=why)
 
 
+def is_hidden(name: str) -> bool:
+    """Names that no reader sees: something is still being written under them."""
+    return name.startswith(".") or name.endswith(".tmp")
+
+
 def find_data() -> Path:
     """Where schemas, default configuration and the generals' packages lie: in the wheel, or in the checkout."""
     packed = _PACKAGE / "data"

@@ -1,24 +1,22 @@
-"""The only way into and through the queues: deliver, look what waits, claim, move, bury."""
+"""The only way into and through the queues: deliver, claim, annotate, move, bury."""
 
 from __future__ import annotations
 
 import os
 import stat
-from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kingdom import schemas
 from kingdom.atomic import Disk, is_there
 from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.log import Log
-from kingdom.messages import Event, Message, Order, Task, must_match_name, stamp
-from kingdom.places import Places, check_name
-from kingdom.policy import Rank, rank
+from kingdom.messages import Event, Message, Order, Task, must_match_name
+from kingdom.places import Places, check_name, is_hidden
 from kingdom.states import check_move
-from kingdom.wake import is_hidden
+from kingdom.times import stamp
 
 Kind = str
 NOUNS: Mapping[Kind, type[Event] | type[Task] | type[Message] | type[Order]] = {
@@ -31,7 +29,6 @@ NOUNS: Mapping[Kind, type[Event] | type[Task] | type[Message] | type[Order]] = {
 
 SETTLING_SECONDS = 2.0
 """So long a file that cannot be read may still be in the making: somebody writes it in place."""
-LOOK_AGAIN_SECONDS = 0.5
 
 
 class Post:
@@ -42,7 +39,6 @@ class Post:
         self.disk = disk
         self.log = log
         self._clock = clock
-        self.unsettled = False
 
     def deliver(self, kind: Kind, things: Iterable[Any]) -> None:
         """New files in `pending`, whole and durable together. One whose place is taken is left out."""
@@ -84,7 +80,7 @@ class Post:
     def open(self, kind: Kind, state: str, filename: str, *, buries: bool = True) -> Any | None:
         """Like read, by file name; what cannot be read is buried (by the queue's one consumer), what is gone is None.
 
-        None as well for what may still be written at this moment; then `unsettled` says: look again soon.
+        None as well for what may still be written at this moment, and stays where it is.
         """
         path = f"{self.places.folder(kind, state)}/{filename}"
         try:
@@ -95,9 +91,7 @@ class Post:
         except FileNotFoundError:
             return None
         except BadInput as trouble:
-            if buries and self._may_be_unfinished(path):
-                self.unsettled = True
-            elif buries:
+            if buries and not self._may_be_unfinished(path):
                 self.bury(kind, state, filename, str(trouble))
             return None
 
@@ -144,82 +138,3 @@ class Post:
 def _printable(text: str) -> str:
     """Names that are not UTF-8, or that break a line, as text that can be written and shown."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")
-
-
-class Waiting(NamedTuple):
-    """One file that waits, by what its queue is served in order of."""
-
-    rank: Rank
-    filename: str
-    type: str
-    priority: str
-    begun: bool
-    about: str | None = None
-    """The task that a message belongs to."""
-
-
-class Shelf:
-    """What waits in one folder, in the order of service. Every file is read once; bad ones are buried.
-
-    Arrivals are noted by name as they come; a rescan now and then keeps the shelf true to the directory.
-    """
-
-    def __init__(
-        self,
-        post: Post,
-        kind: Kind,
-        state: str = "pending",
-        *,
-        mine: Callable[[Any], bool] | None = None,
-        buries: bool = True,
-    ) -> None:
-        self._post = post
-        self._kind = kind
-        self._state = state
-        self._mine = mine
-        self._buries = buries
-        self._known: dict[str, Waiting | None] = {}
-        self._order: list[Waiting] = []
-
-    def rescan(self) -> None:
-        there = self._post.names(self._kind, self._state)
-        gone = self._known.keys() - set(there)
-        if gone:
-            self._known = {name: each for name, each in self._known.items() if name not in gone}
-            self._order = [each for each in self._order if each.filename not in gone]
-        new = [waiting for name in there if name not in self._known and (waiting := self._look(name))]
-        if new:
-            self._order = sorted([*self._order, *new])
-
-    def note(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self._known and (waiting := self._look(name)):
-                insort(self._order, waiting)
-
-    def drop(self, filenames: Iterable[str]) -> None:
-        """These no longer wait: somebody has moved them."""
-        gone = set(filenames)
-        for name in gone:
-            self._known.pop(name, None)
-        self._order = [each for each in self._order if each.filename not in gone]
-
-    def __iter__(self) -> Iterator[Waiting]:
-        return iter(self._order)
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def _look(self, filename: str) -> Waiting | None:
-        thing = self._post.open(self._kind, self._state, filename, buries=self._buries)
-        if thing is None:
-            return None
-        if self._mine is not None and not self._mine(thing):
-            self._known[filename] = None
-            return None
-        priority = thing.urgency if isinstance(thing, Message) else getattr(thing, "priority", "normal")
-        type_ = thing.action if isinstance(thing, Order) else thing.type
-        begun = isinstance(thing, Event) and (thing.task_id is not None or bool(thing.letters))
-        about = thing.task_id if isinstance(thing, Message) else None
-        waiting = Waiting(rank(priority, thing.created_at, thing.id), filename, type_, priority, begun, about)
-        self._known[filename] = waiting
-        return waiting

@@ -21,9 +21,9 @@ from kingdom.config import Config
 from kingdom.errors import Exit, KingdomError, LockLost
 from kingdom.lock import Lock
 from kingdom.log import Log
-from kingdom.messages import stamp
 from kingdom.places import Places, find_home
 from kingdom.post import Post
+from kingdom.times import stamp
 from kingdom.wake import Ends, Waker
 
 BEAT_BYTES = 256

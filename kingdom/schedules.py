@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from croniter import CroniterError, croniter
 
 from kingdom.manifests import Manifest, Schedule
-from kingdom.messages import stamp
 from kingdom.schemas import closest
+from kingdom.times import stamp
 
 LATE_SECONDS = 150.0
 """A minute noticed later than this was slept through."""

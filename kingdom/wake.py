@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from kingdom.places import is_hidden
+
 if TYPE_CHECKING:
     from inotify_simple import INotify
 
@@ -52,11 +54,6 @@ class Waker:
     def polls(self) -> bool:
         """Whether nothing but time and signals wakes this sleeper, so that it has to look by itself."""
         return self._inotify is None
-
-    def ring(self) -> None:
-        """Wake the sleeper now; safe in a signal handler and from another thread."""
-        with suppress(BlockingIOError):
-            os.write(self._bell_rope, b"!")
 
     def ring_on_signals(self) -> None:
         """Every signal that has a Python handler ends the sleep (a child's end too, with a SIGCHLD handler)."""
@@ -148,8 +145,3 @@ def _arrival_flags() -> int:
     from inotify_simple import flags
 
     return int(flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR)
-
-
-def is_hidden(name: str) -> bool:
-    """Names that no reader sees: something is still being written under them."""
-    return name.startswith(".") or name.endswith(".tmp")

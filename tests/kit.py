@@ -14,10 +14,10 @@ from kingdom import config as configuration
 from kingdom.atomic import Disk, make_folder
 from kingdom.codec import read_json, to_json
 from kingdom.log import Log
-from kingdom.messages import moment
 from kingdom.places import Places
 from kingdom.post import Post
 from kingdom.role import Kit
+from kingdom.times import moment
 
 MORNING = "2026-02-07T10:00:00Z"
 

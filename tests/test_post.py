@@ -12,7 +12,7 @@ import pytest
 from kingdom.codec import read_json
 from kingdom.errors import BadInput, IllegalMove
 from kingdom.messages import Event
-from kingdom.post import SETTLING_SECONDS, Post, Shelf
+from kingdom.post import Post
 from kingdom.schemas import check
 from kingdom.states import MOVES
 from tests.kit import Clock, event, here, kit, put, read
@@ -124,72 +124,3 @@ def test_readers_who_do_not_own_the_queue_bury_nothing(post: Post, home: Path) -
         post.read("events", "pending", "evt-1")
     with pytest.raises(FileNotFoundError):
         post.read("events", "pending", "evt-2")
-
-
-def test_a_file_that_is_being_written_in_place_is_given_time(post: Post, home: Path, clock: Clock) -> None:
-    path = post.places.folder("events", "pending") / "evt-1.json"
-    shelf = Shelf(post, "events")
-    path.write_text('{"id": "evt-1", ')
-    clock.now = path.stat().st_mtime + SETTLING_SECONDS / 2
-    shelf.rescan()
-    assert post.unsettled
-    assert (len(shelf), here(home, "events", "dead")) == (0, [])
-    with open(path, "a") as file:
-        file.write(json.dumps(event()).partition(", ")[2])
-    shelf.note(["evt-1.json"])
-    assert [each.filename for each in shelf] == ["evt-1.json"]
-
-
-def test_a_file_that_stays_half_written_is_buried(post: Post, home: Path, clock: Clock) -> None:
-    path = post.places.folder("events", "pending") / "evt-1.json"
-    path.write_text('{"id": "evt-1", ')
-    clock.now = path.stat().st_mtime + SETTLING_SECONDS
-    Shelf(post, "events").rescan()
-    assert not post.unsettled
-    assert here(home, "events", "dead") == ["evt-1"]
-
-
-# --- the shelf
-
-
-def names(shelf: Shelf) -> list[str]:
-    return [each.filename.removesuffix(".json") for each in shelf]
-
-
-def test_a_shelf_is_sorted_however_things_arrive(post: Post, home: Path) -> None:
-    put(home, "events", "pending", **event("evt-low", priority="low", created_at="2020-01-01T00:00:00Z"))
-    put(home, "events", "pending", **event("evt-b"))
-    shelf = Shelf(post, "events")
-    shelf.rescan()
-    for name, fields in {
-        "evt-high": {"priority": "high", "created_at": "2027-01-01T00:00:00Z"},
-        "evt-a": {},
-        "evt-older": {"created_at": "2026-02-06T00:00:00Z"},
-    }.items():
-        put(home, "events", "pending", **event(name, **fields))
-        shelf.note([f"{name}.json", f"{name}.json", "never-was.json"])
-    assert names(shelf) == ["evt-high", "evt-older", "evt-a", "evt-b", "evt-low"]
-
-
-def test_a_rescan_finds_what_no_arrival_told_and_forgets_what_left(post: Post, home: Path) -> None:
-    shelf = Shelf(post, "events")
-    put(home, "events", "pending", **event("evt-1"))
-    put(home, "events", "pending", **event("evt-2"))
-    shelf.rescan()
-    (post.places.folder("events", "pending") / "evt-1.json").unlink()
-    put(home, "events", "pending", **event("evt-3"))
-    shelf.rescan()
-    assert names(shelf) == ["evt-2", "evt-3"]
-    shelf.drop(["evt-2.json"])
-    assert names(shelf) == ["evt-3"]
-    shelf.rescan()
-    assert names(shelf) == ["evt-2", "evt-3"], "what did not leave comes back"
-
-
-def test_a_shelf_may_be_for_some_alone(post: Post, home: Path) -> None:
-    put(home, "events", "pending", **event("evt-mine", source="github"))
-    put(home, "events", "pending", **event("evt-other", source="jira"))
-    shelf = Shelf(post, "events", mine=lambda thing: thing.source == "github")
-    shelf.rescan()
-    shelf.note(["evt-other.json"])
-    assert names(shelf) == ["evt-mine"]

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kingdom.manifests import Schedule
-from kingdom.messages import moment, stamp
 from kingdom.schedules import MOST_CAUGHT_UP, Entry, due, last_due, misfit, next_run
+from kingdom.times import moment, stamp
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.wake import Ends, Waker, is_hidden
+from kingdom.places import is_hidden
+from kingdom.wake import Ends, Waker
 
 SOON = 5.0
 
@@ -65,12 +66,6 @@ def test_nothing_is_heard_when_the_time_is_up(waker: Waker) -> None:
     assert time.monotonic() - began >= 0.03
 
 
-def test_a_ring_ends_the_sleep(waker: Waker) -> None:
-    waker.ring()
-    assert waker.wait(SOON) == {}
-    assert waker.wait(0) == {}
-
-
 def test_a_signal_ends_the_sleep(waker: Waker) -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
@@ -119,13 +114,11 @@ def test_too_many_arrivals_mean_look_everywhere(waker: Waker, folder: Path) -> N
     assert waker.wait(SOON) is None
 
 
-def test_polling_hears_time_and_bells_alone(folder: Path) -> None:
+def test_polling_hears_time_alone(folder: Path) -> None:
     waker = Waker([folder], "poll")
     assert waker.polls
     (folder / "a.json").write_text("{}")
     assert waker.wait(0.02) == {}
-    waker.ring()
-    assert waker.wait(SOON) == {}
     waker.close()
 
 

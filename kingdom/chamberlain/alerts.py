@@ -9,9 +9,11 @@ from typing import Any
 
 from kingdom import config
 from kingdom.book import Book
-from kingdom.messages import Message, Numbers, alert, highest_number, stamp
+from kingdom.ids import Numbers, highest_number
+from kingdom.messages import Message, alert
 from kingdom.role import Kit
 from kingdom.states import MOVES
+from kingdom.times import stamp
 
 MESSAGE_STATES = tuple(MOVES["messages"])
 PAUSES = (0.0, 10.0, 600.0)

@@ -13,11 +13,11 @@ from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.vitals import Health, Reading, measure
 from kingdom.codec import to_json
 from kingdom.errors import BadConfig
-from kingdom.messages import stamp
 from kingdom.role import Kit, Turn
 from kingdom.roster import Seat
 from kingdom.steward import pick
 from kingdom.steward.roll_call import RollCall, What
+from kingdom.times import stamp
 
 INTERNAL_EVENT = {
     What.MISSED: "system.heartbeat_missed",

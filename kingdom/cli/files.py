@@ -12,9 +12,8 @@ from typing import Any
 from kingdom.atomic import is_there
 from kingdom.codec import read_json
 from kingdom.errors import BadFile, NoSuchThing
-from kingdom.places import Places
+from kingdom.places import Places, is_hidden
 from kingdom.states import MOVES
-from kingdom.wake import is_hidden
 from kingdom.words import line
 
 REASON = ".reason"

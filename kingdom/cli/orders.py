@@ -11,8 +11,9 @@ from kingdom.cli.files import content
 from kingdom.codec import to_json
 from kingdom.errors import Collision, Exit, TookTooLong
 from kingdom.lock import is_locked
-from kingdom.messages import Order, stamp
+from kingdom.messages import Order
 from kingdom.places import Places, check_name
+from kingdom.times import stamp
 from kingdom.wake import Waker
 from kingdom.words import plain
 

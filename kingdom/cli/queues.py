@@ -17,8 +17,8 @@ from kingdom.cli import home, orders
 from kingdom.cli.files import Found, find, newest, reason
 from kingdom.codec import read_bytes
 from kingdom.errors import BadFile, NoSuchThing
-from kingdom.messages import moment
 from kingdom.states import MOVES
+from kingdom.times import moment
 from kingdom.words import line, plain, span, table
 
 SHOWN = 20

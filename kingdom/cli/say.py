@@ -18,8 +18,9 @@ from kingdom.cli.finite import Finite
 from kingdom.codec import LARGEST, read_json, to_json
 from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong
 from kingdom.lock import is_locked
-from kingdom.messages import Event, stamp
+from kingdom.messages import Event
 from kingdom.places import Places
+from kingdom.times import stamp
 from kingdom.wake import Waker
 from kingdom.words import plain
 

@@ -11,9 +11,9 @@ import click
 from kingdom import config, picture
 from kingdom.cli import home
 from kingdom.errors import Exit
-from kingdom.messages import moment
 from kingdom.picture import Picture, RoleView
 from kingdom.places import Places
+from kingdom.times import moment
 from kingdom.wake import Waker
 from kingdom.words import line, span, table
 

@@ -19,10 +19,11 @@ from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.threads import SENDERS, Spoken, is_page
 from kingdom.errors import BadFile, KingdomError
-from kingdom.messages import Message, stamp
+from kingdom.messages import Message, Waiting
 from kingdom.policy import backoff, may_retry
-from kingdom.post import LOOK_AGAIN_SECONDS, Shelf, Waiting
 from kingdom.role import Kit, Turn
+from kingdom.shelf import LOOK_AGAIN_SECONDS, Shelf
+from kingdom.times import stamp
 
 BATCH = 32
 
@@ -53,12 +54,11 @@ class Outbound:
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         now = self._kit.ticks()
         if arrivals is None or now >= self._next_look:
-            self._kit.post.unsettled = False
             self._letters.rescan()
             self._next_look = now + self._config["intervals"]["message_check_seconds"]
         else:
             self._letters.note(arrivals.get(self._kit.places.folder("messages", "pending"), ()))
-        if self._kit.post.unsettled:
+        if self._letters.unsettled:
             self._next_look = min(self._next_look, now + LOOK_AGAIN_SECONDS)
         chosen = self._next_batch()
         opened = [self._kit.post.open("messages", "pending", each.filename) for each in chosen]
@@ -69,7 +69,7 @@ class Outbound:
             self._speak(due)
         self._close_stale_intents()
         more = bool(due) or len(self._letters) > 0
-        return Turn(more, wait=self._next_look - self._kit.ticks(), busy=self._kit.post.unsettled)
+        return Turn(more, wait=self._next_look - self._kit.ticks(), busy=self._letters.unsettled)
 
     def _next_batch(self) -> list[Waiting]:
         """The most urgent first; but what opens a task's thread goes before whatever belongs in it."""

@@ -24,11 +24,12 @@ from kingdom.general.consent import Refused
 from kingdom.general.ground import Ground, NoGround
 from kingdom.general.outfit import NeedsSetUp
 from kingdom.general.purse import Purse, Wait
-from kingdom.messages import Result, Task, stamp
+from kingdom.messages import Result, Task, Waiting
 from kingdom.places import check_name
 from kingdom.policy import may_retry
-from kingdom.post import Shelf, Waiting
 from kingdom.role import Kit, Turn
+from kingdom.shelf import Shelf
+from kingdom.times import stamp
 
 KEEPS_GROUND = ("failed", "needs_human")
 FINAL = ("success", "skipped", "needs_human")

@@ -15,8 +15,8 @@ from kingdom.atomic import Disk
 from kingdom.codec import read_json, to_json
 from kingdom.errors import BadFile
 from kingdom.lock import Lock
-from kingdom.messages import moment, stamp
 from kingdom.places import Places
+from kingdom.times import moment, stamp
 
 Pages = dict[str, Any]
 

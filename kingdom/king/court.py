@@ -14,10 +14,10 @@ from kingdom.king.diary import Diary
 from kingdom.king.dispatch import Dispatch
 from kingdom.king.orders import Orders
 from kingdom.king.watchman import Watchman
-from kingdom.messages import stamp
-from kingdom.post import LOOK_AGAIN_SECONDS, Shelf
 from kingdom.role import Kit, Turn
+from kingdom.shelf import LOOK_AGAIN_SECONDS, Shelf
 from kingdom.steward.roll_call import What
+from kingdom.times import stamp
 
 Arrivals = dict[Path, list[str]] | None
 
@@ -59,14 +59,12 @@ class Court:
         worked = self._judge(arrivals)
         if time.monotonic() >= self._next_events:
             arrivals = None
-        if arrivals is None:
-            self._desk.kit.post.unsettled = False
         worked = self._hear_orders(arrivals) or worked
         worked = self._keep_schedules(arrivals) or worked
         worked = self._serve_events(arrivals) or worked
         self._watch_chamberlain()
         next_look = min(self._next_events, self._next_results, self._next_schedules, self._watchman.due)
-        return Turn(worked, wait=next_look - time.monotonic(), busy=self._desk.kit.post.unsettled)
+        return Turn(worked, wait=next_look - time.monotonic(), busy=self._unsettled)
 
     # --- events
 
@@ -81,11 +79,15 @@ class Court:
             for tasks in self._tasks:
                 tasks.rescan()
             period = self._desk.config["intervals"]["event_check_seconds"]
-            self._next_events = now + (LOOK_AGAIN_SECONDS if self._desk.kit.post.unsettled else period)
+            self._next_events = now + period
         else:
             self._dispatch.shelf.note(arrivals.get(self._desk.kit.places.folder("events", "pending"), ()))
-            if self._desk.kit.post.unsettled:
-                self._next_events = min(self._next_events, now + LOOK_AGAIN_SECONDS)
+        if self._unsettled:
+            self._next_events = min(self._next_events, now + LOOK_AGAIN_SECONDS)
+
+    @property
+    def _unsettled(self) -> bool:
+        return self._orders.unsettled or any(shelf.unsettled for shelf in (self._dispatch.shelf, *self._tasks))
 
     # --- results
 

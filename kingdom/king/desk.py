@@ -9,10 +9,12 @@ from typing import TypeVar
 
 from kingdom import config, gate, manifests, routing
 from kingdom.gate import Gate
+from kingdom.ids import Numbers, highest_number
 from kingdom.king.done import DoneIndex
 from kingdom.king.letters import Draft
-from kingdom.messages import Event, Json, Message, Numbers, Task, highest_number, stamp
+from kingdom.messages import Event, Json, Message, Task
 from kingdom.role import Kit
+from kingdom.times import stamp
 
 T = TypeVar("T", Event, Task)
 

@@ -14,9 +14,10 @@ from kingdom.errors import BadFile
 from kingdom.gate import Gate
 from kingdom.king.done import DoneIndex
 from kingdom.manifests import Manifest
-from kingdom.messages import Task, moment, stamp
+from kingdom.messages import Task
 from kingdom.role import Kit
 from kingdom.schedules import Entry
+from kingdom.times import moment, stamp
 
 PRIORITY = "low"
 Pages = dict[str, dict[str, Any]]

@@ -16,8 +16,9 @@ from kingdom.king import answers, letters
 from kingdom.king.answers import Lost
 from kingdom.king.desk import ANYWHERE, Desk, with_letters
 from kingdom.king.letters import Draft
-from kingdom.messages import Event, Task, stamp
-from kingdom.post import Shelf, Waiting
+from kingdom.messages import Event, Task, Waiting
+from kingdom.shelf import Shelf
+from kingdom.times import stamp
 
 BATCH = 128
 """Events are served in groups that become durable together."""

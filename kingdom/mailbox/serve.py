@@ -30,12 +30,12 @@ from kingdom.mailbox import commands, requests
 from kingdom.mailbox.answers import Answers, owner_of
 from kingdom.mailbox.commands import Command, Desk
 from kingdom.mailbox.requests import Request, Unreadable
-from kingdom.messages import stamp
 from kingdom.mq import wire
 from kingdom.mq.refusals import Refusal, StoreTrouble
 from kingdom.mq.settings import Settings
 from kingdom.mq.wire import Call, Data, Unfinished
-from kingdom.wake import is_hidden
+from kingdom.places import is_hidden
+from kingdom.times import stamp
 
 MOST_AT_ONCE = 512
 LOOK_AGAIN_SECONDS = 25.0

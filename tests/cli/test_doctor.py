@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kingdom.messages import stamp
 from kingdom.places import Places
+from kingdom.times import stamp
 from tests.cli.conftest import Terminal
 
 

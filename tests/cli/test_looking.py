@@ -16,7 +16,7 @@ import pytest
 from kingdom import questions
 from kingdom.cli import home, say
 from kingdom.errors import TookTooLong
-from kingdom.messages import stamp
+from kingdom.times import stamp
 from kingdom.words import line, plain, span, table
 from tests.cli.conftest import Held, Terminal
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from kingdom.codec import read_json
 from kingdom.errors import BadFile
-from kingdom.places import Places
+from kingdom.places import Places, is_hidden
 from kingdom.states import MOVES
-from kingdom.wake import is_hidden
 
 PARKED = "dead"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kingdom.general.purse import Purse
-from kingdom.messages import moment, stamp
+from kingdom.times import moment, stamp
 from tests.kit import Clock, kit
 
 RULES: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Any
 from kingdom.atomic import Disk, make_folder
 from kingdom.codec import to_line
 from kingdom.envoy.channels.base import ChannelRefused
-from kingdom.messages import stamp
+from kingdom.times import stamp
 
 DAYS_LOOKED_BACK = 3
 """How far back an interrupted post is looked for."""

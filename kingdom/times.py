@@ -1,0 +1,20 @@
+"""Moments as the house writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+
+
+def stamp(moment: float) -> str:
+    """Seconds since the epoch as the house writes time: UTC, to the second."""
+    return _stamp(int(moment // 1))
+
+
+@lru_cache(maxsize=16)
+def _stamp(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(stamped: str) -> float:
+    return datetime.fromisoformat(stamped).timestamp()
