@@ -27,13 +27,13 @@ _numbers = itertools.count(1)
 def run(quick: bool) -> dict[str, Any]:
     rows: list[Row] = []
     for mode in MODES:
-        rows += latency(mode, rounds=5, each=10 if quick else 60)
+        rows += latency(mode, rounds=2 if quick else 5, each=10 if quick else 60)
     for mode, count in (("process", 10_000), ("power", 3_000)):
-        rows += burst(mode, rounds=3 if quick else 5, count=200 if quick else count)
-    growth_rows, plot = growth(rounds=2 if quick else 5, past=(0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
+        rows += burst(mode, rounds=1 if quick else 5, count=200 if quick else count)
+    growth_rows, plot = growth(rounds=1 if quick else 5, past=(0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
     rows += growth_rows
     for mode in MODES:
-        rows += round_trip(mode, rounds=5, each=1 if quick else 8)
+        rows += round_trip(mode, rounds=3 if quick else 5, each=1 if quick else 8)
     return {"title": "The court", "rows": rows, "curves": [plot]}
 
 
