@@ -43,7 +43,8 @@ class Gate:
             return f"the machine is {self.health} ({self.why}), so {starts} {self.until}"
         if self.room == 0:
             more = "more starts when one ends, or when config/king.yaml allows more"
-            return f"{self.under_way} tasks are under way and concurrency.max_soldiers is {self.at_most}: {more}"
+            tasks = "1 task is" if self.under_way == 1 else f"{self.under_way} tasks are"
+            return f"{tasks} under way and concurrency.max_soldiers is {self.at_most}: {more}"
         return None
 
 

@@ -69,6 +69,9 @@ def test_the_room_is_what_is_not_under_way(home: Path, under_way: int, at_most: 
 
 
 def test_a_hold_is_told_in_words(home: Path) -> None:
+    one = look(home, None, 1, at_most=1).holds_because("high")
+    assert one is not None
+    assert one.startswith("1 task is under way and concurrency.max_soldiers is 1: ")
     full = look(home, None, 3).holds_because("high")
     assert full == (
         "3 tasks are under way and concurrency.max_soldiers is 3: "

@@ -77,7 +77,12 @@ def hindrance(places: Places, event: str) -> str | None:
         letters = [find(places, str(each), ("messages",)) for each in ids]
     except NoSuchThing:
         return None
-    return next((_message(places, each).sentence for each in letters if each.state == "pending"), None)
+    stuck = (each for each in letters if each.state == "pending" and _is_stuck(places, each))
+    return next((_message(places, each).sentence for each in stuck), None)
+
+
+def _is_stuck(places: Places, letter: Found) -> bool:
+    return bool(letter.get("tries")) or not is_locked(places.lock("envoy"))
 
 
 def _tell(places: Places, found: Found) -> Story:

@@ -219,6 +219,11 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
         terminal.task("in_progress", "task-1", not_before=LATER, waits_because="try 1 failed: no tests")
         (line,) = told()
         assert line.startswith("task-1: try 1 failed: no tests; it goes on at ")
+        terminal.places.letter("tasks", "in_progress", "task-1").unlink()
+        terminal.task("completed", "task-1", outcome="success", letters={"final": "msg-1"})
+        terminal.put("messages", "pending", "msg-1", type="notification", content="done")
+        (line,) = told()
+        assert "waits: the envoy does not run; `" in line
 
 
 def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
