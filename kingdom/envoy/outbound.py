@@ -12,12 +12,13 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
+from kingdom import questions
 from kingdom.atomic import make_folder
 from kingdom.book import Book
 from kingdom.codec import read_json, to_json
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
-from kingdom.envoy.threads import SENDERS, Spoken, is_page
+from kingdom.envoy.threads import SENDERS, Spoken, asker, is_page
 from kingdom.errors import BadFile, KingdomError
 from kingdom.messages import Message, Waiting
 from kingdom.policy import backoff, may_retry
@@ -95,6 +96,7 @@ class Outbound:
             if said is not None:
                 SENDERS[letter.type].remember(self._threads, self._awaiting, said, stamp(self._kit.clock()))
                 spoken.append(said)
+                self._strike_if_answered(letter)
         self._write_receipts(spoken)
         self._threads.save()
         self._awaiting.save()
@@ -102,6 +104,12 @@ class Outbound:
         for said in spoken:
             self._kit.log.say(f"says {said.letter.id} ({said.letter.type}) on {said.channel} in {said.room}")
             self._kit.log.event("message.sent", message_id=said.letter.id, type=said.letter.type)
+
+    def _strike_if_answered(self, letter: Message) -> None:
+        """A question that its channel refused for a while may be answered before it is asked."""
+        asked = letter.type == "human_input_request"
+        if asked and questions.answer_of(self._kit.places, asker(letter)) is not None:
+            self._awaiting.strike(asker(letter))
 
     def _say(self, letter: Message) -> Spoken | None:
         name, room, thread = self._address(letter)

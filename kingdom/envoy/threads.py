@@ -48,12 +48,14 @@ def _asks(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:
 
     Under the task that asked: others have asked in the same thread before it.
     """
-    context: Mapping[str, Any] = said.letter.context
-    way_back = context.get("reply_context")
-    task = str((way_back if isinstance(way_back, Mapping) else {}).get("task_id") or said.letter.task_id)
     thread = said.thread or said.post_id
     page = {"channel": said.channel, "room": said.room, "thread": thread, "question": said.letter.content}
-    awaiting.set(task, {**page, "asked_at": now, **context})
+    awaiting.set(asker(said.letter), {**page, "asked_at": now, **said.letter.context})
+
+
+def asker(question: Message) -> str:
+    way_back = question.context.get("reply_context")
+    return str((way_back if isinstance(way_back, Mapping) else {}).get("task_id") or question.task_id)
 
 
 def _goes_on(threads: Book, awaiting: Book, said: Spoken, now: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kingdom import questions
 from kingdom.codec import read_json
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.outbound import Outbound
@@ -191,6 +192,15 @@ def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> Non
     assert page["asked_at"] == MORNING
 
 
+def test_a_question_that_was_answered_before_it_was_asked_is_not_awaited(home: Path, clock: Clock) -> None:
+    envoy = speak(home, clock)
+    questions.note_answer(envoy.kit.places, envoy.kit.disk, TASK, "evt-1")
+    put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK))
+    speak(home, clock, envoy)
+    assert spoken(home) == ["msg-2"]
+    assert awaiting(home) == []
+
+
 def test_a_failure_is_said_with_how_to_look_further(home: Path, clock: Clock) -> None:
     kit(home, "envoy", clock)
     put(home, "messages", "pending", **message(content="[failed] no", context={"failed_task": TASK}))
@@ -200,7 +210,8 @@ def test_a_failure_is_said_with_how_to_look_further(home: Path, clock: Clock) ->
 
 
 def awaiting(home: Path) -> list[str]:
-    return sorted(read_json(Places(home).own("envoy") / "awaiting-responses.json"))
+    path = Places(home).own("envoy") / "awaiting-responses.json"
+    return sorted(read_json(path)) if path.exists() else []
 
 
 def test_a_question_is_awaited_until_its_own_answer_has_come(home: Path, clock: Clock) -> None:
