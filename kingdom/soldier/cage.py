@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import resource
 import signal
 import struct
@@ -78,8 +77,8 @@ def missing() -> str | None:
         return f"this kernel's Landlock (version {version}) cannot forbid truncating files"
     if version < 6:
         return f"this kernel's Landlock (version {version}) cannot forbid signals to others"
-    if platform.machine() not in _CALLS:
-        return f"no system call filter for {platform.machine()}"
+    if os.uname().machine not in _CALLS:
+        return f"no system call filter for {os.uname().machine}"
     return None
 
 
@@ -231,7 +230,7 @@ def _allow(rules: int, path: str, access: int) -> None:
 
 def _filter_calls() -> None:
     """EPERM for what no file permission holds: see the head of this file."""
-    calls = _CALLS.get(platform.machine())
+    calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return
     load, jump_if_equal, jump_if_at_least, answer = 0x20, 0x15, 0x35, 0x06

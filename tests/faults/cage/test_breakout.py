@@ -104,6 +104,13 @@ open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
     "the king's lock": """fcntl.flock(os.open(at("state/king/lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
     "the generals' lock": """fcntl.flock(os.open(at("state/sessions.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
     "the launcher's lock": """fcntl.flock(os.open(at("state/run/launch.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    "what another works on": f"""open(at("workspace/{OTHER}/{LATER}/something")).read()""",
+    "what another keeps": f"""open(at("state/soldiers/{LATER}/something")).read()""",
+    "what another is told": f"""open(at("state/prompts/{LATER}.md")).read()""",
+    "what another reports": f"""open(at("state/results/{LATER}-raw.json")).read()""",
+    "what another says": f"""open(at("logs/sessions/soldier-{LATER}-0.out")).read()""",
+    "what another has learnt": f"""open(at("memory/generals/{OTHER}/something")).read()""",
+    "what another has cloned": f"""open(at("state/{OTHER}/mirrors/something")).read()""",
     "a comrade's lock": f"""os.open(at("state/{OTHER}/camp/{LATER}/lock"), os.O_RDONLY)""",
     # other processes
     "a role ended": """os.kill(ROLE, signal.SIGKILL)""",
@@ -304,7 +311,7 @@ PLANTED: dict[str, tuple[str, str]] = {
     "two answers": ("""open(RESULT, "w").write('{"status": "failed", "status": "success"}')""", "twice"),
     "another's name": (
         f"""open(RESULT, "w").write('{{"task_id": "{LATER}", "status": "failed", "error": "mine"}}')""",
-        "mine",
+        f"its task_id is {LATER}",
     ),
     "a status that does not exist": ("""open(RESULT, "w").write('{"status": "triumph"}')""", "no valid result"),
     "a file that nobody may read": ("""open(RESULT, "w").write("{}"); os.chmod(RESULT, 0)""", "mode 000"),
