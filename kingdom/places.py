@@ -101,15 +101,12 @@ class Places:
         self.system_log = self.logs / "system.log"
         self.events_log = self.logs / "events.log"
         self.session_logs = self.logs / "sessions"
-        self.topics = self.queue / "topics"
         self.mailbox = self.queue / "mailbox"
-        self.mq = self.queue / "mq"
         self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
         self._folder_names = {key: str(folder) for key, folder in self._folders.items()}
 
-    # --- queues: queue/<kind>/<state>/<id>.json
-
     def folder(self, kind: str, state: str) -> Path:
+        """queue/<kind>/<state>, of files <id>.json."""
         return self._folders[kind, state]
 
     def letter(self, kind: str, state: str, name: str) -> Path:
@@ -118,8 +115,6 @@ class Places:
     def letter_name(self, kind: str, state: str, name: str) -> str:
         """The same as text, for those who handle thousands."""
         return f"{self._folder_names[kind, state]}/{check_name(kind, name)}.json"
-
-    # --- a role's own rooms
 
     def own(self, role: str) -> Path:
         return self.state / check_name("role", role)
@@ -149,8 +144,6 @@ class Places:
 
     def supervisor_program(self, role: str) -> Path:
         return self.supervisor_folder / f"{check_name('role', role)}.conf"
-
-    # --- a task's own rooms
 
     def result(self, task: str) -> Path:
         return self.results / f"{check_name('task', task)}.json"
@@ -191,10 +184,18 @@ class Places:
         yield from (folder / "lock" for folder in self.state.iterdir())
 
     def not_for(self, general: str, task: str) -> Iterator[Path]:
-        """What the soldier of a task may not even read: secrets, locks, and the camps of all others."""
+        """What the soldier of a task may not even read: secrets, locks, and what others are at, are told or have said.
+
+        Its own workspace and room lie in these folders; they are its own because it may write there.
+        """
         yield from (self.env_file, self.own("gateway"), *self.locks(), self.camp(general, task) / "lock")
-        yield from (camp for camp in self.state.glob("gen-*/camp") if camp.parent.name != general)
+        yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
+        yield from (room for name in ("camp", "mirrors") for room in self._of_others(general, f"gen-*/{name}"))
         yield from (camp for camp in self.camps() if camp != self.camp(general, task))
+        yield from (each for each in (self.memory / "generals").glob("*") if each.name != general)
+
+    def _of_others(self, general: str, pattern: str) -> Iterator[Path]:
+        return (room for room in self.state.glob(pattern) if room.parent.name != general)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"
@@ -205,8 +206,6 @@ class Places:
     def session_log(self, soldier: str, stream: str) -> Path:
         return self.session_logs / f"{check_name('soldier', soldier)}.{stream}"
 
-    # --- generals
-
     def manifest(self, general: str) -> Path:
         return self.manifests / f"{check_name('general', general)}.yaml"
 
@@ -215,8 +214,6 @@ class Places:
 
     def general_memory(self, general: str) -> Path:
         return self.memory / "generals" / check_name("general", general)
-
-    # --- the home as a whole
 
     def folders(self) -> Iterator[Path]:
         """What a home needs before its first role starts."""

@@ -44,12 +44,17 @@ def age(start_ticks: int) -> float:
 
 def soldier_markers(home: Path, task: str) -> Marker:
     """What every process of a task's soldier carries. Another kingdom on this machine has the same task ids."""
-    return frozenset({f"KINGDOM_TASK_ID={task}".encode(), f"KINGDOM_HOME={home}".encode()})
+    return frozenset({f"KINGDOM_TASK_ID={task}".encode(), home_mark(home)})
+
+
+def home_mark(home: Path) -> bytes:
+    """A path may be any bytes."""
+    return b"KINGDOM_HOME=" + os.fsencode(home)
 
 
 def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
     """By task, every process of this home's soldiers, as (pid, start)."""
-    ours, prefix = f"KINGDOM_HOME={home}".encode(), b"KINGDOM_TASK_ID="
+    ours, prefix = home_mark(home), b"KINGDOM_TASK_ID="
     found: dict[str, list[tuple[int, int]]] = {}
     for pid in all_pids():
         environment = _environment(pid)

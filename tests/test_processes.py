@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.processes import age, carriers, carries, end_carriers, send, started_at, stat_fields, tree
+from kingdom.processes import (
+    age,
+    carriers,
+    carries,
+    end_carriers,
+    send,
+    soldier_markers,
+    started_at,
+    stat_fields,
+    tasks_at_work,
+    tree,
+)
 from tests.standins import runs
 from tests.waiting import wait_until
 
@@ -87,6 +98,13 @@ def test_the_whole_family_goes_wherever_it_hid(camp: Camp) -> None:
     family = pids_said(process, 3)
     assert end_carriers(MARK) >= 3
     wait_until(lambda: not any(map(runs, family)), SOON, "their end")
+
+
+def test_a_home_may_have_any_name(camp: Camp, home: Path) -> None:
+    odd = home / os.fsdecode(b"caf\xe9")
+    child = camp.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_TASK_ID="task-1")
+    wait_until(lambda: carries(child.pid, soldier_markers(odd, "task-1")), SOON, "its markers")
+    assert list(tasks_at_work(odd)) == ["task-1"]
 
 
 def test_who_began_before_is_left_alone(camp: Camp) -> None:

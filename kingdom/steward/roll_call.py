@@ -16,7 +16,7 @@ from kingdom.codec import read_bytes
 from kingdom.errors import BadFile, KingdomError, LauncherTrouble
 from kingdom.lock import holder_pid, is_locked
 from kingdom.places import Places
-from kingdom.processes import carries, stat_fields
+from kingdom.processes import carries, home_mark, stat_fields
 from kingdom.roster import Seat, wanted
 from kingdom.steward import groups
 from kingdom.steward.base import PATIENT, Patience, Steward, Word, command
@@ -281,8 +281,8 @@ class RollCall:
         if is_locked(self._places.lock(role)):
             return holder_pid(self._places.lock(role))
         pid = _beater(self._places.heartbeat(role))
-        home = frozenset({b"KINGDOM_HOME=" + os.fsencode(self._places.home)})
-        return pid if pid is not None and stat_fields(pid) and carries(pid, home) else None
+        ours = frozenset({home_mark(self._places.home)})
+        return pid if pid is not None and stat_fields(pid) and carries(pid, ours) else None
 
 
 def _beater(heartbeat: Path) -> int | None:

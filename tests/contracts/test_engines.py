@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.errors import BadFile
 from kingdom.soldier.engines import ENGINES
-from kingdom.soldier.engines.base import Engine
+from kingdom.soldier.engines.base import LARGEST_RESULT, Engine
 
 
 @pytest.fixture(params=ENGINES)
@@ -80,3 +80,14 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
     ended = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     ours = {name for name in ended.stdout.split() if not name.startswith(("_", "sitecustomize"))}
     assert ours == {"kingdom"}
+
+
+def test_a_result_that_could_not_be_passed_on_is_refused_with_the_reason(engine: Engine, order: dict[str, Any]) -> None:
+    """Wrapped in the soldier's report and in its general's result it must still be what one reads of a file."""
+    told = {"status": "success", "summary": "x" * (LARGEST_RESULT - 100)}
+    Path(order["result_path"]).write_text(json.dumps(told))
+    assert engine.result(order, 0) == told
+    told["summary"] += "x" * 200
+    Path(order["result_path"]).write_text(json.dumps(told))
+    with pytest.raises(BadFile, match=f"bytes, more than {LARGEST_RESULT}"):
+        engine.result(order, 0)

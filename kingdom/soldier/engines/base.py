@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from kingdom.codec import LARGEST
+
 Marching = Mapping[str, Any]
 """The marching orders that a general writes: `order.json` in the soldier's folder."""
+
+
+LARGEST_RESULT = LARGEST // 2
+"""The raw report that it is wrapped in, and the result that comes of it, must pass the same reader."""
 
 
 class Engine(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kingdom.codec import read_json
-from kingdom.soldier.engines.base import Marching
+from kingdom.soldier.engines.base import LARGEST_RESULT, Marching
 
 
 class Command:
@@ -16,6 +16,6 @@ class Command:
     def result(self, order: Marching, code: int) -> Mapping[str, Any] | None:
         """Raises BadFile for a result that is no JSON object."""
         try:
-            return read_json(order["result_path"])
+            return read_json(order["result_path"], LARGEST_RESULT)
         except FileNotFoundError:
             return None

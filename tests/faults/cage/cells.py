@@ -92,11 +92,15 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
         places.own("gateway"),
         places.memory / "shared",
         places.mirrors(GENERAL),
+        places.mirrors(OTHER),
+        places.general_memory(OTHER),
         places.run,
     )
     for folder in folders:
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         (folder / "something").write_text("as it was")
+    for told in (places.prompt(LATER), places.raw_result(LATER), places.session_log(f"soldier-{LATER}-0", "out")):
+        told.write_text("{}")
     for lock in (places.lock("king"), places.camp(OTHER, LATER) / "lock", places.launch_lock):
         lock.touch()
     (places.own("gateway") / "jwt-secret").write_text(SECRET)

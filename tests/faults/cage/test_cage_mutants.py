@@ -36,6 +36,13 @@ MUTANTS = [
         "",
         "breakout",
     ),
+    Mutant(
+        "what others are at may be read",
+        PLACES,
+        "        yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)\n",
+        "",
+        "breakout",
+    ),
     Mutant("keys of the owner may be read", OUTFIT, "*_keys())", ")", "breakout"),
     Mutant("a link to the home is forgotten", CAGE, "*(os.path.realpath(path) for path in may_not_read)", "", "linked"),
     Mutant(
