@@ -296,7 +296,8 @@ class Campaign:
             why = f"{why} (and its budget of {budget:g} USD is used up)"
         elif may_retry(task.attempt + 1, self._retry["max_attempts"]):
             later = stamp(self._kit.clock() + self._retry["backoff_seconds"])
-            noted = {**task.extra, "spent_usd": cost, "waits_because": f"try {task.attempt + 1} failed: {why}"}
+            because = f"try {task.attempt + 1} failed: {self._kit.log.clean(why)}"
+            noted = {**task.extra, "spent_usd": cost, "waits_because": because}
             again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
             self._kit.post.annotate("tasks", "in_progress", [again])
             sessions.dismiss(self._kit.light, self._kit.places, task.id)
@@ -310,6 +311,7 @@ class Campaign:
 
     def _report(self, task: Task, barrack: Barrack, result: Result) -> None:
         """What others need first (checkpoint, memory), then the result, then the traces are cleared."""
+        result = self._clean(result)
         if result.status == "needs_human":
             self._kit.disk.rewrite(self._kit.places.checkpoint(task.id), to_json(self._checkpoint(task, result)))
         most = self._config["memory"]["largest_bytes"]
@@ -320,6 +322,17 @@ class Campaign:
             self._kit.log.warn(f"{task.id} has a result already; it stands")
         self._kit.log.say(f"{task.id}: {result.status}")
         self._clear_traces(task.id, barrack, self._kept_ground(task))
+
+    def _clean(self, result: Result) -> Result:
+        """A soldier's words go to people and into later prompts: without secrets that it may have come upon."""
+        clean = self._kit.log.clean
+        words = {name: getattr(result, name) for name in ("summary", "error", "question", "reason")}
+        told = result.proclamation
+        return result.but(
+            **{name: text and clean(text) for name, text in words.items()},
+            proclamation=told and {**told, "message": clean(str(told["message"]))},
+            memory_updates=[clean(lesson) for lesson in result.memory_updates],
+        )
 
     def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
         return {

@@ -551,6 +551,32 @@ def test_a_soldier_sees_only_what_it_was_given(army: Army, monkeypatch: pytest.M
     assert [f"canary-{number}" in seen for number in (1, 2, 3)] == [False, False, True]
 
 
+SPILT = {
+    "a summary": {"status": "success", "summary": "it is canary-1234"},
+    "an error": {"status": "failed", "error": "denied: canary-1234"},
+    "a question": {"status": "needs_human", "question": "is canary-1234 right?"},
+    "a proclamation": {"status": "success", "proclamation": {"channel": "C1", "message": "canary-1234"}},
+    "a lesson": {"status": "success", "memory_updates": ["the token is canary-1234"]},
+}
+
+
+@pytest.mark.parametrize("what", SPILT)
+def test_a_secret_that_a_soldier_spills_is_struck_out(army: Army, what: str) -> None:
+    army.kit.log.hide(["canary-1234"])
+    army.runs(says(**SPILT[what]))
+    put(army.home, "tasks", "pending", **task())
+    army.until(lambda: army.places.result(TASK).exists() or "attempt" in read_task(army), "an outcome")
+    written = [*army.places.results.iterdir(), *army.places.memory.rglob("*.md")]
+    written += [army.places.letter("tasks", "in_progress", TASK)]
+    told = "".join(path.read_text() for path in written)
+    assert "[hidden]" in told
+    assert "canary-1234" not in told
+
+
+def read_task(army: Army) -> dict[str, Any]:
+    return {key: each for key, each in read(army.home, "tasks", "in_progress", TASK).items() if each}
+
+
 def test_the_helpers_of_these_tests_know_a_process_from_its_successor() -> None:
     assert started_at(os.getpid()) is not None
     assert end_carriers(frozenset({b"NOBODY=HERE"})) == 0
