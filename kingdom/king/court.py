@@ -14,6 +14,7 @@ from kingdom.king.diary import Diary
 from kingdom.king.dispatch import Dispatch
 from kingdom.king.orders import Orders
 from kingdom.king.watchman import Watchman
+from kingdom.messages import alert
 from kingdom.role import Kit, Turn
 from kingdom.shelf import LOOK_AGAIN_SECONDS, Shelf
 from kingdom.steward.roll_call import What
@@ -122,9 +123,8 @@ class Court:
                 self._desk.kit.log.event("system.heartbeat_missed", role=finding.role, detail=finding.detail)
             if finding.what is What.RESTARTED:
                 self._desk.kit.log.event("recovery.session_restarted", role=finding.role, detail=finding.detail)
-                alarm = letters.alarm(
-                    self._desk.letter_ids(1)[0], str(finding), self._desk.channel, stamp(self._desk.kit.clock())
-                )
+                now = stamp(self._desk.kit.clock())
+                alarm = alert(self._desk.letter_ids(1)[0], str(finding), self._desk.channel, now)
                 self._desk.kit.post.deliver("messages", [alarm])
 
     # --- the clock

@@ -49,23 +49,6 @@ class Draft:
         )
 
 
-def alarm(letter_id: str, text: str, channel: str, written_at: str) -> Message:
-    """About the kingdom itself, not about a task."""
-    return Message(
-        id=letter_id,
-        type="notification",
-        task_id=None,
-        channel=channel,
-        urgency="urgent",
-        content=f"[alert] {text}",
-        context={},
-        source_ref=None,
-        created_at=written_at,
-        status="pending",
-        dedup_key=letter_id,
-    )
-
-
 def reply_address(event: Event) -> Mapping[str, Any] | None:
     """Where a person who wrote to us expects the answer; None for events that no person typed."""
     if event.source not in PEOPLE:
