@@ -1,23 +1,15 @@
-"""The one way in: finds the command, and turns whatever goes wrong into one line and an exit code."""
+"""The one way in: finds the command, and loads it alone."""
 
 from __future__ import annotations
 
-import os
-import sys
 from importlib import import_module
-from typing import Any
 
 import click
 
 from kingdom import __version__
-from kingdom.cli import COMMANDS
-from kingdom.errors import Exit, KingdomError, Usage
+from kingdom.cli import COMMANDS, edge
+from kingdom.errors import Usage
 from kingdom.schemas import closest
-from kingdom.words import plain
-
-INTERRUPTED = 130
-LONGEST_COMPLAINT = 10_000
-"""What somebody typed or a file is called may be of any length, and stands in it."""
 
 
 class Commands(click.Group):
@@ -57,36 +49,4 @@ def kingdom() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    os.umask(0o077)
-    try:
-        return _code(kingdom.main(args=arguments, prog_name="kingdom", standalone_mode=False))
-    except KingdomError as trouble:
-        return _complain(str(trouble), trouble.exit)
-    except click.exceptions.NoArgsIsHelpError as shown:
-        print(shown.format_message(), file=sys.stderr)
-        return Exit.USAGE
-    except click.ClickException as trouble:
-        return _complain(_usage(trouble), Exit.USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has seen enough; Python would complain again at its own end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILED
-    except OSError as trouble:
-        where = f": {trouble.filename}" if trouble.filename else ""
-        return _complain(f"{trouble.strerror or trouble}{where}", Exit.FAILED)
-
-
-def _code(answer: Any) -> int:
-    return answer if isinstance(answer, int) else Exit.DONE
-
-
-def _usage(trouble: click.ClickException) -> str:
-    path = trouble.ctx.command_path if isinstance(trouble, click.UsageError) and trouble.ctx else "kingdom"
-    return f"{trouble.format_message()} `{path} --help` shows how."
-
-
-def _complain(sentence: str, code: int) -> int:
-    print(f"kingdom: {plain(sentence)[:LONGEST_COMPLAINT]}", file=sys.stderr)
-    return int(code)
+    return edge.run("kingdom", kingdom, arguments)

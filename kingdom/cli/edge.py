@@ -1,0 +1,52 @@
+"""The edge of a program for people: whatever goes wrong becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from kingdom.errors import Exit, KingdomError
+from kingdom.words import plain
+
+INTERRUPTED = 130
+LONGEST_COMPLAINT = 10_000
+"""What somebody typed or a file is called may be of any length, and stands in it."""
+
+
+def run(program: str, command: click.Command, arguments: list[str] | None = None) -> int:
+    os.umask(0o077)
+    try:
+        return _code(command.main(args=arguments, prog_name=program, standalone_mode=False))
+    except KingdomError as trouble:
+        return _complain(program, str(trouble), trouble.exit)
+    except click.exceptions.NoArgsIsHelpError as shown:
+        print(shown.format_message(), file=sys.stderr)
+        return Exit.USAGE
+    except click.ClickException as trouble:
+        return _complain(program, _usage(program, trouble), Exit.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has seen enough; Python would complain again at its own end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+    except OSError as trouble:
+        where = f": {trouble.filename}" if trouble.filename else ""
+        return _complain(program, f"{trouble.strerror or trouble}{where}", Exit.FAILED)
+
+
+def _code(answer: Any) -> int:
+    return answer if isinstance(answer, int) else Exit.DONE
+
+
+def _usage(program: str, trouble: click.ClickException) -> str:
+    path = trouble.ctx.command_path if isinstance(trouble, click.UsageError) and trouble.ctx else program
+    return f"{trouble.format_message()} `{path} --help` shows how."
+
+
+def _complain(program: str, sentence: str, code: int) -> int:
+    print(f"{program}: {plain(sentence)[:LONGEST_COMPLAINT]}", file=sys.stderr)
+    return int(code)
