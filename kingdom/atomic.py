@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,6 @@ Name = Path | str
 Item = tuple[Name, bytes]
 Pair = tuple[Name, Name]
 
-GROUP_WORTH_SYNCFS = 8
 _NOREPLACE = 1
 _AT_FDCWD = -100
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -46,13 +45,11 @@ class Disk:
         *,
         durability: Durability = "power",
         guard: Callable[[], None] = _unguarded,
-        grouping: Literal["fsync", "syncfs"] = "fsync",
         mode: int = 0o600,
     ) -> None:
         self.scratch = scratch
         self.durability = durability
         self.guard = guard
-        self.grouping = grouping
         self.mode = mode
         self._made = 0
 
@@ -152,8 +149,6 @@ class Disk:
                 draft = f"{self.scratch}/{os.getpid()}-{self._made}.tmp"
                 drafts.append((draft, path))
                 self._draft(draft, data)
-            if self.durability == "power" and self.grouping == "syncfs":
-                self._sync_group([draft for draft, _ in drafts])
             yield drafts
         except (OSError, LockLost):
             for draft, _ in drafts:
@@ -165,7 +160,7 @@ class Disk:
         fd = self._open_draft(draft)
         try:
             write_whole(fd, data)
-            if self.durability == "power" and self.grouping == "fsync":
+            if self.durability == "power":
                 os.fsync(fd)
         finally:
             os.close(fd)
@@ -178,15 +173,6 @@ class Disk:
         except FileExistsError:
             os.unlink(draft)
         return os.open(draft, NEW_FILE, self.mode)
-
-    def _sync_group(self, drafts: Sequence[str]) -> None:
-        if len(drafts) >= GROUP_WORTH_SYNCFS:
-            with _opened(self.scratch) as fd:
-                sync_file_system(fd, self.scratch)
-            return
-        for draft in drafts:
-            with _opened(draft) as fd:
-                os.fsync(fd)
 
     def _sync_folders(self, folders: Iterable[Name]) -> None:
         if self.durability == "process":

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from kingdom.atomic import GROUP_WORTH_SYNCFS, NEW_FILE, Durability, sync_file_system, write_whole
+from kingdom.atomic import NEW_FILE, Durability, sync_file_system, write_whole
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+GROUP_WORTH_SYNCFS = 8
 SYNCERS = 16
 MOST_UNSEEN = 512
 SPARE = ".spare.tmp"

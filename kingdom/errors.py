@@ -27,7 +27,7 @@ class KingdomError(Exception):
         super().__init__(" ".join((type(self).__doc__ or "").split()).format(**facts))
 
 
-# --- the caller's or a foreign writer's fault: refuse or park what they gave
+# The caller's or a foreign writer's fault: refuse or park what they gave.
 
 
 class BadInput(KingdomError):
@@ -45,7 +45,7 @@ class BadFile(BadInput):
 
 
 class BadMessage(BadInput):
-    """{what}: {where}{why}"""
+    """{what}: {why}"""
 
 
 class Collision(KingdomError):
@@ -62,7 +62,7 @@ class NoSuchThing(BadInput):
     exit = Exit.FAILED
 
 
-# --- the owner's fault: say what to change
+# The owner's fault: say what to change.
 
 
 class BadConfig(KingdomError):
@@ -95,7 +95,7 @@ class TookTooLong(KingdomError):
     exit = Exit.TIMED_OUT
 
 
-# --- the machine's fault: wait, or stop without a loop
+# The machine's fault: wait, or stop without a loop.
 
 
 class Locked(KingdomError):
@@ -108,10 +108,6 @@ class LockLost(KingdomError):
     """{path} was replaced while this {role} ran; it stops writing"""
 
     exit = Exit.LOCKED
-
-
-class DiskTrouble(KingdomError):
-    """cannot {action} {path}: {why}"""
 
 
 class LauncherTrouble(KingdomError):

@@ -29,7 +29,6 @@ class Waiting(NamedTuple):
     """The task that a message belongs to."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     kind: ClassVar[str]

@@ -34,7 +34,7 @@ def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
     try:
         checked: dict[str, Any] = _compiled(name)(value)
     except fastjsonschema.JsonSchemaValueException as misfit:
-        raise BadMessage(what=name, where="", why=_plain(misfit)) from None
+        raise BadMessage(what=name, why=_plain(misfit)) from None
     return checked
 
 

@@ -42,8 +42,6 @@ MOVES: dict[str, dict[str, frozenset[str]]] = {
     },
 }
 
-FINAL_OUTCOMES = ("success", "failed", "skipped", "needs_human")
-
 
 def check_move(kind: str, src: str, dst: str) -> None:
     if dst not in MOVES[kind][src]:

@@ -113,9 +113,8 @@ def test_a_writer_that_lost_its_right_shows_nothing_and_leaves_no_litter(home: P
     assert os.listdir(home / "scratch") == []
 
 
-@pytest.mark.parametrize("grouping", ["fsync", "syncfs"])
-def test_power_safe_groups_of_any_size(home: Path, grouping: Any) -> None:
-    disk = Disk(home / "scratch", durability="power", grouping=grouping)
+def test_power_safe_groups_of_any_size(home: Path) -> None:
+    disk = Disk(home / "scratch", durability="power")
     for size in (1, 20):
         disk.create_all((home / f"{size}-{n}", b"x") for n in range(size))
     assert len(list(home.glob("*-*"))) == 21

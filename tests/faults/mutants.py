@@ -158,7 +158,7 @@ MUTANTS = [
     Mutant(
         "no fsync of files",
         ATOMIC,
-        '            if self.durability == "power" and self.grouping == "fsync":\n                os.fsync(fd)\n',
+        '            if self.durability == "power":\n                os.fsync(fd)\n',
         "",
         caught_by="king power",
         near="names",

@@ -11,7 +11,6 @@ from kingdom.king import letters
 from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
 from kingdom.log import EVENT_TYPES
 from kingdom.messages import Event, Result, Task
-from kingdom.states import FINAL_OUTCOMES
 from tests.kit import event, task
 
 DEFAULT = "dev-eddy"
@@ -177,5 +176,6 @@ def test_an_answer_goes_where_the_person_wrote(
 
 
 def test_every_outcome_has_its_judge_its_status_and_its_event() -> None:
-    assert set(JUDGE) == set(STATUS) == set(INTERNAL_EVENT) == set(FINAL_OUTCOMES)
+    outcomes = schemas.load("result")["properties"]["status"]["enum"]
+    assert set(JUDGE) == set(STATUS) == set(INTERNAL_EVENT) == set(outcomes)
     assert set(INTERNAL_EVENT.values()) <= EVENT_TYPES
