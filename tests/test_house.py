@@ -32,7 +32,7 @@ SDKS = {
     "jsonschema": ("kingdom/schemas.py",),
     "jwt": ("kingdom/gateway/auth.py",),
     "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/"),
-    "psutil": ("kingdom/chamberlain/vitals.py", "kingdom/cli/doctor.py"),
+    "psutil": ("kingdom/chamberlain/vitals.py",),
     "psycopg": ("kingdom/gateway/", "kingdom/worker/"),
     "requests": ("kingdom/sentinel/watchers/",),
     "slack_bolt": ("kingdom/envoy/channels/slack.py",),
@@ -43,7 +43,7 @@ SDKS = {
     "uvicorn": ("kingdom/gateway/",),
     "yaml": ("kingdom/config.py",),
     # of the standard library, what only few rooms may know
-    "ctypes": ("kingdom/atomic.py", "kingdom/role.py", "kingdom/soldier/cage.py", "kingdom/steward/"),
+    "ctypes": ("kingdom/atomic.py", "kingdom/role.py", "kingdom/soldier/cage.py"),
     "sqlite3": ("kingdom/mq/",),
 }
 
