@@ -12,9 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from kingdom.atomic import Disk, make_folder
 from kingdom.bulk import Relay
+from kingdom.codec import read_bytes
 from kingdom.errors import BadConfig, BadFile
+from kingdom.mq.client import LARGEST_ANSWER
 
 CLIENT_IS_GONE_AFTER = 86400.0
 """A folder in which a client keeps its drafts outlives the answers: its owner may be idle."""
@@ -48,6 +52,8 @@ class Answers:
             os.chmod(self._folder.parent, stat.S_IMODE(os.stat(self._folder.parent).st_mode) | 0o711)
         for client in self._clients:
             self._make(client)
+        for client in os.listdir(self._folder):
+            self._drop_torn(self._folder / client)
 
     def has_room_for(self, client: str) -> bool:
         """Whether an answer to this client can be put where it looks for it; its folder is made when missing."""
@@ -122,6 +128,14 @@ class Answers:
                     oldest = about.st_mtime if oldest is None else min(oldest, about.st_mtime)
         return removed, oldest
 
+    def _drop_torn(self, folder: Path) -> None:
+        """A power cut may leave an answer without its content, or with that of the file it was written over."""
+        with suppress(NotADirectoryError, FileNotFoundError, PermissionError):
+            for name in os.listdir(folder):
+                with suppress(FileNotFoundError, BadFile):
+                    if name.endswith(".json") and not _answers(read_bytes(folder / name, LARGEST_ANSWER), name[:-5]):
+                        os.unlink(folder / name)
+
     def _leave(self, client: str, now: float) -> None:
         """The folder of a client that has been silent too long; one with anything in it stays."""
         folder = self._folder / client
@@ -141,6 +155,14 @@ class Answers:
         if about:
             os.chmod(folder, int(about["mode"], 8))
             _hand_over(folder, client, about)
+
+
+def _answers(data: bytes, request_id: str) -> bool:
+    try:
+        answer = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(answer, dict) and answer.get("requestId") == request_id
 
 
 def owner_of(client: str, about: Mapping[str, Any]) -> int | None:

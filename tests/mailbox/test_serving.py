@@ -333,6 +333,19 @@ def test_an_answer_that_nobody_fetches_is_removed_after_five_minutes(box: ByHand
     assert not path.parent.exists()
 
 
+def test_answers_that_a_power_cut_left_torn_are_removed_at_start(box: ByHand) -> None:
+    whole = box.post("health")
+    box.turn()
+    folder = box.box.responses / "me"
+    (folder / "empty.json").touch()
+    (folder / "half.json").write_bytes(b'{"requestId":"half","ok":true,"da')
+    (folder / "other.json").write_bytes(b'{"requestId":"of-an-older-file","ok":true,"data":{}}')
+    (folder / ".drafts").mkdir()
+    (folder / "link.json").symlink_to("nowhere")
+    box.reopen()
+    assert box.names(folder) == [".drafts", "link.json", f"{whole}.json"]
+
+
 def test_a_client_that_deletes_its_folder_is_answered_all_the_same(box: ByHand) -> None:
     box.ask("health")
     for path in (box.box.responses / "me").iterdir():

@@ -278,11 +278,10 @@ class FileStore:
         make_folder(Path(places["archived"]))
         if inflight or dead:
             ready, inflight, dead = self._once(places, ready, inflight, dead)
+        kind = envelopes.REMEMBERED
         for state, found in (("ready", ready), ("inflight", inflight), ("dlq", dead)):
             folder = places[state]
-            self._recent += [
-                (queue, folder, name) for name in found if name[-22] == envelopes.REMEMBERED and name[-36:-23] >= after
-            ]
+            self._recent += [(queue, folder, name) for name in found if name[-22] == kind and name[-36:-23] >= after]
         yield Found(queue, "ready", ready)
         yield Found(queue, "inflight", inflight)
         yield Found(queue, "dlq", dead)

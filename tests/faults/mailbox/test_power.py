@@ -1,0 +1,131 @@
+"""The power cut while a client is served: what the client was told holds, and nothing lies twice or in half."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kingdom.codec import parse_json
+from kingdom.mq import opening, settings
+from kingdom.places import Places
+from tests.faults import powerloss, trees
+from tests.faults.mailbox import life
+from tests.faults.mutants import Mutant, chosen, is_caught
+from tests.faults.oracle import Figure
+
+BACKENDS = ("filesystem", "sqlite", "hybrid")
+QUICK_STATES = 8
+AN_HOUR_MS = 3_600_000
+
+
+def prepare(home: Path, backend: str) -> None:
+    for folder in (home / "config", home / "queue" / "mailbox" / "requests"):
+        folder.mkdir(mode=0o700, parents=True)
+    (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": "power"}))
+
+
+def cuts(
+    tree: Path,
+    backend: str,
+    *,
+    budget: int | None = None,
+    outcomes: Sequence[str] = powerloss.OUTCOMES,
+    stop_at: int | None = None,
+    after: bytes = b"",
+) -> powerloss.Report:
+    """`after`: judge only what comes after the client has said so."""
+    home = trees.new_folder() / "home"
+    home.mkdir(mode=0o700)
+    prepare(home, backend)
+    argv = [sys.executable, life.__file__, str(home)]
+    recorded = powerloss.record(argv, home, cwd=tree, env=trees.environment(tree, home))
+    assert recorded.code == 0, recorded.errors
+    trees.remove(home.parent)
+
+    def judge(home: Path, cut: powerloss.Cut) -> list[str]:
+        if after not in cut.said:
+            return []
+        again = trees.run(tree, home, ("-m", "kingdom.mailbox", "--once"))
+        if again.returncode != 0:
+            return [f"the restart ended with {again.returncode}: {again.stderr[-600:]}"]
+        return [*halves(home), *broken_promises(home, cut.said)]
+
+    name = f"mailbox over {backend}"
+    return powerloss.replay(name, recorded, judge, budget=budget, stop_at=stop_at, outcomes=outcomes)
+
+
+def halves(home: Path) -> list[str]:
+    """What anybody may read after the restart, and cannot; dead/ is for that."""
+    wrong = []
+    for path in [*home.glob("queue/mailbox/[!d]*/**/*.json"), *home.glob("queue/mq/**/*.json")]:
+        try:
+            parse_json(path.read_bytes())
+        except ValueError as trouble:
+            wrong.append(f"{path.relative_to(home)}: {trouble}")
+    return wrong
+
+
+def broken_promises(home: Path, said: bytes) -> list[str]:
+    told: dict[str, set[str]] = {}
+    for line in said.decode("utf-8", "replace").splitlines():
+        if line.startswith(life.MARK):
+            what, label, _ = json.loads(line.removeprefix(life.MARK))
+            told.setdefault(what, set()).add(label)
+    waiting, dead = there(home)
+    lies = waiting + dead
+    wrong = [f"{label} lies there {count} times" for label, count in lies.items() if count > 1]
+    kept = told.get("published", set()) - told.get("ends", set()) | told.get("buried", set())
+    wrong += [f"{label} was promised and is lost" for label in sorted(kept - set(lies))]
+    wrong += [f"{label} was acknowledged and is back" for label in sorted(told.get("acked", set()) & set(lies))]
+    wrong += [f"{label} is no dead letter any more" for label in sorted(told.get("buried", set()) - set(dead))]
+    return wrong
+
+
+def there(home: Path) -> tuple[Counter[str], Counter[str]]:
+    """What waits once all leases have ended, and what is dead, by label."""
+    later = time.time_ns() // 1_000_000 + AN_HOUR_MS
+    engine = opening.engine(settings.load(Places(home)), lambda: later, lambda *_, **__: None)
+    try:
+        engine.sweep()
+        if life.QUEUE not in engine.queues.names():
+            return Counter(), Counter()
+        waiting = [json.loads(each.payload) for each in engine.peek(life.QUEUE, 100)]
+        letters = [json.loads(each.record) for each in engine.dead_letters.listed(life.QUEUE)]
+    finally:
+        engine.close()
+    dead = [each["originalMessage"]["payload"] for each in letters]
+    return Counter(each["label"] for each in waiting), Counter(each["label"] for each in dead)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_power_cut_breaks_no_promise(backend: str, figure: Figure) -> None:
+    report = cuts(trees.program(), backend, budget=QUICK_STATES)
+    figure(report.line)
+    assert not report.bad, report.details
+
+
+MUTANTS = [
+    Mutant(
+        "answers go out before the commit",
+        "kingdom/mailbox/serve.py",
+        "            self._serve_waiting(group)\n            self._engine.commit()\n",
+        "            self._serve_waiting(group)\n            self._say_all(group)\n            group = []\n"
+        "            time.sleep(0.05)\n            self._engine.commit()\n",
+        caught_by="power",
+        near="synced",
+        quick=True,
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", chosen(MUTANTS), ids=lambda mutant: mutant.name)
+def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
+    assert is_caught(
+        mutant, lambda tree, near: cuts(tree, "sqlite", stop_at=1, outcomes=(near,), after=b"published").bad
+    )
