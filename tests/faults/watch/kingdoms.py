@@ -20,6 +20,7 @@ from kingdom.processes import carries
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 from tests.faults import homes, oracle, trees
+from tests.standins import runs
 from tests.waiting import wait_until
 
 LAUNCHERS = [name for name in STEWARDS if name != "tmux" or shutil.which("tmux")]
@@ -136,14 +137,6 @@ class Kingdom:
 
 
 COMM = {"tmux": "tmux: server", "supervisord": "python"}
-
-
-def runs(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def command_line(pid: int) -> list[str]:

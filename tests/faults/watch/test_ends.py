@@ -21,9 +21,9 @@ from tests.faults.watch.kingdoms import (
     Load,
     command_line,
     kingdom,
-    runs,
     since,
 )
+from tests.standins import runs
 from tests.waiting import stays, wait_until
 
 TIMES = 50 if trees.CAMPAIGN else 6

@@ -9,7 +9,8 @@ import pytest
 
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import LAUNCHERS, REPLACED_WITHIN, Kingdom, kingdom, runs, since
+from tests.faults.watch.kingdoms import LAUNCHERS, REPLACED_WITHIN, Kingdom, kingdom, since
+from tests.standins import runs
 from tests.waiting import wait_until
 
 KINDS = ("stop", "busy", "read", "deadlock", "c_call")

@@ -19,9 +19,9 @@ from tests.faults.watch.kingdoms import (
     Kingdom,
     Load,
     kingdom,
-    runs,
     since,
 )
+from tests.standins import runs
 from tests.waiting import wait_until
 
 BLOWS = ("launcher killed", "chamberlain killed", "chamberlain hung")

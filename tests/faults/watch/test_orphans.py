@@ -15,7 +15,8 @@ import pytest
 
 from tests.faults import trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import LAUNCHERS, WORKING_GENERAL, Kingdom, Load, command_line, kingdom, runs, since
+from tests.faults.watch.kingdoms import LAUNCHERS, WORKING_GENERAL, Kingdom, Load, command_line, kingdom, since
+from tests.standins import runs
 from tests.waiting import stays, wait_until
 
 ROLL_CALL = 0.5
