@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kingdom import manifests
-from kingdom.cli import home, new_general, packages, running
+from kingdom.cli import home, launchers, new_general, packages
 from kingdom.errors import Exit
 from kingdom.lock import is_locked
 from kingdom.manifests import Manifest
@@ -72,7 +72,7 @@ def install(path: Path) -> None:
     manifest = packages.install(places, home.disk(places), path)
     for claim, holder in packages.claimed_by_others(places, manifest):
         print(f"Note: {claim!r} belongs to {holder} already; {manifest.name} does not get it.")
-    running.begin(places, general(manifest.name))
+    launchers.take_in(places, general(manifest.name))
     print(f"{manifest.name} is installed: {_summary(manifest)}.")
 
 
@@ -82,7 +82,7 @@ def uninstall(name: str) -> None:
     """Take a general out. Its package and its memory stay."""
     places = home.find()
     packages.uninstall(places, home.disk(places), name)
-    running.end(places, name)
+    launchers.let_go(places, name)
     print(f"{name} is taken out; `{home.command()} generals install {places.package(name)}` brings it back.")
 
 

@@ -21,7 +21,7 @@ COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
     (("say", "--answer", "task-1", "--no-wait", "yes"), 78, "task-1 has no open question"),
     (("say", "--no-wait", "\udcff"), 78, "the text is not UTF-8"),
     (("say", "--no-wait", "x" * (1 << 20)), 78, "and 1048576 is the most"),
-    (("start", "king"), 3, "the kingdom is not running; start it with `kingdom up`"),
+    (("start", "king"), 3, "the kingdom is not running; start it with `"),
     (("stop", "kong"), 1, "no role named 'kong', did you mean 'king'?"),
     (("stop", "mailbox"), 1, "no role named 'mailbox' that is switched on; set roles.mailbox: true in"),
     (("events", "evt-0"), 1, "no event named 'evt-0'"),

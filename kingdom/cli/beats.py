@@ -1,0 +1,73 @@
+"""Whether a role beats, as somebody sees it who has just called it; and what it says when it does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kingdom.codec import read_json
+from kingdom.errors import BadFile, Exit
+from kingdom.lock import holder_pid, is_locked
+from kingdom.places import Places
+from kingdom.roster import ROLES, Seat, wanted
+from kingdom.steward.base import Steward
+from kingdom.wake import Waker
+from kingdom.words import line
+
+BEAT_SECONDS = 15.0
+LOOK_SECONDS = 0.03
+AWAKE = ("idle", "working", "degraded")
+
+
+def missed(places: Places, steward: Steward, seats: list[Seat]) -> list[str]:
+    """Returns who does not beat: in vain waited for, or down for good before that."""
+
+    def settled() -> bool:
+        silent = [seat.name for seat in seats if not _beats(places, seat.name)]
+        return not silent or all(_has_given_up(places, steward, name) for name in silent)
+
+    wait(settled, BEAT_SECONDS)
+    return [seat.name for seat in seats if not _beats(places, seat.name)]
+
+
+def _beats(places: Places, name: str) -> bool:
+    """It holds its lock, and the beat is this life's."""
+    if not is_locked(places.lock(name)):
+        return False
+    try:
+        beat = read_json(places.heartbeat(name))
+    except (FileNotFoundError, BadFile):
+        return False
+    return beat.get("state") in AWAKE and beat.get("pid") == holder_pid(places.lock(name))
+
+
+def _has_given_up(places: Places, steward: Steward, name: str) -> bool:
+    if wanted(places, name) != "up":
+        return True
+    word = steward.alive().get(name)
+    return word is not None and word.code in (Exit.REFUSED, Exit.LOCKED)
+
+
+def wait(done: Callable[[], bool], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    waker = Waker((), "poll")
+    try:
+        while not (finished := done()) and time.monotonic() < give_up:
+            waker.wait(LOOK_SECONDS)
+        return finished
+    finally:
+        waker.close()
+
+
+def last_words(places: Places, name: str) -> str:
+    """The newest complaint in the role's log, for somebody who asks why it does not run."""
+    for path in (places.role_log(name), places.last_words(name)):
+        try:
+            lines = path.read_text("utf-8", "replace").splitlines()[-50:]
+        except FileNotFoundError:
+            continue
+        troubles = [each for each in lines if " error " in each or path == places.last_words(name)]
+        if troubles:
+            return line(troubles[-1], 300)
+    module = name if name in ROLES else f"general {name}"
+    return f"no complaint in {places.role_log(name)}; `python -m kingdom.{module}` tells"
