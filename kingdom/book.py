@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ class Book:
 
     def get(self, key: str, otherwise: Any = None) -> Any:
         return self._pages.get(key, otherwise)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pages)
 
     def set(self, key: str, page: Any) -> None:
         if key not in self._pages or self._pages[key] != page:

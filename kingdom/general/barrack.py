@@ -29,6 +29,12 @@ class Started:
     attempt: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    why: str
+    since: float
+
+
 class Barrack:
     """Two folders: the camp, where the general notes what it knows, and the room, which is the soldier's own.
 
@@ -53,6 +59,11 @@ class Barrack:
             return Started(int(noted["pid"]), int(noted["start"]), int(noted["attempt"])) if noted else None
         except (KeyError, TypeError, ValueError):
             return None
+
+    def account(self) -> str | None:
+        """Whose quota it was sent out with: the manifest and the default engine may be others by now."""
+        order = _read(self.camp / "order.json")
+        return str(order["account"]) if order and "account" in order else None
 
     def raw(self, attempt: int) -> Mapping[str, Any] | None:
         """The raw report of this very attempt; one of an earlier attempt comes too late."""
@@ -101,8 +112,12 @@ class Barrack:
         started = self.started()
         return age(started.start) if started else 0.0
 
-    def told_to_end(self) -> Mapping[str, Any] | None:
-        return _read(self.camp / "stopping")
+    def told_to_end(self) -> Stopping | None:
+        noted = _read(self.camp / "stopping")
+        try:
+            return Stopping(str(noted["why"]), float(noted["since"])) if noted else None
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def tell_to_end(self, disk: Disk, why: str, now: float) -> None:
         """Noted first, so that a restarted general knows why the soldier ended."""

@@ -39,7 +39,7 @@ BATCH = 16
 class Campaign:
     def __init__(self, kit: Kit) -> None:
         self.name = check_name("general", kit.name)
-        self._purse = Purse(kit.places, kit.light, {})
+        self._purse = Purse(kit.places, kit.light, kit.log, {})
         self._ground = Ground(kit.places, self.name, kit.light, {})
         self._take_over(kit)
         self._manifest = manifests.of(kit.places, self.name)
@@ -215,7 +215,7 @@ class Campaign:
         patience = self._config["timeouts"]["term_seconds"]
         if stopping is not None:
             # Either way: a clock that was set back must not give it an hour.
-            if abs(self._kit.clock() - float(stopping["since"])) > patience + 1:
+            if abs(self._kit.clock() - stopping.since) > patience + 1:
                 self._kit.log.event("soldier.killed", task_id=task.id)
                 return barrack.end() > 0
             return False
@@ -252,7 +252,7 @@ class Campaign:
             self._kit.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
         stopping = barrack.told_to_end()
         if stopping is not None:
-            return self._failed(task, barrack, str(stopping["why"]), report)
+            return self._failed(task, barrack, stopping.why, report)
         if report.get("result") is None:
             return self._failed(task, barrack, _what_was_seen(report), report)
         try:
@@ -263,7 +263,7 @@ class Campaign:
             why = f"no valid result: its task_id is {fields['task_id'][:80]}, and this is {task.id}"
             return self._failed(task, barrack, why, report)
         result = Result.from_json(fields)
-        account = outfit.account(self._manifest, self._manifest.engine or str(self._kit.system["default_engine"]))
+        account = barrack.account() or outfit.account(self._manifest, outfit.engine_name(self._kit, self._manifest))
         if (quota := result.extra.get("quota")) is not None:
             return self._rest(task, barrack, self._purse.limited(account, quota, self._kit.clock()))
         self._purse.spent(self.name, account, task.id, result.metrics, self._kit.clock())
@@ -284,13 +284,13 @@ class Campaign:
         barrack.end()
         self._kit.log.event("soldier.killed", task_id=task.id)
         stopping = barrack.told_to_end()
-        why = str(stopping["why"]) if stopping else "its soldier died without a report"
+        why = stopping.why if stopping else "its soldier died without a report"
         return self._failed(task, barrack, f"{why} {barrack.trouble()}".strip(), {})
 
     def _failed(
         self, task: Task, barrack: Barrack, why: str, report: Mapping[str, Any], result: Result | None = None
     ) -> bool:
-        cost = float(task.extra.get("spent_usd", 0.0)) + float(result.metrics.get("cost_usd") or 0.0 if result else 0.0)
+        cost = _spent(task) + float(result.metrics.get("cost_usd") or 0.0 if result else 0.0)
         budget = self._manifest.limits["budget_usd"]
         if budget is not None and cost >= budget:
             why = f"{why} (and its budget of {budget:g} USD is used up)"
@@ -300,6 +300,7 @@ class Campaign:
             noted = {**task.extra, "spent_usd": cost, "waits_because": because}
             again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
             self._kit.post.annotate("tasks", "in_progress", [again])
+            self._purse.let_go(task.id, self._kit.clock())
             sessions.dismiss(self._kit.light, self._kit.places, task.id)
             barrack.clear(self._kit.light)
             self._kit.log.warn(f"{task.id} failed ({why}); tries again after {later}")
@@ -320,6 +321,7 @@ class Campaign:
             self._kit.disk.create(self._kit.places.result(task.id), to_json(result.to_json()))
         except Collision:
             self._kit.log.warn(f"{task.id} has a result already; it stands")
+        self._purse.let_go(task.id, self._kit.clock())
         self._kit.log.say(f"{task.id}: {result.status}")
         self._clear_traces(task.id, barrack, self._kept_ground(task))
 
@@ -409,6 +411,12 @@ class Campaign:
 
     def _now(self) -> str:
         return stamp(self._kit.clock())
+
+
+def _spent(task: Task) -> float:
+    """By its earlier tries; a note that somebody has damaged is none."""
+    noted = task.extra.get("spent_usd")
+    return float(noted) if isinstance(noted, int | float) else 0.0
 
 
 def _what_was_seen(report: Mapping[str, Any]) -> str:

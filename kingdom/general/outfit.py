@@ -34,9 +34,7 @@ class NeedsSetUp(KingdomError):
 
 def engine(kit: Kit, manifest: Manifest) -> tuple[str, Path]:
     """Which engine will do the work, and the program it starts."""
-    name = manifest.engine or str(kit.system["default_engine"])
-    if manifest.supported_engines and name not in manifest.supported_engines:
-        name = manifest.supported_engines[0]
+    name = engine_name(kit, manifest)
     program = kit.places.package(manifest.name) / PROGRAM
     if name != "command":
         raise NeedsSetUp(
@@ -48,6 +46,13 @@ def engine(kit: Kit, manifest: Manifest) -> tuple[str, Path]:
     if program.is_file() and (misfit := program_misfit(program)) is not None:
         raise NeedsSetUp(why=misfit)
     return name, program
+
+
+def engine_name(kit: Kit, manifest: Manifest) -> str:
+    name = manifest.engine or str(kit.system["default_engine"])
+    if manifest.supported_engines and name not in manifest.supported_engines:
+        return manifest.supported_engines[0]
+    return name
 
 
 def account(manifest: Manifest, engine: str) -> str:
@@ -71,6 +76,7 @@ def order(
         "general": manifest.name,
         "attempt": task.attempt,
         "engine": engine,
+        "account": account(manifest, engine),
         "executable": str(program),
         "workspace": str(workspace),
         "prompt": str(_write_prompt(kit, manifest, task, engine)),

@@ -22,7 +22,7 @@ from kingdom.general.campaign import Campaign
 from kingdom.places import Places
 from kingdom.processes import end_carriers, started_at
 from kingdom.role import Kit
-from tests.kit import Clock, here, install, kit, put, read, task, write
+from tests.kit import MORNING, Clock, here, install, kit, put, read, task, write
 from tests.standins import runs
 from tests.waiting import wait_until
 
@@ -496,6 +496,49 @@ def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(army: Army) -> Non
     write(path, {**read_json(path), "cancelled_by": "kim"})
     assert army.ended()["error"] == "cancelled by kim"
     assert not runs(engine)
+
+
+RESTED = {"rests command:gen-pr": {"until": MORNING, "probe": None}}
+
+
+@pytest.mark.parametrize("what", ["dies without a report", "is cancelled", "is not set up", "has no ground"])
+def test_a_probe_that_comes_to_nothing_holds_nobody(army: Army, what: str) -> None:
+    (army.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+    (army.places.config / "general.yaml").write_text('repositories: {url: "/nowhere/{repo}"}\n')
+    write(army.places.purse, RESTED)
+    army.runs(FIGHTS)
+    if what == "is not set up":
+        (army.places.package(GENERAL) / "prompt.md").unlink()
+    army.wake()
+    put(army.home, "tasks", "pending", **task(repo="acme/none" if what == "has no ground" else None))
+    if what == "dies without a report":
+        army.runs("exit 1")
+    if what == "is cancelled":
+        army.fighting()
+        path = army.places.letter("tasks", "in_progress", TASK)
+        write(path, {**read_json(path), "cancelled_by": "kim"})
+    army.ended()
+    assert read_json(army.places.purse)["rests command:gen-pr"]["probe"] is None
+
+
+def test_a_limit_is_noted_on_the_account_that_was_asked(army: Army) -> None:
+    (army.places.config / "system.yaml").write_text("default_engine: claude\n")
+    army.manifest(supported_engines=["command"])
+    army.runs(f"until [ -e {army.home}/go ]; do sleep 0.05; done\n" + says(status="failed", quota={}))
+    army.wake()
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    army.manifest(engine="claude")
+    army.awake.turn(None)
+    (army.home / "go").touch()
+    army.until(army.places.purse.exists, "the purse")
+    assert list(read_json(army.places.purse)) == ["rests command:gen-pr"]
+
+
+def test_a_damaged_note_of_what_was_spent_ends_nobody(army: Army) -> None:
+    army.runs(says(status="failed", error="no"))
+    put(army.home, "tasks", "pending", **task(attempt=1, spent_usd="much"))
+    assert army.ended()["error"] == "no"
 
 
 def test_a_broken_manifest_keeps_the_old_one(army: Army) -> None:

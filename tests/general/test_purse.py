@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from kingdom.codec import read_json
 from kingdom.general.purse import Purse
 from kingdom.times import moment, stamp
-from tests.kit import Clock, kit
+from tests.kit import Clock, kit, write
 
 RULES: dict[str, Any] = {
     "day_usd": None,
@@ -22,7 +23,7 @@ RULES: dict[str, Any] = {
 
 def purse(home: Path, clock: Clock, **rules: Any) -> Purse:
     ours = kit(home, "gen-pr", clock)
-    return Purse(ours.places, ours.light, {**RULES, **rules})
+    return Purse(ours.places, ours.light, ours.log, {**RULES, **rules})
 
 
 def test_who_has_met_no_limit_may_start(home: Path) -> None:
@@ -74,6 +75,39 @@ def test_a_probe_that_works_wakes_the_account_for_all(home: Path) -> None:
     assert ours.may_start("gen-pr", "claude", "task-2", later) is None
 
 
+def test_a_probe_that_came_to_nothing_lets_the_next_one_try(home: Path) -> None:
+    clock = Clock()
+    ours = purse(home, clock)
+    ours.limited("claude", {}, clock())
+    later = clock() + 901
+    ours.may_start("gen-pr", "claude", "task-1", later)
+    ours.let_go("task-9", later)
+    assert ours.may_start("gen-pr", "claude", "task-2", later) is not None
+    ours.let_go("task-1", later)
+    assert ours.may_start("gen-pr", "claude", "task-2", later) is None
+    assert ours.may_start("gen-pr", "claude", "task-3", later) is not None
+
+
+def test_a_probe_that_nobody_hears_of_again_has_its_time(home: Path) -> None:
+    clock = Clock()
+    ours = purse(home, clock)
+    ours.limited("claude", {}, clock())
+    later = clock() + 901
+    ours.may_start("gen-pr", "claude", "task-1", later)
+    waits = ours.may_start("gen-pr", "claude", "task-2", later + 880)
+    assert waits is not None
+    assert waits.until == moment(stamp(later + 900))
+    assert ours.may_start("gen-pr", "claude", "task-2", waits.until) is None
+
+
+def test_a_task_that_was_out_when_the_limit_was_met_does_not_wake_the_account(home: Path) -> None:
+    clock = Clock()
+    ours = purse(home, clock)
+    ours.limited("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    ours.spent("gen-pr", "claude", "task-7", {}, clock() + 1)
+    assert ours.may_start("gen-pr", "claude", "task-2", clock() + 2) is not None
+
+
 @pytest.mark.parametrize(("rule", "whose"), [("general_day_usd", "gen-pr"), ("day_usd", "gen-jira")])
 def test_a_budget_that_is_used_up_waits_for_tomorrow(home: Path, rule: str, whose: str) -> None:
     clock = Clock("2026-02-07T10:00:00Z")
@@ -101,3 +135,39 @@ def test_a_damaged_purse_starts_empty(home: Path) -> None:
     ours.limited("claude", {}, clock())
     (home / "state" / "purse.json").write_bytes(b"{")
     assert ours.may_start("gen-pr", "claude", "task-1", clock()) is None
+
+
+DAMAGED: list[dict[str, Any]] = [
+    {"rests claude": 5},
+    {"rests claude": {}},
+    {"rests claude": {"until": "soon", "probe": None}},
+    {"rests claude": {"until": "2036-02-07T10:00:00Z"}},
+    {"rests claude": {"until": "2036-02-07T10:00:00Z", "probe": 7}},
+    {"spent 2026-02-07": 7},
+    {"spent 2026-02-07": {"gen-pr": {}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": "much", "tokens": 1}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": True, "tokens": 1}}},
+    {"what": {}},
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=str)
+def test_a_damaged_page_is_left_out_and_told_once(home: Path, damaged: dict[str, Any]) -> None:
+    clock = Clock()
+    ours = purse(home, clock, day_usd=5.0)
+    sound = {"rests codex": {"until": stamp(clock() + 600), "probe": None}}
+    write(home / "state" / "purse.json", {**damaged, **sound})
+    assert ours.may_start("gen-pr", "claude", "task-1", clock()) is None
+    ours.spent("gen-pr", "claude", "task-1", {"cost_usd": 1}, clock())
+    assert ours.may_start("gen-pr", "codex", "task-1", clock()) is not None
+    ours._log.flush()
+    assert (home / "logs" / "gen-pr.log").read_text().count("left out what is damaged") == 1
+
+
+def test_what_was_spent_is_kept_for_two_days(home: Path) -> None:
+    clock = Clock("2026-02-07T10:00:00Z")
+    ours = purse(home, clock)
+    for _ in range(5):
+        ours.spent("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock())
+        clock.pass_(86400)
+    assert list(read_json(home / "state" / "purse.json")) == ["spent 2026-02-10", "spent 2026-02-11"]
