@@ -157,7 +157,8 @@ def _live(life: Life, places: Places, build: Callable[[Kit], Job]) -> int:
         log.error(f"does not start: {trouble}")
         log.flush()
         Heart(places.heartbeat(life.name), life.name, time.time).beat("stopped")
-        raise
+        print(f"{life.name}: {log.clean(str(trouble))}", file=sys.stderr)
+        return int(trouble.exit)
     except Exception:  # noqa: BLE001
         # The edge of the process, as below.
         return _end_by_defect(lock, log, places.role_log(life.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,19 @@ def spoken(home: Path) -> list[str]:
 def traces(home: Path) -> list[str]:
     own = Places(home).own("envoy")
     return sorted(path.name for folder in ("intents", "receipts") for path in (own / folder).iterdir())
+
+
+def test_without_a_word_of_arrivals_it_looks_by_itself_in_time(home: Path, clock: Clock) -> None:
+    ticks = Clock()
+    given = replace(kit(home, "envoy", clock, envoy={"intervals": {"message_check_seconds": 7}}), ticks=ticks)
+    mouth = Outbound(given)
+    assert mouth.turn({}).wait == 7
+    put(home, "messages", "pending", **message("msg-1"))
+    ticks.pass_(6)
+    assert not mouth.turn({}).worked
+    ticks.pass_(1)
+    assert mouth.turn({}).worked
+    assert spoken(home) == ["msg-1"]
 
 
 def test_a_letter_is_said_and_filed_with_its_address(home: Path, clock: Clock) -> None:
