@@ -40,6 +40,14 @@ def load(places: Places, name: str) -> Config:
     return config
 
 
+def for_looking(places: Places, name: str) -> tuple[Config, str]:
+    """For whoever looks or ends things: while the file is broken the defaults must do, and what is wrong with it."""
+    try:
+        return load(places, name), ""
+    except BadConfig as trouble:
+        return frozen(fitted(f"config/{name}", {}, {}, places.config / f"{name}.yaml")), str(trouble)
+
+
 def fitted(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
     """The value with all defaults, or BadConfig with the line of the first misfit."""
     if not isinstance(value, dict):

@@ -247,7 +247,7 @@ def _launcher(places: Places) -> Iterator[Finding]:
     from kingdom.steward import pick
 
     try:
-        steward = pick(places, str(config.load(places, "system")["launcher"]))
+        steward = pick(places, str(home.system(places)["launcher"]))
         up = steward.standing()
     except (LauncherTrouble, BadConfig) as trouble:
         yield Finding("bad", "launcher", line(trouble, 300))

@@ -34,7 +34,9 @@ def run(program: str, command: click.Command, arguments: list[str] | None = None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
     except OSError as trouble:
-        where = f": {trouble.filename}" if trouble.filename else ""
+        # Of a move that failed, where it was to go: that it came from a draft of ours tells nobody anything.
+        about = trouble.filename2 or trouble.filename
+        where = f": {about}" if about else ""
         return _complain(program, f"{trouble.strerror or trouble}{where}", Exit.FAILED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -52,7 +53,7 @@ def new(name: str) -> None:
     package = new_general.write(places, home.disk(places), name)
     word = name.removeprefix("gen-")
     print(f"{package} is written: look at its manifest.yaml and run.")
-    print(f'Next: {home.command()} generals install {package} && {home.command()} say "{word} hello"')
+    print(f'Next: {home.command()} generals install {shlex.quote(str(package))} && {home.command()} say "{word} hello"')
 
 
 @generals.command()
@@ -83,7 +84,10 @@ def uninstall(name: str) -> None:
     places = home.find()
     packages.uninstall(places, home.disk(places), name)
     launchers.let_go(places, name)
-    print(f"{name} is taken out; `{home.command()} generals install {places.package(name)}` brings it back.")
+    print(
+        f"{name} is taken out; `{home.command()} generals install {shlex.quote(str(places.package(name)))}` "
+        "brings it back."
+    )
 
 
 def _summary(manifest: Manifest) -> str:

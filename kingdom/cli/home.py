@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from kingdom import config, roster
 from kingdom.atomic import Disk
-from kingdom.places import Places, find_home
+from kingdom.config import Config
+from kingdom.places import Places, find_data, find_home
 from kingdom.roster import Seat
 
 WRITER = "cli"
@@ -33,9 +36,22 @@ def disk(places: Places) -> Disk:
     return Disk(scratch)
 
 
+def system(places: Places) -> Config:
+    """As far as it can be read: a broken file must keep nobody from looking, or from stopping everything."""
+    found, trouble = config.for_looking(places, "system")
+    if trouble:
+        _warn(trouble)
+    return found
+
+
+@cache
+def _warn(trouble: str) -> None:
+    print(f"{trouble}; until that is mended the defaults are meant", file=sys.stderr)
+
+
 def seats(places: Places) -> list[Seat]:
     """Everybody who runs here unless stopped by hand."""
-    return roster.of(places, config.load(places, "system"))
+    return roster.of(places, system(places))
 
 
 def command() -> str:
@@ -43,10 +59,15 @@ def command() -> str:
     on_path = shutil.which("kingdom")
     if on_path and os.path.samefile(on_path, _called()):
         return "kingdom"
-    if Path("bin/kingdom").is_file():
-        return "bin/kingdom"
-    return os.path.relpath(_called())
+    program = find_data() / "bin" / "kingdom"
+    called = program if program.is_file() else Path(_called())
+    return shlex.quote(min(os.path.relpath(called), str(called), key=len))
 
 
 def _called() -> str:
     return sys.argv[0] if os.path.exists(sys.argv[0]) else sys.executable
+
+
+def how_to_start(places: Places, role: str) -> str:
+    """`kingdom up` leaves alone who was stopped by hand or is quarantined."""
+    return f"{command()} up" if roster.wanted(places, role) == "up" else f"{command()} start {role}"

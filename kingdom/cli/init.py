@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
 
 from kingdom.atomic import make_folder
 from kingdom.cli import home, packages
-from kingdom.errors import BadHome
+from kingdom.errors import BadHome, Usage
 from kingdom.places import Places, find_data
 
 
 @click.command(short_help="Make a folder a home of its own.")
-@click.argument("folder", type=click.Path(path_type=Path), default=".")
-def init(folder: Path) -> None:
+@click.argument("folder", default=".")
+def init(folder: str) -> None:
     """Make FOLDER (this one, if none is named) a home of its own, with default configuration and generals."""
-    places = Places(folder.expanduser().absolute())
+    if not folder.strip():
+        raise Usage(message="which folder? `kingdom init .` means this one")
+    places = Places(Path(folder).expanduser().absolute())
+    was_one = (places.config / "king.yaml").is_file()
     furnish(places)
     places.check()
-    print(f"{places.home} is a home now.")
-    print(f"Next: export KINGDOM_HOME={places.home} && {home.command()} up")
+    if was_one:
+        print(f"{places.home} was a home already; what it lacked is there now.")
+    else:
+        print(f"{places.home} is a home now, configured as {Places(find_data()).config} is.")
+    print(f"Next: export KINGDOM_HOME={shlex.quote(str(places.home))} && {home.command()} up")
 
 
 def furnish(places: Places) -> None:

@@ -30,7 +30,7 @@ def give(places: Places, action: str, target: str) -> int:
     try:
         order = _put(places, action, bare)
         if not is_locked(places.lock("king")):
-            print(f"{order} waits for the king, who does not run; `{home.command()} up` starts it.")
+            print(f"{order} waits for the king, who does not run; `{home.how_to_start(places, 'king')}` starts it.")
             return Exit.NOT_RUNNING
         outcome = _outcome(places, order, waker)
     finally:

@@ -53,7 +53,9 @@ def gather(places: Places, since: float) -> Report:
             return False
 
     for event in takewhile(recent, newest(places, "events", ("pending", "dispatched", "completed"))):
-        told.events[f"{line(event.get('type') or UNREADABLE)}{' (discarded)' if event.get('status') == 'discarded' else ''}"] += 1
+        told.events[
+            f"{line(event.get('type') or UNREADABLE)}{' (discarded)' if event.get('status') == 'discarded' else ''}"
+        ] += 1
     for task in takewhile(recent, newest(places, "tasks", ("completed",))):
         general = line(task.get("target_general") or UNREADABLE)
         told.tasks[general][line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1

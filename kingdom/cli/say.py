@@ -239,5 +239,5 @@ def _refuse_if_asleep(places: Places) -> None:
         path = places.heartbeat(role)
         beat = _note(path)
         if not beat or beat.get("state") == "stopped" or time.time() - path.stat().st_mtime > RESTART_SECONDS:
-            hint = f"start it with `{home.command()} up`, or leave your words in the queue with --no-wait"
+            hint = f"start it with `{home.how_to_start(places, role)}`, or leave your words in the queue with --no-wait"
             raise NotRunning(what=f"the {role}", hint=hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kingdom import config, picture
+from kingdom import picture
 from kingdom.cli import home
 from kingdom.errors import Exit
 from kingdom.picture import Picture, RoleView
@@ -46,7 +46,7 @@ def status(watch: bool, as_json: bool) -> int:
 
 
 def look(places: Places) -> Picture:
-    hang = float(config.load(places, "system")["heartbeat"]["threshold_seconds"])
+    hang = float(home.system(places)["heartbeat"]["threshold_seconds"])
     return picture.take(places, [seat.name for seat in home.seats(places)], time.time(), hang)
 
 

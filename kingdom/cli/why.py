@@ -113,7 +113,7 @@ def _event(places: Places, found: Found) -> Story:
 
 def _what_holds(places: Places, found: Found) -> str:
     if not is_locked(places.lock("king")):
-        return f"the king does not run; `{home.command()} up` starts it"
+        return f"the king does not run; `{home.how_to_start(places, 'king')}` starts it"
     event = _noun(found)
     if event is None:
         return "the king has not looked at it yet, and will bury it, because it is no valid event"
@@ -126,7 +126,7 @@ def _what_holds(places: Places, found: Found) -> str:
 
 
 def gate_now(places: Places) -> Gate:
-    king = config.load(places, "king")
+    king, _ = config.for_looking(places, "king")
     tasks = picture.take(places, (), time.time()).queues["tasks"]
     under_way = tasks["pending"] + tasks["in_progress"]
     return gate.look(

@@ -46,7 +46,7 @@ def test_a_complaint_is_one_line(words: tuple[str, ...], code: int, fragment: st
 
 def test_a_broken_configuration_names_file_line_and_key(terminal: Terminal) -> None:
     (terminal.places.config / "system.yaml").write_text("wake: inotify\nlauncher: tmucks\n")
-    said = terminal("status")
+    said = terminal("up")
     assert said.code == 78
     assert "system.yaml:2: launcher: 'tmucks' is not one of" in said.err
 

@@ -96,15 +96,39 @@ def _is_setting(line: str) -> bool:
 
 
 def test_the_command_is_named_as_one_would_type_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    called = tmp_path / "venv" / "bin" / "kingdom"
-    called.parent.mkdir(parents=True)
+    called = tmp_path / "kingdom"
     called.touch(mode=0o755)
     monkeypatch.setattr("sys.argv", [str(called)])
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.chdir(tmp_path)
-    assert commands.command() == "venv/bin/kingdom"
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "kingdom").touch()
+    monkeypatch.chdir(find_data())
     assert commands.command() == "bin/kingdom"
+    monkeypatch.chdir("/tmp")
+    assert Path(commands.command()).resolve() == find_data() / "bin" / "kingdom"
     monkeypatch.setenv("PATH", str(called.parent))
     assert commands.command() == "kingdom"
+
+
+def test_broken_configuration_keeps_nobody_from_looking_or_stopping(terminal: Terminal) -> None:
+    (terminal.places.config / "system.yaml").write_text("roels: {}\n")
+    for words in (["status"], ["doctor"], ["down"], ["stop", "king"], ["queue"], ["generals"]):
+        said = terminal(*words)
+        assert said.code in (0, 1), (words, said)
+    assert "Nothing was running." in terminal("down").out
+    assert "did you mean 'roles'" in terminal("up").err
+
+
+def test_who_was_stopped_by_hand_is_started_by_hand(terminal: Terminal) -> None:
+    terminal("stop", "king")
+    assert "start king`" in terminal("say", "hello").err
+    terminal.event("pending", "evt-1")
+    assert "start king` starts it" in terminal.ok("why", "evt-1")
+
+
+def test_a_second_init_says_that_it_is_one(terminal: Terminal) -> None:
+    assert "was a home already" in terminal.ok("init", ".")
+    assert terminal("init", " ").code == 2
+
+
+def test_what_is_to_be_pasted_can_be(terminal: Terminal, tmp_path: Path) -> None:
+    odd = tmp_path / 'my "odd" home'
+    assert f"export KINGDOM_HOME='{odd}'" in terminal.ok("init", str(odd))
