@@ -283,6 +283,25 @@ def test_how_it_writes_and_wakes_is_taken_over_and_its_launcher_is_not(castle: C
     assert ended(king) == (0, "")
 
 
+UNFIT = """
+from kingdom import role
+from kingdom.errors import Usage
+
+def build(kit):
+    raise Usage(message="canary-123 is no good")
+
+raise SystemExit(role.run(role.Life("king", "king"), build))
+"""
+
+
+def test_why_it_does_not_start_is_told_without_secrets(castle: Castle) -> None:
+    (castle.home / ".env").touch(0o600)
+    (castle.home / ".env").write_text("A_TOKEN=canary-123\n")
+    assert ended(castle.run("-c", UNFIT)) == (2, "king: [hidden] is no good\n")
+    assert "does not start: [hidden] is no good" in castle.log()
+    assert castle.beat()["state"] == "stopped"
+
+
 TALKATIVE = """
 from kingdom import role
 
