@@ -122,25 +122,42 @@ class Server:
     # --- one turn
 
     def serve_arrivals(self, names: Iterable[str] | None) -> bool:
-        """Carry out what arrived; None means look for yourself. Returns whether anything was done."""
+        """Carry out what arrived; None means look for yourself. Returns whether anything was done.
+
+        StoreTrouble when the store failed: all who asked have been told, and the role shows it.
+        """
         now = self._desk.clock()
         if names is None or self._look_again or now - self._looked >= LOOK_AGAIN_SECONDS or now < self._looked:
             names = self._look(now)
         self._arrived.extend(names)
         group: list[Deed] = []
+        trouble = self._sweep(now)
         try:
-            if now * 1000 >= self._sweep_at:
-                self._engine.sweep()
             self._go_on(group)
             for name in self._next_names():
                 self._take(name, group)
             self._serve_waiting(group)
             self._engine.commit()
-        except StoreTrouble as trouble:
-            self._undecided(group, trouble)
+        except StoreTrouble as met:
+            trouble = met
+            self._undecided(group, met)
         worked = bool(group)
         self._say_all(group)
-        return self._tidy() or worked or bool(self._arrived)
+        worked = self._tidy() or worked or bool(self._arrived)
+        if trouble is not None:
+            raise trouble
+        return worked
+
+    def _sweep(self, now: float) -> StoreTrouble | None:
+        """What goes wrong here must not keep those who ask from being answered."""
+        if now * 1000 < self._sweep_at:
+            return None
+        try:
+            self._engine.sweep()
+        except StoreTrouble as trouble:
+            self._undecided([], trouble)
+            return trouble
+        return None
 
     def wait_seconds(self) -> float:
         """How long there is nothing to do unless somebody asks."""
@@ -284,7 +301,6 @@ class Server:
         with suppress(StoreTrouble):
             self._engine.commit()
         self._look_again = True
-        self._say(str(trouble), "error")
         for deed in group:
             self._refuse(deed, "ERR_INTERNAL_ERROR", f"{trouble}; it may be done or not")
 
