@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from kingdom import policy, roster
 from kingdom.codec import read_json
-from kingdom.errors import BadFile
-from kingdom.places import Places
+from kingdom.errors import BadFile, BadName
+from kingdom.lock import is_locked
+from kingdom.places import Places, is_hidden
 from kingdom.times import moment
 
 ADMITS = {
@@ -48,9 +54,62 @@ class Gate:
         return None
 
 
-def look(places: Places, now: float, stale_seconds: float, under_way: int, at_most: int) -> Gate:
+def look(places: Places, now: float, stale_seconds: float, at_most: int) -> Gate:
     health, why, until = _health(places, now, stale_seconds)
-    return Gate(health, why, until, under_way, at_most)
+    return Gate(health, why, until, _under_way(places, now, at_most), at_most)
+
+
+def no_soldier_because(places: Places, general: str, is_answer: bool, own_most: int | None, at_most: int) -> str | None:
+    """Why a task that has been let in gets no soldier yet: what rested, or lay with a general that was away, comes back
+    all at once."""
+    camps = places.camps()
+    if len(camps) < min(at_most, own_most or at_most):
+        return None
+    out = [camp for camp in camps if is_locked(camp / "lock")]
+    own = [camp for camp in out if camp.parent == places.camp(general, "any").parent]
+    if own_most is not None and len(own) >= own_most:
+        return f"{_soldiers(len(own), f' of {general}')} out and its max_soldiers is {own_most}"
+    if not is_answer and len(out) >= at_most:
+        return f"{_soldiers(len(out))} out and concurrency.max_soldiers is {at_most}"
+    return None
+
+
+def _soldiers(count: int, whose: str = "") -> str:
+    return f"1 soldier{whose} is" if count == 1 else f"{count} soldiers{whose} are"
+
+
+def _under_way(places: Places, now: float, at_most: int) -> int:
+    """Tasks that could run. They are opened only when there would be no room else."""
+    tasks = list(_tasks(places))
+    if len(tasks) < at_most:
+        return len(tasks)
+    return sum(1 for task in tasks if _could_run(places, task, now))
+
+
+def _tasks(places: Places) -> Iterator[str]:
+    for state in ("pending", "in_progress"):
+        folder = places.folder("tasks", state)
+        names = os.listdir(folder) if folder.is_dir() else []
+        yield from (f"{folder}/{name}" for name in names if name.endswith(".json") and not is_hidden(name))
+
+
+def _could_run(places: Places, task: str, now: float) -> bool:
+    """Not before its time, not while its general was stopped by hand, and not when it is no task at all."""
+    try:
+        about = os.lstat(task)
+        general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)
+    except (FileNotFoundError, BadFile):
+        return False
+    stays_down = False
+    with suppress(BadName):
+        stays_down = roster.wanted(places, general) != "up"
+    return not stays_down and policy.rests_until(not_before, now) is None
+
+
+@lru_cache(maxsize=1024)
+def _of_task(path: str, _inode: int, _changed: int) -> tuple[str, object]:
+    task = read_json(path)
+    return str(task.get("target_general")), task.get("not_before")
 
 
 CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"

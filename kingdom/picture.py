@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from functools import lru_cache
 from heapq import nlargest
 from pathlib import Path
@@ -161,15 +160,6 @@ def _under_way(places: Places) -> Iterable[dict[str, Any]]:
         if task:
             keys = ("id", "target_general", "type", "repo", "attempt", "not_before", "waits_because")
             yield {key: task.get(key) for key in keys}
-
-
-def waits_until(task: Mapping[str, Any], now: float) -> float | None:
-    """When a task under way may go on, if it has to wait for that."""
-    try:
-        later = datetime.fromisoformat(str(task.get("not_before"))).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return later if later > now else None
 
 
 def _failures(places: Places) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from kingdom.times import moment
+
 Shape = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full"]
 
@@ -39,3 +41,12 @@ def jittered(wait: float, jitter: Jitter, dice: Callable[[], float]) -> float:
 def may_retry(attempt: int, limit: int) -> bool:
     """Whether another try is allowed after `attempt` tries."""
     return attempt < limit
+
+
+def rests_until(not_before: object, now: float) -> float | None:
+    """When something that may not go on before its time goes on; None when it may now."""
+    try:
+        later = moment(str(not_before))
+    except (ValueError, OverflowError):
+        return None
+    return later if later > now else None

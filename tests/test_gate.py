@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kingdom import gate
-from tests.kit import Clock, founded, write
+from kingdom.lock import Lock
+from kingdom.places import Places
+from tests.kit import Clock, founded, put, task, write
 
 STALE = 120.0
+NOW = Clock("2026-02-07T10:02:00Z")()
 
 
 def look(home: Path, vitals: dict[str, Any] | bytes | None, under_way: int = 0, at_most: int = 3) -> gate.Gate:
@@ -19,7 +23,9 @@ def look(home: Path, vitals: dict[str, Any] | bytes | None, under_way: int = 0, 
         places.resources.write_bytes(vitals)
     elif vitals is not None:
         write(places.resources, vitals)
-    return gate.look(places, Clock("2026-02-07T10:02:00Z")(), STALE, under_way, at_most)
+    for number in range(under_way):
+        put(home, "tasks", "pending" if number % 2 else "in_progress", **task(f"task-{number}"))
+    return gate.look(places, NOW, STALE, at_most)
 
 
 HEALTH = {
@@ -66,6 +72,60 @@ def test_the_room_is_what_is_not_under_way(home: Path, under_way: int, at_most: 
     seen = look(home, None, under_way, at_most)
     assert seen.room == room
     assert (seen.holds_because("high") is None) is (room > 0)
+
+
+NO_WORK: dict[str, Callable[[Path], object]] = {
+    "it rests until tomorrow": lambda home: put(
+        home, "tasks", "in_progress", **task("task-9", not_before="2026-02-08T00:00:00Z")
+    ),
+    "its general was stopped by hand": lambda home: down(home, "down"),
+    "its general is quarantined": lambda home: down(home, "quarantined"),
+    "it is half written": lambda home: (Places(home).folder("tasks", "in_progress") / "task-9.json").write_text("{"),
+    "its general has no name": lambda home: put(
+        home, "tasks", "pending", **task("task-9", "../..", not_before="2099-01-01")
+    ),
+}
+
+
+def down(home: Path, word: str) -> None:
+    put(home, "tasks", "pending", **task("task-9", "gen-away"))
+    Places(home).wanted("gen-away").write_text(word)
+
+
+@pytest.mark.parametrize("what", NO_WORK)
+def test_what_could_not_run_takes_no_room(home: Path, what: str) -> None:
+    founded(home)
+    NO_WORK[what](home)
+    assert look(home, None, 2).room == 1
+    assert look(home, None, 3).room == 0
+
+
+def test_a_task_whose_time_has_come_takes_room_again(home: Path) -> None:
+    founded(home)
+    put(home, "tasks", "in_progress", **task("task-9", not_before="2026-02-07T10:03:00Z"))
+    assert look(home, None, 2).room == 1
+    assert gate.look(Places(home), NOW + 60, STALE, 3).room == 0
+    put(home, "tasks", "in_progress", **task("task-9", not_before="2026-02-07T11:00:00Z"))
+    assert gate.look(Places(home), NOW + 60, STALE, 3).room == 1
+
+
+def test_no_more_soldiers_go_out_than_may(home: Path) -> None:
+    places = founded(home)
+    locks = []
+    for general, name in (("gen-a", "task-1"), ("gen-a", "task-2"), ("gen-b", "task-3"), ("gen-b", "task-4")):
+        places.camp(general, name).mkdir(parents=True)
+        locks.append(Lock(places.camp(general, name) / "lock", name))
+    for lock in locks[:3]:
+        lock.acquire(0.0)
+    assert gate.no_soldier_because(places, "gen-b", False, None, 4) is None
+    all_out = gate.no_soldier_because(places, "gen-b", False, None, 3)
+    assert all_out == "3 soldiers are out and concurrency.max_soldiers is 3"
+    assert gate.no_soldier_because(places, "gen-b", True, None, 3) is None
+    own = gate.no_soldier_because(places, "gen-b", True, 1, 9)
+    assert own == "1 soldier of gen-b is out and its max_soldiers is 1"
+    for lock in locks[:3]:
+        lock.release()
+    assert gate.no_soldier_because(places, "gen-b", False, 1, 3) is None
 
 
 def test_a_hold_is_told_in_words(home: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kingdom import picture
+from kingdom import picture, policy
 from kingdom.cli import home
 from kingdom.errors import Exit
 from kingdom.picture import Picture, RoleView
@@ -122,7 +122,7 @@ def _task(task: dict[str, Any], now: float) -> str:
     repo = f" in {line(task['repo'])}" if task.get("repo") else ""
     tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
     what = f"{line(task['id'])}: {line(task['target_general'])} at {line(task['type'])}{repo}"
-    if (later := picture.waits_until(task, now)) is not None:
+    if (later := policy.rests_until(task.get("not_before"), now)) is not None:
         return f"{what}, waits for {span(later - now)}: {line(task.get('waits_because') or 'a try failed', 300)}"
     return f"{what}{tries}"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from kingdom import config, gate, manifests, picture, questions, routing, schemas
+from kingdom import config, gate, manifests, policy, questions, routing, schemas
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, find, reason
-from kingdom.errors import BadInput, NoSuchThing
+from kingdom.errors import BadInput, KingdomError, NoSuchThing
 from kingdom.gate import Gate
 from kingdom.lock import is_locked
 from kingdom.messages import Event
@@ -127,11 +127,7 @@ def _what_holds(places: Places, found: Found) -> str:
 
 def gate_now(places: Places) -> Gate:
     king, _ = config.for_looking(places, "king")
-    tasks = picture.take(places, (), time.time()).queues["tasks"]
-    under_way = tasks["pending"] + tasks["in_progress"]
-    return gate.look(
-        places, time.time(), king["resources"]["stale_seconds"], under_way, king["concurrency"]["max_soldiers"]
-    )
+    return gate.look(places, time.time(), king["resources"]["stale_seconds"], king["concurrency"]["max_soldiers"])
 
 
 def _rules(places: Places, found: Found) -> list[str]:
@@ -182,10 +178,21 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{general} has not taken it yet"
     if is_locked(places.camp(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
-    if (later := picture.waits_until(found.content, time.time())) is not None:
+    if (later := policy.rests_until(found.get("not_before"), time.time())) is not None:
         because = line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
         return f"{because}; it goes on at {_clock(later)}"
+    if (crowd := _no_soldier_because(places, found, general)) is not None:
+        return f"it waits for a soldier: {crowd}"
     return f"{general} {PASSING}"
+
+
+def _no_soldier_because(places: Places, found: Found, general: str) -> str | None:
+    try:
+        own = manifests.of(places, general).max_soldiers
+        most = config.load(places, "king")["concurrency"]["max_soldiers"]
+    except KingdomError:
+        return None
+    return gate.no_soldier_because(places, general, found.get("type") == "resume", own, most)
 
 
 def _clock(when: float) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from kingdom import config, manifests, schemas, sessions
+from kingdom import config, gate, manifests, policy, schemas, sessions
 from kingdom.atomic import is_there, make_folder
 from kingdom.codec import read_json, to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
@@ -26,7 +26,6 @@ from kingdom.general.outfit import NeedsSetUp
 from kingdom.general.purse import Purse, Wait
 from kingdom.messages import Result, Task, Waiting
 from kingdom.places import check_name
-from kingdom.policy import may_retry
 from kingdom.role import Kit, Turn
 from kingdom.shelf import Shelf
 from kingdom.times import stamp
@@ -34,6 +33,7 @@ from kingdom.times import stamp
 KEEPS_GROUND = ("failed", "needs_human")
 FINAL = ("success", "skipped", "needs_human")
 BATCH = 16
+"""So many are claimed at once, that the soldiers of the first need not wait for the last."""
 
 
 class Campaign:
@@ -45,6 +45,8 @@ class Campaign:
         self._manifest = manifests.of(kit.places, self.name)
         self._tasks = Shelf(kit.post, "tasks", mine=self._is_mine, buries=False)
         self._mine_in_progress = Shelf(kit.post, "tasks", "in_progress", mine=self._is_mine, buries=False)
+        self._resting: set[str] = set()
+        """Tasks in progress whose time has not come: they need no soldier yet."""
         self._children: dict[str, Popen[bytes]] = {}
         self._seen_manifest: object = None
         self._next_look = 0.0
@@ -65,8 +67,9 @@ class Campaign:
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._look(arrivals)
-        for child in [task for task, child in self._children.items() if child.poll() is not None]:
-            del self._children[child]
+        for task in [task for task, child in self._children.items() if child.poll() is not None]:
+            del self._children[task]
+        self._resting.clear()
         steps = [self._step(each) for each in list(self._mine_in_progress)]
         claimed = self._claim()
         return Turn(any(steps) or claimed, wait=self._sleep(), busy=len(self._mine_in_progress) > 0)
@@ -84,9 +87,10 @@ class Campaign:
             self._tasks.note(arrivals.get(self._kit.places.folder("tasks", "pending"), ()))
 
     def _claim(self) -> bool:
-        most = self._manifest.max_soldiers or BATCH
-        room = max(0, min(BATCH, most - len(self._mine_in_progress)))
-        chosen = list(self._tasks)[:room]
+        room = BATCH
+        if (most := self._manifest.max_soldiers) is not None:
+            room = min(BATCH, most - sum(each.filename not in self._resting for each in self._mine_in_progress))
+        chosen = list(self._tasks)[: max(0, room)]
         if not chosen:
             return False
         post = self._kit.post
@@ -129,7 +133,11 @@ class Campaign:
         started = barrack.started()
         if started is not None and started.attempt == task.attempt:
             return self._fell(task, barrack)
-        if task.not_before is not None and task.not_before > self._now():
+        if policy.rests_until(task.not_before, self._kit.clock()) is not None:
+            self._resting.add(waiting.filename)
+            return False
+        most, own_most = self._king["concurrency"]["max_soldiers"], self._manifest.max_soldiers
+        if gate.no_soldier_because(self._kit.places, self.name, task.type == "resume", own_most, most) is not None:
             return False
         return self._send(task, barrack)
 
@@ -294,8 +302,8 @@ class Campaign:
         budget = self._manifest.limits["budget_usd"]
         if budget is not None and cost >= budget:
             why = f"{why} (and its budget of {budget:g} USD is used up)"
-        elif may_retry(task.attempt + 1, self._retry["max_attempts"]):
-            later = stamp(self._kit.clock() + self._retry["backoff_seconds"])
+        elif policy.may_retry(task.attempt + 1, self._king["retry"]["max_attempts"]):
+            later = stamp(self._kit.clock() + self._king["retry"]["backoff_seconds"])
             because = f"try {task.attempt + 1} failed: {self._kit.log.clean(why)}"
             noted = {**task.extra, "spent_usd": cost, "waits_because": because}
             again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
@@ -398,7 +406,7 @@ class Campaign:
             self._seen_manifest = str(trouble)
 
     def _take_over(self, kit: Kit) -> None:
-        self._retry = config.load(kit.places, "king")["retry"]
+        self._king = config.load(kit.places, "king")
         self._kit = kit
         self._config = kit.config
         self._purse.rules = {**kit.config["budgets"], **kit.config["quota"]}

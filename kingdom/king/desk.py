@@ -61,11 +61,9 @@ class Desk:
         return True
 
     def gate(self) -> Gate:
-        post = self.kit.post
-        under_way = post.count("tasks", "pending") + post.count("tasks", "in_progress")
         stale = self.config["resources"]["stale_seconds"]
         at_most = self.config["concurrency"]["max_soldiers"]
-        return gate.look(self.kit.places, self.kit.clock(), stale, under_way, at_most)
+        return gate.look(self.kit.places, self.kit.clock(), stale, at_most)
 
     def write_letters(self, sets: list[tuple[list[Draft], Json, bool]]) -> None:
         now = stamp(self.kit.clock())

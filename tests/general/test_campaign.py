@@ -22,6 +22,7 @@ from kingdom.general.campaign import Campaign
 from kingdom.places import Places
 from kingdom.processes import end_carriers, started_at
 from kingdom.role import Kit
+from kingdom.times import stamp
 from tests.kit import MORNING, Clock, here, install, kit, put, read, task, write
 from tests.standins import runs
 from tests.waiting import wait_until
@@ -486,6 +487,45 @@ def test_a_general_takes_only_its_own_and_no_more_than_it_may(army: Army) -> Non
     army.fighting(2)
     assert here(army.home, "tasks", "in_progress") == ["task-1", "task-2"]
     assert here(army.home, "tasks", "pending") == ["task-0", "task-3", "task-9"]
+
+
+def test_a_task_that_rests_leaves_its_generals_room_to_others(army: Army, clock: Clock) -> None:
+    army.manifest(max_soldiers=1)
+    army.runs(FIGHTS)
+    put(army.home, "tasks", "in_progress", **task("task-1", not_before=stamp(clock() + 3600)))
+    put(army.home, "tasks", "pending", **task("task-2"))
+    army.wake()
+    army.fighting()
+    assert army.barrack("task-2").lives()
+    clock.pass_(3601)
+    army.awake.turn(None)
+    assert not army.barrack("task-1").lives(), "its place is taken"
+
+
+def test_tasks_that_come_back_all_at_once_get_no_more_soldiers_than_the_king_allows(army: Army, clock: Clock) -> None:
+    army.runs(FIGHTS)
+    for number in range(5):
+        put(army.home, "tasks", "in_progress", **task(f"task-{number}", not_before=stamp(clock() - 1)))
+    army.wake()
+    army.fighting(3)
+    army.awake.turn(None)
+    assert [army.barrack(f"task-{number}").lives() for number in range(5)] == [True, True, True, False, False]
+    put(army.home, "tasks", "pending", **task("task-9", type="resume"))
+    army.fighting(4)
+    assert army.barrack("task-9").lives(), "what people answer passes every gate"
+    for name in ("task-0", "task-9"):
+        army.barrack(name).end()
+    army.fighting(5)
+    assert army.barrack("task-3").lives()
+
+
+def test_a_general_without_a_bound_of_its_own_takes_all_that_waits(army: Army, clock: Clock) -> None:
+    for number in range(20):
+        put(army.home, "tasks", "in_progress", **task(f"task-{number}", not_before=stamp(clock() + 3600)))
+    army.runs(says(status="success"))
+    put(army.home, "tasks", "pending", **task())
+    army.wake()
+    assert army.ended()["status"] == "success"
 
 
 def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(army: Army) -> None:
