@@ -164,6 +164,10 @@ class Places:
         """The king's note of whose answer to a task's question he took."""
         return self.own("king") / "answered" / f"{check_name('task', task)}.json"
 
+    def cancelled(self, task: str) -> Path:
+        """The king's note of who gave a task up while its general was at it."""
+        return self.own("king") / "cancelled" / f"{check_name('task', task)}.json"
+
     def prompt(self, task: str) -> Path:
         return self.prompts / f"{check_name('task', task)}.md"
 

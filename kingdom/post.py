@@ -62,11 +62,6 @@ class Post:
         with os.scandir(self.places.folder(kind, state)) as entries:
             return [entry.name for entry in entries if not is_hidden(entry.name)]
 
-    def count(self, kind: Kind, state: str) -> int:
-        """How many files lie there, by name alone."""
-        names = os.listdir(self.places.folder(kind, state))
-        return sum(1 for name in names if name.endswith(".json") and not name.startswith("."))
-
     def ids(self, kind: Kind, state: str) -> list[str]:
         return [name.removesuffix(".json") for name in self.names(kind, state) if name.endswith(".json")]
 

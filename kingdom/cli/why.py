@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kingdom import config, gate, manifests, policy, questions, routing, schemas
+from kingdom import cancellations, config, gate, manifests, policy, questions, routing, schemas
 from kingdom.cli import home
 from kingdom.cli.files import Found, content, find, reason
 from kingdom.errors import BadInput, KingdomError, NoSuchThing
@@ -176,6 +176,8 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{general} does not run; `{home.command()} start {general}`"
     if found.state == "pending":
         return f"{general} has not taken it yet"
+    if (by := cancellations.who(places, found.id)) is not None:
+        return f"{line(by)} has cancelled it, and {general} ends it"
     if is_locked(places.camp(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
     if (later := policy.rests_until(found.get("not_before"), time.time())) is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from kingdom import config, gate, manifests, policy, schemas, sessions
+from kingdom import cancellations, config, gate, manifests, policy, schemas, sessions
 from kingdom.atomic import is_there, make_folder
 from kingdom.codec import read_json, to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
@@ -125,8 +125,8 @@ class Campaign:
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
-        if "cancelled_by" in task.extra:
-            return self._give_up(task, barrack)
+        if (by := cancellations.who(self._kit.places, task.id)) is not None:
+            return self._give_up(task, barrack, by)
         if lives:
             barrack.adopt(self._kit.light, task.attempt)
             return self._watch(task, barrack)
@@ -207,13 +207,11 @@ class Campaign:
         except (FileNotFoundError, BadInput):
             return None
 
-    def _give_up(self, task: Task, barrack: Barrack) -> bool:
+    def _give_up(self, task: Task, barrack: Barrack, by: str) -> bool:
         """A person has cancelled it: no grace, no retry."""
         barrack.end()
         self._kit.log.event("soldier.killed", task_id=task.id)
-        self._report(
-            task, barrack, Result(task_id=task.id, status="failed", error=f"cancelled by {task.extra['cancelled_by']}")
-        )
+        self._report(task, barrack, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
         return True
 
     # --- while a soldier is out

@@ -6,7 +6,7 @@ import os
 from itertools import islice
 from pathlib import Path
 
-from kingdom import schemas
+from kingdom import cancellations, schemas
 from kingdom.atomic import is_there
 from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadInput
@@ -119,6 +119,7 @@ class Cases:
         for task, result in zip(noted, (result for _, result in cases), strict=True):
             self._desk.kit.log.say(f"{task.id} ended: {result.status}")
             self._desk.kit.log.event(INTERNAL_EVENT[result.status], task_id=task.id, general=task.target_general)
+            cancellations.forget(self._desk.kit.places, self._desk.kit.disk, task.id)
         post.move("tasks", [task.id for task in noted], "in_progress", "completed")
 
     def _drafts(self, task: Task, result: Result) -> list[Draft]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kingdom import manifests
+from kingdom import cancellations, manifests
 from kingdom.atomic import is_there
 from kingdom.errors import BadInput
 from kingdom.messages import Event, Message, Order, Task
@@ -25,7 +25,7 @@ GOES_ON = {
     "messages": ("pending", "sent"),
 }
 """Where something may be that has been put back to pending."""
-OF_ONE_LIFE = ("cancelled_by", "cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "waits_because")
+OF_ONE_LIFE = ("cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "waits_because")
 """Notes in a task that its retry does not inherit."""
 
 
@@ -120,8 +120,7 @@ class Orders:
             if task.target_general not in manifests.names(self._kit.places):
                 post.move("tasks", [task.id], "in_progress", "completed")
                 return self._cancelled(order)
-            asked = task.but(extra={**task.extra, "cancelled_by": order.by})
-            post.annotate("tasks", "in_progress", [asked])
+            cancellations.note(self._kit.places, self._kit.disk, task.id, order.by)
             return "its general has been told to end it"
         return self._cancelled(order)
 
@@ -198,6 +197,8 @@ class Orders:
     def _mended(self, kind: str, order: Order) -> str:
         thing = self._kit.post.read(kind, "dead", order.target)
         self._kit.post.annotate(kind, "dead", [thing.but(extra={**thing.extra, "requeued_by": order.id})])
+        if kind == "tasks":
+            cancellations.forget(self._kit.places, self._kit.disk, order.target)
         moved = self._moved(kind, order.target, "dead")
         self._drop_reason(kind, order.target)
         return moved

@@ -10,16 +10,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom import cancellations
+from kingdom.atomic import Disk, Item
 from kingdom.codec import read_json
 from kingdom.general.barrack import Barrack
 from kingdom.general.campaign import Campaign
+from kingdom.king.orders import Orders
 from kingdom.places import Places
+from kingdom.post import Post
 from kingdom.processes import end_carriers, started_at
 from kingdom.role import Kit
 from kingdom.times import stamp
@@ -532,10 +537,45 @@ def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(army: Army) -> Non
     army.runs(FIGHTS)
     put(army.home, "tasks", "pending", **task())
     engine = army.fighting()
-    path = army.places.letter("tasks", "in_progress", TASK)
-    write(path, {**read_json(path), "cancelled_by": "kim"})
+    cancellations.note(army.places, army.kit.disk, TASK, "kim")
     assert army.ended()["error"] == "cancelled by kim"
     assert not runs(engine)
+
+
+class Meanwhile(Disk):
+    """Something else happens between the reading of a task and its rewriting."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def rewrite_all(self, items: Iterable[Item]) -> None:
+        self.then()
+        super().rewrite_all(items)
+
+
+@pytest.mark.parametrize("result", [{"status": "failed", "error": "no"}, {"status": "failed", "quota": {}}], ids=str)
+@pytest.mark.parametrize("general_first", [True, False])
+def test_neither_a_cancellation_nor_a_try_is_lost(army: Army, result: dict[str, Any], general_first: bool) -> None:
+    """The king cancels while its general notes the next try."""
+    king = kit(army.home, "king", army.clock)
+
+    def cancel() -> None:
+        put(army.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
+        orders = Orders(king, lambda: "task-none")
+        orders.look(None)
+        assert orders.obey()
+
+    army.runs(says(**result))
+    put(army.home, "tasks", "pending", **task())
+    army.wake()
+    disk = Meanwhile(army.places.scratch(GENERAL), durability="process")
+    disk.then = (lambda: None) if general_first else cancel
+    army.kit = replace(army.kit, disk=disk, post=Post(army.places, disk, army.kit.log, army.clock))
+    army.awake = Campaign(army.kit)
+    army.until(lambda: read(army.home, "tasks", "in_progress", TASK).get("not_before"), "the next try")
+    if general_first:
+        cancel()
+    assert read(army.home, "tasks", "in_progress", TASK)["attempt"] == ("quota" not in result)
+    assert army.ended()["error"] == "cancelled by kim"
 
 
 RESTED = {"rests command:gen-pr": {"until": MORNING, "probe": None}}
@@ -555,8 +595,7 @@ def test_a_probe_that_comes_to_nothing_holds_nobody(army: Army, what: str) -> No
         army.runs("exit 1")
     if what == "is cancelled":
         army.fighting()
-        path = army.places.letter("tasks", "in_progress", TASK)
-        write(path, {**read_json(path), "cancelled_by": "kim"})
+        cancellations.note(army.places, army.kit.disk, TASK, "kim")
     army.ended()
     assert read_json(army.places.purse)["rests command:gen-pr"]["probe"] is None
 

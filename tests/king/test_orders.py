@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kingdom import cancellations
 from kingdom.king.court import Court
 from kingdom.places import Places
 from tests.kit import MORNING, Clock, event, here, install, kit, message, put, read, task, write
@@ -68,10 +69,28 @@ def test_cancel_ends_a_task_that_nobody_has_claimed_and_its_event(court_home: Pa
     assert (ended["status"], ended["discarded_reason"]) == ("discarded", f"{TASK} was cancelled by kim")
 
 
-def test_cancel_tells_the_general_of_a_task_under_way(court_home: Path, clock: Clock) -> None:
-    put(court_home, "tasks", "in_progress", **task())
+def test_cancel_tells_the_general_of_a_task_under_way_and_leaves_its_file_alone(court_home: Path, clock: Clock) -> None:
+    before = put(court_home, "tasks", "in_progress", **task()).stat()
     assert order(court_home, clock, "cancel", TASK) == "its general has been told to end it"
-    assert read(court_home, "tasks", "in_progress", TASK)["cancelled_by"] == "kim"
+    assert cancellations.who(Places(court_home), TASK) == "kim"
+    after = Places(court_home).letter("tasks", "in_progress", TASK).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_the_note_of_a_cancelled_task_goes_with_it(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "in_progress", **task())
+    order(court_home, clock, "cancel", TASK)
+    write(Places(court_home).result(TASK), {"task_id": TASK, "status": "failed", "error": "cancelled by kim"})
+    reign(court_home, clock)
+    assert here(court_home, "tasks", "completed") == [TASK]
+    assert cancellations.who(Places(court_home), TASK) is None
+
+
+def test_a_mended_task_is_not_cancelled_by_an_old_note(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "dead", **task())
+    cancellations.note(Places(court_home), kit(court_home, "king", clock).disk, TASK, "kim")
+    assert order(court_home, clock, "requeue", TASK) == "back in tasks/pending"
+    assert cancellations.who(Places(court_home), TASK) is None
 
 
 def test_cancel_ends_a_task_whose_general_is_gone(court_home: Path, clock: Clock) -> None:
@@ -83,12 +102,17 @@ def test_cancel_ends_a_task_whose_general_is_gone(court_home: Path, clock: Clock
 
 
 def test_a_retry_inherits_the_work_and_not_what_became_of_it(court_home: Path, clock: Clock) -> None:
-    of_one_life = {"cancelled_by": "kim", "waits_because": "try 1 failed", "spent_usd": 3.0, "retried_as": ["task-1"]}
+    of_one_life = {
+        "cancelled_by_order": "ord-9",
+        "waits_because": "try 1 failed",
+        "spent_usd": 3.0,
+        "retried_as": ["task-1"],
+    }
     put(court_home, "tasks", "completed", **task(outcome="failed", matter="a.b", **of_one_life))
     order(court_home, clock, "retry", TASK)
     again = read(court_home, "tasks", "pending", "task-20260207-002")
     assert (again["matter"], again.keys() & of_one_life.keys()) == ("a.b", set())
-    assert read(court_home, "tasks", "completed", TASK)["retried_as"] == ["task-1", "task-20260207-002"]
+    assert read(court_home, "tasks", "completed", TASK)["retried_as"] == ["t-1", "task-20260207-002"]
 
 
 def test_requeue_serves_a_discarded_event_again(court_home: Path, clock: Clock) -> None:
