@@ -13,7 +13,6 @@ from kingdom import config, manifests, picture, roster
 from kingdom.atomic import make_folder
 from kingdom.cli import beats, home, launchers
 from kingdom.cli.init import furnish
-from kingdom.cli.status import STATES
 from kingdom.errors import Exit, NoSuchThing, TookTooLong
 from kingdom.lock import holder_pid, is_locked
 from kingdom.places import Places, find_data
@@ -22,7 +21,7 @@ from kingdom.roster import ROLES, Seat, wanted
 from kingdom.schemas import closest
 from kingdom.steward import pick
 from kingdom.steward.base import Steward
-from kingdom.words import count, line, table
+from kingdom.words import STATES, count, line, table
 
 SERVES = {name: seat.serves for name, seat in ROLES.items()}
 
@@ -142,9 +141,8 @@ def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str
     for seat in seats:
         held = wanted(places, seat.name)
         if held != "up":
-            why = "stopped by hand" if held == "down" else "quarantined after a crash loop"
             step = f"`{home.command()} start {seat.name}` starts it, logs/{seat.name}.log tells"
-            print(f"  {seat.name} stays down, {why}: {step}")
+            print(f"  {seat.name} stays down, {STATES[held]}: {step}")
     print(f"Next: {home.command()} doctor" if late else _what_to_try(places))
 
 
