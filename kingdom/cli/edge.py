@@ -26,7 +26,7 @@ def run(program: str, command: click.Command, arguments: list[str] | None = None
         print(shown.format_message(), file=sys.stderr)
         return Exit.USAGE
     except click.ClickException as trouble:
-        return _complain(program, _usage(program, trouble), Exit.USAGE)
+        return _complain(program, _usage(_asked(program, command, arguments), trouble), Exit.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
@@ -44,9 +44,16 @@ def _code(answer: Any) -> int:
     return answer if isinstance(answer, int) else Exit.DONE
 
 
+def _asked(program: str, command: click.Command, arguments: list[str] | None) -> str:
+    """The program with the command that was called, as far as it has one."""
+    word = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+    known = isinstance(command, click.Group) and word in command.list_commands(click.Context(command))
+    return f"{program} {word}" if known else program
+
+
 def _usage(program: str, trouble: click.ClickException) -> str:
     path = trouble.ctx.command_path if isinstance(trouble, click.UsageError) and trouble.ctx else program
-    return f"{trouble.format_message()} `{path} --help` shows how."
+    return f"{trouble.format_message().rstrip('.')}. `{path} --help` shows how."
 
 
 def _complain(program: str, sentence: str, code: int) -> int:

@@ -33,7 +33,8 @@ def logs(role: str, follow: bool, count: int) -> None:
     if not path.exists():
         known = sorted(each.stem for each in places.logs.glob("*.log"))
         hint = closest(role, known) or (f"; here are {', '.join(known)}" if known else "; nothing has run here yet")
-        raise NoSuchThing(what="log of", name=role or "the kingdom", hint=hint)
+        hint += f"; `{home.command()} attach {role}` follows the soldier of a task" if role.startswith("task-") else ""
+        raise NoSuchThing(what="log", name=role or "system", hint=hint)
     Tail([path], count).run(follow)
 
 

@@ -16,7 +16,7 @@ from kingdom import questions
 from kingdom.cli import home
 from kingdom.cli.finite import Finite
 from kingdom.codec import LARGEST, read_json, to_json
-from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong
+from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
 from kingdom.lock import is_locked
 from kingdom.messages import Event
 from kingdom.places import Places
@@ -55,6 +55,8 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
     places = home.find()
     places.check()
     text = " ".join(words)
+    if not text.strip():
+        raise Usage(message='say what? `kingdom say "brief me"`')
     if no_wait:
         print(_put(places, text, task))
         return Exit.DONE
