@@ -404,7 +404,9 @@ class Campaign:
             self._seen_manifest = str(trouble)
 
     def _take_over(self, kit: Kit) -> None:
-        self._king = config.load(kit.places, "king")
+        """All of it or nothing: what can be wrong is read first."""
+        king = config.load(kit.places, "king")
+        self._king = king
         self._kit = kit
         self._config = kit.config
         self._purse.rules = {**kit.config["budgets"], **kit.config["quota"]}

@@ -34,11 +34,13 @@ class Desk:
         self._letter_numbers = self._numbers("messages", "msg-")
 
     def take_over(self, kit: Kit) -> None:
+        """All of it or nothing: what can be wrong is looked up before anything is taken over."""
+        named = os.environ.get("SLACK_DEFAULT_CHANNEL") or config.secrets(kit.places).get("SLACK_DEFAULT_CHANNEL")
+        zone = config.zone(kit.places, kit.system)
         self.kit = kit
         self.config = kit.config
-        named = os.environ.get("SLACK_DEFAULT_CHANNEL") or config.secrets(kit.places).get("SLACK_DEFAULT_CHANNEL")
         self.channel = named or str(kit.config["slack"]["default_channel"])
-        self.zone = config.zone(kit.places, kit.system)
+        self.zone = zone
 
     def close(self) -> None:
         self._task_numbers.close()

@@ -20,6 +20,7 @@ import pytest
 from kingdom import cancellations
 from kingdom.atomic import Disk, Item
 from kingdom.codec import read_json
+from kingdom.errors import BadConfig
 from kingdom.general.barrack import Barrack
 from kingdom.general.campaign import Campaign
 from kingdom.king.orders import Orders
@@ -626,6 +627,16 @@ def test_a_broken_manifest_keeps_the_old_one(army: Army) -> None:
     put(army.home, "tasks", "pending", **task())
     assert army.ended()["status"] == "success"
     assert "keeps its old manifest" in army.places.role_log(GENERAL).read_text()
+
+
+def test_new_configuration_beside_a_broken_king_yaml_is_not_taken_over(army: Army) -> None:
+    army.runs(says(status="success", memory_updates=["x" * 5000]))
+    (army.places.config / "king.yaml").write_text("retry: [")
+    with pytest.raises(BadConfig):
+        army.awake.reload(kit(army.home, GENERAL, army.clock, general={"memory": {"largest_bytes": 1}}))
+    put(army.home, "tasks", "pending", **task())
+    army.ended()
+    assert (army.places.general_memory(GENERAL) / "learned-patterns.md").stat().st_size > 1000
 
 
 def test_a_general_at_work_follows_the_retry_of_king_yaml(army: Army) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kingdom import questions
+from kingdom.errors import BadConfig
 from kingdom.king.court import Court
 from kingdom.places import Places
 from kingdom.role import Kit
@@ -824,6 +825,18 @@ def test_a_schedule_that_cannot_be_kept_is_told_and_the_others_run(castle: Path,
     log = Places(castle).role_log("king").read_text()
     assert "gen-test: schedule 'bad'" in log
     assert "gen-test: schedule 'lost'" in log
+
+
+def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another(castle: Path, clock: Clock) -> None:
+    king = reign(castle, clock)
+    roomy = {"concurrency": {"max_soldiers": 1}, "slack": {"default_channel": "two"}}
+    with pytest.raises(BadConfig, match="there is no time zone"):
+        king.court.reload(kit(castle, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
+    put(castle, "events", "pending", **event("evt-1"))
+    put(castle, "events", "pending", **event("evt-2"))
+    reign(castle, clock, king)
+    assert here(castle, "events", "dispatched") == ["evt-1", "evt-2"]
+    assert {each["channel"] for each in all_of(castle, "messages", "pending")} == {"dev-eddy"}
 
 
 def test_task_numbers_follow_the_day_of_the_kingdoms_zone(castle: Path, clock: Clock) -> None:

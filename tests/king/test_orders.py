@@ -112,7 +112,7 @@ def test_a_retry_inherits_the_work_and_not_what_became_of_it(court_home: Path, c
     order(court_home, clock, "retry", TASK)
     again = read(court_home, "tasks", "pending", "task-20260207-002")
     assert (again["matter"], again.keys() & of_one_life.keys()) == ("a.b", set())
-    assert read(court_home, "tasks", "completed", TASK)["retried_as"] == ["t-1", "task-20260207-002"]
+    assert read(court_home, "tasks", "completed", TASK)["retried_as"] == ["task-1", "task-20260207-002"]
 
 
 def test_requeue_serves_a_discarded_event_again(court_home: Path, clock: Clock) -> None:
