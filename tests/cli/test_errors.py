@@ -31,7 +31,7 @@ COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
     (("tasks", "show", "task-0"), 1, "no task named 'task-0'"),
     (("queue", "ls", "letters"), 1, "no queue folder named 'letters'; here are events/{pending,"),
     (("why", "evt-0"), 1, "no event, task, message or order named 'evt-0'"),
-    (("logs", "king"), 1, "no log of named 'king'"),
+    (("logs", "king"), 1, "no log named 'king'"),
     (("attach", "task-0"), 1, "no role or soldier's task named 'task-0'"),
     (("attach", "king"), 3, "a terminal of king is not running; it is not running"),
     (("generals", "validate", "nowhere"), 78, "nowhere: no such folder; a package is a folder with"),
