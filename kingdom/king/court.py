@@ -131,7 +131,8 @@ class Court:
 
     def _keep_schedules(self, arrivals: Arrivals) -> bool:
         now = time.monotonic()
-        if arrivals is not None and now < self._next_schedules:
+        is_due = arrivals is None or now >= self._next_schedules
+        if not is_due and not self._diary.holds_what_may_go(self._desk.gate):
             return False
         run = self._diary.next_due(self._desk.zone, self._desk.gate())
         if run is None:

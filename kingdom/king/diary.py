@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
 from kingdom import schedules
-from kingdom.codec import read_json, to_json
+from kingdom.book import Book
+from kingdom.codec import to_json
 from kingdom.config import thawed
-from kingdom.errors import BadFile
 from kingdom.gate import Gate
 from kingdom.king.done import DoneIndex
 from kingdom.manifests import Manifest
@@ -20,7 +20,7 @@ from kingdom.schedules import Entry
 from kingdom.times import moment, stamp
 
 PRIORITY = "low"
-Pages = dict[str, dict[str, Any]]
+Page = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Diary:
     def __init__(self, kit: Kit, done: DoneIndex) -> None:
         self._done = done
         self.take_over(kit)
-        self._path = kit.places.own("king") / "schedule-sent.json"
+        self._book = Book(kit.places.own("king") / "schedule-sent.json", kit.disk, kit.log, _is_sound)
         self._plan_path = kit.places.own("king") / "schedules.json"
         self._entries: list[Entry] = []
-        self._pages = self._read()
         self._planned: object = None
+        self._held: str | None = None
 
     def take_over(self, kit: Kit) -> None:
         self._kit = kit
@@ -60,23 +60,27 @@ class Diary:
         """A run to make now: what was begun first, then what waits, if the gate admits it."""
         now = self._kit.clock()
         self._note_due(zone, now)
-        held = gate.holds_because(PRIORITY)
+        self._held = held = gate.holds_because(PRIORITY)
         self._plan(zone, now, held)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
         if begun or held:
             return begun
         for entry in self._entries:
-            for due in map(moment, self._pages[entry.key].get("waiting", ())):
+            for due in map(moment, self._page(entry).get("waiting", ())):
                 if self._done.task_of(entry.run_key(due)) is None:
                     return Run(entry, due)
                 self._strike(entry, due)
         return None
 
+    def holds_what_may_go(self, gate: Callable[[], Gate]) -> bool:
+        """A run that is due waits for what is no longer so, or not for that reason."""
+        held = any(self._page(entry).get("waiting") for entry in self._entries)
+        return held and self._held != gate().holds_because(PRIORITY)
+
     def _note_due(self, zone: tzinfo, now: float) -> None:
         """Minutes that came due join what waits, so that the gate delays them and loses none."""
-        pages = dict(self._pages)
         for entry in self._entries:
-            page = pages.get(entry.key) or {"handled": stamp(now)}
+            page = self._page(entry) or {"handled": stamp(now)}
             # A clock that was ahead and is set right again must not silence a schedule; `done` knows what was made.
             handled = min(moment(page["handled"]), now)
             new = [stamp(due) for due in schedules.due(entry, handled, now, zone)]
@@ -84,22 +88,23 @@ class Diary:
             kept = waiting if entry.schedule.catch_up == "all" else waiting[-1:]
             passed = schedules.last_due(entry, handled, now, zone)
             since = page.get("since") or next(iter(waiting), None)
-            pages[entry.key] = {**page, "waiting": kept, "since": since, "handled": stamp(passed or handled)}
-        if pages != self._pages:
-            self._write(pages)
+            self._book.set(entry.key, {**page, "waiting": kept, "since": since, "handled": stamp(passed or handled)})
+        self._book.save()
 
     def _strike(self, entry: Entry, due: float) -> None:
         """It has been made, and waits no longer."""
-        page = self._pages[entry.key]
+        page = self._page(entry)
         waiting = [each for each in page.get("waiting", ()) if moment(each) != due]
         kept = {key: each for key, each in page.items() if key not in ("due", "task_id", "letter_id")}
         new = {"waiting": waiting, "since": next(iter(waiting), None), "last": stamp(due)}
-        self._write({**self._pages, entry.key: {**kept, **new}})
+        self._book.set(entry.key, {**kept, **new})
+        self._book.save()
 
     def intend(self, run: Run, task_id: str, letter_id: str) -> Run:
         """Note the ids before anything is made under them."""
-        page = {**self._pages.get(run.entry.key, {}), "due": stamp(run.due), "task_id": task_id, "letter_id": letter_id}
-        self._write({**self._pages, run.entry.key: page})
+        noted = {"due": stamp(run.due), "task_id": task_id, "letter_id": letter_id}
+        self._book.set(run.entry.key, {**self._page(run.entry), **noted})
+        self._book.save()
         return replace(run, task_id=task_id, letter_id=letter_id)
 
     def task(self, run: Run, now: str) -> Task:
@@ -131,7 +136,7 @@ class Diary:
         return max(0.05, min(most, soonest - now))
 
     def _begun(self, entry: Entry) -> Run | None:
-        page = self._pages.get(entry.key, {})
+        page = self._page(entry)
         if "task_id" not in page:
             return None
         return Run(entry, moment(page["due"]), page["task_id"], page["letter_id"], repeated=True)
@@ -153,7 +158,7 @@ class Diary:
                 "held_because": held if page.get("since") else None,
             }
             for entry in self._entries
-            for page in [self._pages.get(entry.key, {})]
+            for page in [self._page(entry)]
         ]
         if plan != self._planned:
             self._planned = plan
@@ -162,21 +167,12 @@ class Diary:
     def _snapshot(self) -> list[dict[str, Any]]:
         return self._planned if isinstance(self._planned, list) else []
 
-    def _read(self) -> Pages:
-        try:
-            return {key: page for key, page in read_json(self._path).items() if _is_sound(page)}
-        except FileNotFoundError:
-            return {}
-        except BadFile as trouble:
-            self._kit.log.error(f"{trouble}; the schedules start anew from now")
-            return {}
-
-    def _write(self, pages: Pages) -> None:
-        self._kit.disk.rewrite(self._path, to_json(pages))
-        self._pages = pages
+    def _page(self, entry: Entry) -> Page:
+        page: Page = self._book.get(entry.key, {})
+        return page
 
 
-def _is_sound(page: Any) -> bool:
+def _is_sound(_schedule: str, page: Any) -> bool:
     """A page that somebody has damaged starts anew."""
     try:
         moments = [page["handled"], *page.get("waiting", ()), *([page["due"]] if "task_id" in page else [])]

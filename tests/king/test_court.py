@@ -742,6 +742,24 @@ def test_runs_obey_the_number_of_soldiers_and_tell_what_holds_them(daily: Path, 
     }
 
 
+def test_a_held_run_starts_when_there_is_room_and_not_at_the_next_look(daily: Path, clock: Clock) -> None:
+    king = reign(daily, clock)
+    for number in range(10):
+        put(daily, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
+    clock.set("2026-02-07T22:00:05Z")
+    reign(daily, clock, king)
+    for number in range(10):
+        Places(daily).letter("tasks", "in_progress", f"task-20260207-10{number}").unlink()
+    vitals(daily, "red", "2026-02-07T22:00:05Z")
+    king.court.turn({})
+    assert the_plan(daily)["held_because"].startswith("the machine is red")
+    vitals(daily, "green", "2026-02-07T22:00:05Z")
+    king.court.turn({})
+    assert scheduled(daily) == [(TASK, "2026-02-07T22:00:00Z")]
+    assert not king.court.turn({}).worked
+    assert (the_plan(daily)["held_since"], the_plan(daily)["held_because"]) == (None, None)
+
+
 @pytest.mark.parametrize("hours", [1, 24, 24 * 400])
 def test_a_clock_that_jumps_ahead_and_back_makes_each_run_once(daily: Path, clock: Clock, hours: int) -> None:
     king = reign(daily, clock)
