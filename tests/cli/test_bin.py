@@ -36,7 +36,8 @@ def test_install_general(terminal: Terminal) -> None:
 def test_a_role(role: str, terminal: Terminal) -> None:
     terminal.places.wanted(role).write_text("down\n")
     done = called(role)
-    assert (done.returncode, done.stderr) == (0, ""), "who is not wanted goes home"
+    said = f"{role}: was stopped by hand; kingdom start {role} starts it again\n"
+    assert (done.returncode, done.stderr) == (0, said), "who is not wanted goes home"
     terminal.places.wanted(role).write_text("quarantined\n")
     done = called(role)
     assert done.returncode == 78
