@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -15,7 +15,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
-from kingdom import questions, sessions
+from kingdom import questions, roster, sessions
 from kingdom.codec import read_json
 from kingdom.errors import BadFile, BadName
 from kingdom.lock import is_locked
@@ -23,13 +23,6 @@ from kingdom.places import Places, is_hidden
 from kingdom.states import MOVES
 from kingdom.times import moment
 
-OPEN_STATES = {
-    "events": ("pending", "dispatched"),
-    "tasks": ("pending", "in_progress"),
-    "messages": ("pending",),
-    "orders": ("pending",),
-}
-ENDED_STATES = ("completed", "sent", "done")
 MOST_SHOWN = 5
 NEWEST_LOOKED_AT = 100
 """Of what has ended, by id: a long past must not make a look slow."""
@@ -72,8 +65,18 @@ class Picture:
         return asdict(self)
 
 
-def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float = 120.0) -> Picture:
-    queues = {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
+def of(places: Places, system: Mapping[str, Any], now: float) -> Picture:
+    """The whole kingdom, by its system.yaml."""
+    hang_seconds = float(system["heartbeat"]["threshold_seconds"])
+    return take(places, [seat.name for seat in roster.of(places, system)], now, hang_seconds)
+
+
+def queues_of(places: Places) -> dict[str, dict[str, int]]:
+    return {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
+
+
+def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float) -> Picture:
+    queues = queues_of(places)
     vitals = _object(places.resources)
     plans = _plans(places)
     return Picture(
@@ -95,7 +98,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float =
 
 
 def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:
-    wanted = _wanted(places, name)
+    wanted = roster.wanted(places, name)
     beat = _object(places.heartbeat(name))
     pid = beat.get("pid") if isinstance(beat.get("pid"), int) else None
     try:
@@ -103,17 +106,10 @@ def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleVie
     except FileNotFoundError:
         age = None
     if not is_locked(places.lock(name)):
-        return RoleView(name, wanted if wanted in ("down", "quarantined") else "absent", None, age)
+        return RoleView(name, "absent" if wanted == "up" else wanted, None, age)
     if age is None or age > hang_seconds:
         return RoleView(name, "silent", pid, age)
     return RoleView(name, str(beat.get("state", "idle")), pid, age)
-
-
-def _wanted(places: Places, name: str) -> str:
-    try:
-        return places.wanted(name).read_text("utf-8").strip()
-    except OSError:
-        return ""
 
 
 def _count(folder: Path) -> int:
@@ -142,7 +138,7 @@ def _last_change(folder: Path) -> int:
 def _oldest(places: Places, now: float) -> dict[str, Any] | None:
     """What has waited longest in any pending folder, by its file's time."""
     found: list[tuple[float, str, str]] = []
-    for kind in OPEN_STATES:
+    for kind in MOVES:
         with suppress(FileNotFoundError), os.scandir(places.folder(kind, "pending")) as entries:
             for entry in entries:
                 if not is_hidden(entry.name):

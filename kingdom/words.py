@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
+from kingdom.times import moment
+
 STATES = {
     "absent": "not running",
     "degraded": "hindered, see its log",
@@ -22,6 +24,14 @@ def span(seconds: float) -> str:
     if seconds < 3:
         return f"{seconds:.1f} s"
     return next(f"{seconds / unit:.0f} {name}" for least, unit, name in STEPS if seconds >= least)
+
+
+def apart(stamped: object, now: float) -> str:
+    """The span between a moment as it is written in a file and now; "?" when somebody wrote what is none."""
+    try:
+        return span(abs(now - moment(str(stamped))))
+    except (ValueError, OverflowError):
+        return "?"
 
 
 def plain(text: object) -> str:

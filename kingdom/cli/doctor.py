@@ -215,17 +215,16 @@ def _clock(places: Places) -> Iterator[Finding]:
 def _locks(places: Places) -> Iterator[Finding]:
     """A living role without its lock has lost it to somebody who replaced the file."""
     lost = 0
-    for seat in home.seats(places):
-        view = picture.take(places, [seat.name], time.time()).roles[0]
-        beat_by = _beating_pid(places, seat.name)
-        if not is_locked(places.lock(seat.name)) and beat_by is not None:
+    for role in picture.of(places, home.system(places), time.time()).roles:
+        beat_by = _beating_pid(places, role.name)
+        if not is_locked(places.lock(role.name)) and beat_by is not None:
             lost += 1
             step = f"end it with `kill {beat_by}`, then `{home.command()} up`"
-            yield Finding("bad", "locks", f"{seat.name} lives as pid {beat_by} without its lock", step)
-        elif view.state == "silent":
+            yield Finding("bad", "locks", f"{role.name} lives as pid {beat_by} without its lock", step)
+        elif role.state == "silent":
             lost += 1
-            step = f"`{home.command()} restart {seat.name}`"
-            yield Finding("bad", "locks", f"{seat.name} holds its lock and does not beat", step)
+            step = f"`{home.command()} restart {role.name}`"
+            yield Finding("bad", "locks", f"{role.name} holds its lock and does not beat", step)
     if not lost:
         yield Finding("ok", "locks", "every living role holds its own")
 
@@ -257,7 +256,7 @@ def _launcher(places: Places) -> Iterator[Finding]:
 
 
 def _roles(places: Places) -> Iterator[Finding]:
-    view = picture.take(places, [seat.name for seat in home.seats(places)], time.time())
+    view = picture.of(places, home.system(places), time.time())
     silent = [role for role in view.roles if not role.beats]
     for role in silent:
         start = f"`{home.command()} start {role.name}`"
@@ -289,10 +288,10 @@ def _gate(places: Places) -> Iterator[Finding]:
 
 
 def _dead(places: Places) -> Iterator[Finding]:
-    view = picture.take(places, (), time.time())
-    if view.dead:
+    dead = sum(states["dead"] for states in picture.queues_of(places).values())
+    if dead:
         step = f"`{home.command()} queue ls events/dead` (tasks, messages, orders too) says why"
-        yield Finding("warn", "queues", f"{count(view.dead, 'file')} could not be read and wait for you in dead/", step)
+        yield Finding("warn", "queues", f"{count(dead, 'file')} could not be read and wait for you in dead/", step)
     else:
         yield Finding("ok", "queues", "nothing lies in dead/")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import shutil
@@ -47,6 +48,14 @@ def system(places: Places) -> Config:
 @cache
 def _warn(trouble: str) -> None:
     print(f"{trouble}; until that is mended the defaults are meant", file=sys.stderr)
+
+
+def user() -> str:
+    """Who types. In a container a uid may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
 
 
 def seats(places: Places) -> list[Seat]:

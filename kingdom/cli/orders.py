@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def _put(places: Places, action: str, target: str) -> str:
     while True:
         now = time.time_ns()
         name = f"ord-{now // 1000}"
-        order = Order(id=name, action=action, target=target, by=getpass.getuser(), created_at=stamp(now / 1e9))
+        order = Order(id=name, action=action, target=target, by=home.user(), created_at=stamp(now / 1e9))
         try:
             disk.create(places.letter("orders", "pending", name), to_json(order.to_json()))
         except Collision:

@@ -18,8 +18,7 @@ from kingdom.cli.files import Found, find, newest, reason
 from kingdom.codec import read_bytes
 from kingdom.errors import BadFile, NoSuchThing
 from kingdom.states import MOVES
-from kingdom.times import moment
-from kingdom.words import line, plain, span, table
+from kingdom.words import apart, line, plain, table
 
 SHOWN = 20
 
@@ -162,7 +161,7 @@ def list_queue(folder: str, most: int, as_json: bool) -> None:
         return
     from kingdom import picture
 
-    queues = picture.take(places, (), time.time()).queues
+    queues = picture.queues_of(places)
     if as_json:
         print(json.dumps(queues))
         return
@@ -239,7 +238,4 @@ def _cut(each: Found) -> str:
 
 
 def _age(each: Found) -> str:
-    try:
-        return f"{span(max(0.0, time.time() - moment(str(each.get('created_at')))))} ago"
-    except ValueError:
-        return "?"
+    return f"{apart(each.get('created_at'), time.time())} ago"

@@ -128,7 +128,7 @@ def _end_soldiers(places: Places, tasks: list[str]) -> None:
 def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str]) -> None:
     if steward.name != "tmux" and shutil.which("tmux") is None:
         print("NO TMUX HERE: the roles run under supervisord, so `attach ROLE` cannot show a terminal.")
-    views = picture.take(places, [seat.name for seat in seats], time.time()).roles
+    views = picture.of(places, home.system(places), time.time()).roles
     does = {each.name: each.description for each in manifests.installed(places)[0]}
     rows = [
         (view.name, STATES.get(view.state, view.state), line(does.get(view.name, SERVES.get(view.name, ""))))

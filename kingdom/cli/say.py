@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from collections.abc import Iterator
@@ -192,7 +191,7 @@ def _put(places: Places, text: str, task: str | None) -> str:
 
 
 def _event(places: Places, text: str, task: str | None, number: str, now: float) -> Event:
-    said = {"user": getpass.getuser(), "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
+    said = {"user": home.user(), "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
     answer = {} if task is None else {"task_id": task, "human_response": text, "reply_context": {"task_id": task}}
     if task is not None:
         _refuse_if_answered(places, task)

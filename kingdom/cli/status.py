@@ -11,11 +11,11 @@ import click
 from kingdom import picture, policy
 from kingdom.cli import home
 from kingdom.errors import Exit
+from kingdom.gate import ADMITS
 from kingdom.picture import Picture, RoleView
 from kingdom.places import Places
-from kingdom.times import moment
 from kingdom.wake import Waker
-from kingdom.words import line, span, table
+from kingdom.words import apart, line, span, table
 
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
 COLUMNS = {
@@ -45,18 +45,13 @@ def status(watch: bool, as_json: bool) -> int:
         waker.wait(WATCH_SECONDS)
 
 
-def look(places: Places) -> Picture:
-    hang = float(home.system(places)["heartbeat"]["threshold_seconds"])
-    return picture.take(places, [seat.name for seat in home.seats(places)], time.time(), hang)
-
-
 def well(view: Picture) -> bool:
     """All who should run do: who was stopped by hand should not."""
     return all(role.beats or role.state == "down" for role in view.roles)
 
 
 def _show(places: Places, as_json: bool, before: str) -> int:
-    view = look(places)
+    view = picture.of(places, home.system(places), time.time())
     text = json.dumps({**view.to_json(), "well": well(view)}, ensure_ascii=False) if as_json else render(view)
     click.echo(before + text)
     return Exit.DONE if well(view) else Exit.FAILED
@@ -75,7 +70,14 @@ def _head(view: Picture) -> str:
         if isinstance(vitals.get(key), int | float)
     ]
     health = click.style(view.health, fg=COLOURS.get(view.health), bold=True)
-    return f"{view.home}: {', '.join([health, *known])}"
+    return f"{view.home}: {', '.join([health, *known])}{_what_starts(view.health)}"
+
+
+def _what_starts(health: str) -> str:
+    admitted = ADMITS.get(health, ADMITS["green"])
+    if len(admitted) == len(ADMITS["green"]):
+        return ""
+    return f"; only what has {' or '.join(admitted)} priority starts" if admitted else "; nothing new starts"
 
 
 def _roles(view: Picture) -> str:
@@ -128,7 +130,7 @@ def _task(task: dict[str, Any], now: float) -> str:
 
 
 def _soldier(row: dict[str, Any], now: float) -> str:
-    since = f", out for {span(max(0.0, now - moment(row['started_at'])))}" if row.get("started_at") else ""
+    since = f", out for {apart(row['started_at'], now)}" if row.get("started_at") else ""
     return f"{line(row.get('soldier'))}, pid {row.get('pid')}{since}"
 
 
@@ -141,9 +143,8 @@ def _failure(each: dict[str, Any]) -> str:
 
 
 def _held(run: dict[str, Any], now: float) -> str:
-    since = span(max(0.0, now - moment(str(run["held_since"]))))
-    return f"{line(run['schedule'])}, for {since}: {line(run['held_because'], 300)}"
+    return f"{line(run.get('schedule'))}, for {apart(run['held_since'], now)}: {line(run.get('held_because'), 300)}"
 
 
 def _run(run: dict[str, Any], now: float) -> str:
-    return f"{line(run['schedule'])} at {run['next']}, in {span(max(0.0, moment(str(run['next'])) - now))}"
+    return f"{line(run.get('schedule'))} at {line(run['next'])}, in {apart(run['next'], now)}"

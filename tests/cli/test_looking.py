@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kingdom import questions
+from kingdom.atomic import make_folder
 from kingdom.cli import home, say
 from kingdom.errors import TookTooLong
 from kingdom.times import stamp
@@ -345,3 +346,48 @@ def test_lines_are_cut_and_columns_stand_straight() -> None:
     assert line("a\n  b\tc") == "a b c"
     assert line("x" * 200, 10) == "xxxxxxxxx…"
     assert table([("현황", "x"), ("abcd", "y")], indent="") == "현황  x\nabcd  y"
+
+
+@pytest.mark.parametrize("written", ["soon", "", None, 7, "2026-13-45T00:00:00Z"])
+def test_a_moment_that_somebody_has_damaged_blinds_nobody(terminal: Terminal, written: object) -> None:
+    places = terminal.places
+    places.sessions.write_text(json.dumps([{"task_id": "task-1", "soldier": "soldier-1", "started_at": written}]))
+    plan = {"schedule": "gen-a:daily", "next": written or "soon", "held_since": written or "soon"}
+    make_folder(places.own("king"))
+    (places.own("king") / "schedules.json").write_text(json.dumps({"schedules": [plan]}))
+    terminal.task("pending", "task-2", created_at=written, not_before=written)
+    assert "gen-a:daily, for ?" in terminal("status").out
+    assert "task-2" in terminal.ok("tasks")
+    assert "task-2" in terminal.ok("why", "task-2")
+
+
+def test_somebody_without_a_name_may_speak_and_give_orders(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, where a uid stands in no list."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    terminal("say", "--no-wait", "hello")
+    terminal("tasks", "retry", "task-1")
+    (event,) = terminal.places.folder("events", "pending").glob("*.json")
+    (order,) = terminal.places.folder("orders", "pending").glob("*.json")
+    assert json.loads(event.read_text())["payload"]["user"] == "uid-54321"
+    assert json.loads(order.read_text())["by"] == "uid-54321"
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [("green", ""), ("yellow", "; only what has high priority starts"), ("red", "; nothing new starts")],
+)
+def test_status_says_what_a_busy_machine_means(terminal: Terminal, health: str, said: str) -> None:
+    vitals = {"timestamp": stamp(time.time()), "health": health, "system": {"cpu_percent": 71.0}}
+    terminal.places.resources.write_text(json.dumps(vitals))
+    assert terminal("status").out.splitlines()[0] == f"{terminal.places.home}: {health}, cpu 71 %{said}"
+
+
+def test_all_who_look_call_a_role_hung_by_the_same_rule(terminal: Terminal, king_runs: None) -> None:
+    (terminal.places.config / "system.yaml").write_text("heartbeat: {threshold_seconds: 10}\n")
+    beat = terminal.places.heartbeat("king")
+    beat.write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
+    os.utime(beat, (time.time() - 30, time.time() - 30))
+    assert "silent, hung?" in terminal("status").out
+    assert "king holds its lock and does not beat" in terminal("doctor").out
