@@ -140,7 +140,7 @@ def test_a_soldier_holds_no_variable_that_it_was_not_given(home: Path) -> None:
     program = """
 import json, os
 with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
-    summary = json.dumps(dict(os.environ))
+    summary = json.dumps({name: value[::-1] for name, value in os.environ.items()})
     json.dump({"task_id": os.environ["KINGDOM_TASK_ID"], "status": "success", "summary": summary}, file)
 """
     cell.arm(program, env=["GH_TOKEN"])
@@ -149,6 +149,6 @@ with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
         cell.tree, cell.home, ["-m", "kingdom.general", GENERAL, "--once"], env={"AWS_SECRET_ACCESS_KEY": SECRET}
     )
     assert served.returncode == 0
-    held = cell.said(task)
+    held = {name: value[::-1] for name, value in cell.said(task).items()}  # plainly said it would be struck out
     assert held["GH_TOKEN"] == "given-to-it"
     assert SECRET not in str(held)
