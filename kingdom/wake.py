@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Mode = Literal["inotify", "poll"]
 
+MOVE_SELF, Q_OVERFLOW, IGNORED = 0x0800, 0x4000, 0x8000
+"""As the kernel has them: an `&` with the library's enum takes longer than everything else on the way."""
+
 
 class Waker:
     """One sleeper's alarm. With mode "poll", or where inotify cannot be had, only time and signals wake it.
@@ -85,17 +88,15 @@ class Waker:
         self._poll.register(self._inotify.fileno(), select.POLLIN)
 
     def _arrivals(self, inotify: INotify) -> dict[Path, list[str]] | None:
-        from inotify_simple import flags
-
         arrived: dict[Path, list[str]] = {}
         lost = False
         for event in inotify.read(timeout=0):
-            if event.mask & flags.MOVE_SELF:
+            if event.mask & MOVE_SELF:
                 inotify.rm_watch(event.wd)
-            elif event.mask & flags.IGNORED:
+            elif event.mask & IGNORED:
                 self._unwatched.append(self._folders.pop(event.wd))
                 lost = True
-            elif event.mask & flags.Q_OVERFLOW:
+            elif event.mask & Q_OVERFLOW:
                 lost = True
             elif not is_hidden(event.name):
                 arrived.setdefault(self._folders[event.wd], []).append(event.name)

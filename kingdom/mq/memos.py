@@ -12,7 +12,8 @@ from kingdom.mq.stores.base import Memo
 
 KEPT_MS = 86_400_000
 MOST_REQUESTS = 1_000_000
-MOST_KEYS = 4_000_000
+MOST_KEYS = 6 * 699_050
+"""Six parts, each two thirds of a power of two: with one entry more a mapping takes twice the memory."""
 
 
 class Memos:

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
-PARTS = 4
+PARTS = 6
 
 
 def fingerprint(*texts: str) -> bytes:

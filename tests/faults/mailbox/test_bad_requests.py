@@ -226,7 +226,7 @@ MUTANTS = [
     Mutant(
         "requests are read by a trusting reader",
         REQUESTS,
-        "        value = parse_json(data)\n",
+        "        value = _as_our_clients_write(data) or parse_json(data)\n",
         "        value = __import__('orjson').loads(data)\n",
         caught_by="bad requests",
         quick=True,
