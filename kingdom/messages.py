@@ -16,6 +16,12 @@ from kingdom.policy import Rank, rank
 Json = Mapping[str, Any]
 
 
+ANSWERS = (".human_response", ".thread.reply")
+"""How the types of events end in which somebody answers a question of ours, or goes on with a conversation."""
+WORDS = (".message", ".app_mention")
+"""And of those in which a person begins one."""
+
+
 class Waiting(NamedTuple):
     """One thing that waits, by what its queue is served in order of."""
 
@@ -27,6 +33,10 @@ class Waiting(NamedTuple):
     """An earlier life has noted what it intends with it."""
     about: str | None = None
     """The task that a message belongs to."""
+
+    @property
+    def is_answer(self) -> bool:
+        return self.type.endswith(ANSWERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +87,12 @@ class Event(Envelope):
 
     @property
     def is_answer(self) -> bool:
-        """Somebody answers a question of ours, or goes on with a conversation."""
-        return self.type.endswith((".human_response", ".thread.reply"))
+        return self.type.endswith(ANSWERS)
+
+    @property
+    def is_word(self) -> bool:
+        """A person wrote to us, on whatever channel."""
+        return self.type.endswith(WORDS)
 
     def waiting(self) -> Waiting:
         begun = self.task_id is not None or bool(self.letters)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from kingdom.manifests import Manifest
 from kingdom.messages import Event
 
-FROM_PEOPLE = (".message", ".app_mention")
-
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -34,14 +32,14 @@ class Table:
 
     def tried(self, event: Event) -> list[str]:
         """Every rule looked at, in order, for people who ask why."""
-        said = [f"word {word!r} → {general}" for word, general in self.words] if is_from_people(event) else []
+        said = [f"word {word!r} → {general}" for word, general in self.words] if event.is_word else []
         return [
             *said,
             *(f"subscribes {claim!r} → {self.claims.get(claim, 'nobody')}" for claim in candidates(event.type)),
         ]
 
     def _by_words(self, event: Event) -> Route | None:
-        if not is_from_people(event):
+        if not event.is_word:
             return None
         text = _plain(str(event.payload.get("text", "")))
         for word, general in self.words:
@@ -77,10 +75,6 @@ def candidates(event_type: str) -> list[str]:
     """The claims that would match, most exact first: `a.b.c`, `a.b.*`, `a.*`, `*`."""
     parts = event_type.split(".")
     return [event_type, *(".".join([*parts[:depth], "*"]) for depth in range(len(parts) - 1, -1, -1))]
-
-
-def is_from_people(event: Event) -> bool:
-    return event.type.endswith(FROM_PEOPLE)
 
 
 def _plain(text: str) -> str:

@@ -132,7 +132,7 @@ class Ground:
             return str(known)
         if not _REPO.fullmatch(repo):
             raise NoGround(repo=repr(repo), why="that is no name of a repository (owner/name)")
-        return str(self.rules["url"]).format(repo=repo)
+        return str(self.rules["url"]).replace("{repo}", repo)
 
     def _hint(self, repo: str) -> str:
         if repo in self.rules["known"]:

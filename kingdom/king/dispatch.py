@@ -59,7 +59,7 @@ class Dispatch:
         for each in self.shelf:
             if len(chosen) == BATCH:
                 break
-            if each.begun or each.type.endswith((".human_response", ".thread.reply")):
+            if each.begun or each.is_answer:
                 chosen.append(each)
             elif room > 0 and gate.admits(each.priority):
                 room -= 1

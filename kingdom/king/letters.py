@@ -17,7 +17,6 @@ NEWS_TYPES = {
     "question": "human_input_request",
     "proclamation": "notification",
 }
-PEOPLE = ("console", "slack", "hall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class Draft:
 
 def reply_address(event: Event) -> Mapping[str, Any] | None:
     """Where a person who wrote to us expects the answer; None for events that no person typed."""
-    if event.source not in PEOPLE:
+    if not (event.is_word or event.is_answer):
         return None
     known = ("user", "channel", "message_ts", "thread_ts")
     return {"source": event.source, "event_id": event.id, **{k: event.payload[k] for k in known if k in event.payload}}

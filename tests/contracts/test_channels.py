@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom import schemas
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel
 from tests.kit import Clock, kit
@@ -27,6 +28,10 @@ def opened(request: pytest.FixtureRequest, home: Path) -> Callable[[], Channel]:
         return channel
 
     return open_again
+
+
+def test_the_configuration_knows_every_channel() -> None:
+    assert set(schemas.load("config/envoy")["properties"]["channel"]["enum"]) == set(CHANNELS)
 
 
 def test_a_post_is_found_by_its_letter(opened: Callable[[], Channel]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kingdom.errors import BadConfig
 from kingdom.general.ground import Ground, NoGround
 from kingdom.messages import Task
 from tests import kit as tools
@@ -121,6 +122,12 @@ def test_a_repository_that_cannot_be_had_is_told_with_gits_own_words(home: Path)
     assert said.startswith("no workspace for acme/none: ")
     assert "nowhere/acme/none.git" in said
     assert said.endswith("name its path or URL in config/general.yaml: `repositories: {known: {acme/none: …}}`")
+
+
+@pytest.mark.parametrize("url", ["https://git/{repo}/{branch}.git", "https://git/all.git", "https://git/{repo}/{}", ""])
+def test_a_pattern_that_fits_no_repository_is_refused_where_it_stands(home: Path, url: str) -> None:
+    with pytest.raises(BadConfig, match=r"general\.yaml:2: repositories\.url: "):
+        kit(home, "gen-pr", Clock(), general={"repositories": {"url": url}})
 
 
 def test_a_known_repository_that_has_gone_is_not_replaced_by_its_old_mirror(home: Path, repo: Path) -> None:

@@ -150,12 +150,14 @@ def test_a_start_is_told_like_this(fields: dict[str, Any], content: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("source", "payload", "address"),
+    ("type", "payload", "address"),
     [
-        ("github", {"user": "u", "channel": "c"}, None),
-        ("console", {"text": "hi", "user": "you"}, {"source": "console", "event_id": "evt-1", "user": "you"}),
+        ("github.pr.mentioned", {"user": "u", "channel": "c"}, None),
+        ("a.new.channel.message", {"user": "u"}, {"source": "a", "event_id": "evt-1", "user": "u"}),
+        ("console.human_response", {"channel": "c"}, {"source": "console", "event_id": "evt-1", "channel": "c"}),
+        ("console.message", {"text": "hi", "user": "you"}, {"source": "console", "event_id": "evt-1", "user": "you"}),
         (
-            "slack",
+            "slack.app_mention",
             {"user": "U", "channel": "C", "message_ts": "1.2", "thread_ts": "1.1", "text": "hi"},
             {
                 "source": "slack",
@@ -169,9 +171,9 @@ def test_a_start_is_told_like_this(fields: dict[str, Any], content: str) -> None
     ],
 )
 def test_an_answer_goes_where_the_person_wrote(
-    source: str, payload: dict[str, Any], address: dict[str, Any] | None
+    type: str, payload: dict[str, Any], address: dict[str, Any] | None
 ) -> None:
-    whole = Event.from_json(schemas.check("event", event(source=source, payload=payload)))
+    whole = Event.from_json(schemas.check("event", event(type=type, payload=payload)))
     assert letters.reply_address(whole) == address
 
 
