@@ -196,7 +196,9 @@ def trial(code):
 
 
 def script() -> str:
-    report = f"tell(outcome={{name: trial(code) for name, code in {ATTEMPTS!r}.items()}}, environment=dict(os.environ))"
+    # Backwards, as the secret itself would be struck out of what a soldier says.
+    held = "environment={name: value[::-1] for name, value in os.environ.items()}"
+    report = f"tell(outcome={{name: trial(code) for name, code in {ATTEMPTS!r}.items()}}, {held})"
     return f"{PRELUDE}{FIRST_THINGS}{TRIAL}\n{report}\n"
 
 
@@ -256,7 +258,7 @@ def break_out(cell: Cell) -> list[str]:
     said = cell.said(task)
     wrong += [f"{name}: done" for name, outcome in said["outcome"].items() if outcome == "DONE"]
     wrong += [f"never tried: {name}" for name in ATTEMPTS if name not in said["outcome"]]
-    wrong += [f"it holds {name}" for name, value in said["environment"].items() if SECRET in value]
+    wrong += [f"it holds {name}" for name, value in said["environment"].items() if SECRET in value[::-1]]
     return wrong + cells.secrets_told(cell) + outside()
 
 
