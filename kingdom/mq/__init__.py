@@ -1,4 +1,9 @@
-"""Yi-Rang MQ as a library: `from kingdom.mq import Client` to talk to the manager, `open_engine` to be one."""
+"""Yi-Rang MQ as a library: `from kingdom.mq import Client` to talk to the manager, `open_engine` to be one.
+
+Inside: `engine` has the verbs; `queues` and their `lines` hold the order, `leases` who has what, `timers` what is due
+when, `fates` what becomes of failures, `dead_letters` what can be done about them, `memos` which request led to which
+message, `stores` where all of it lies. `wire` spells the calls as JSON.
+"""
 
 from importlib import import_module
 from typing import Any
