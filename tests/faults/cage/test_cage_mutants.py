@@ -96,10 +96,22 @@ def linked(tree: Path, near: str) -> list[str]:
     return test_breakout.break_out(cells.build(folder / "linked", tree))
 
 
+def unpenned(check: Check) -> Check:
+    """On a machine that has no control groups: what they would catch must be caught without them."""
+
+    def checked(tree: Path, near: str) -> list[str]:
+        pen = tree / "kingdom/pen.py"
+        pen.write_text(pen.read_text().replace('_GROUPS = "/sys/fs/cgroup"', '_GROUPS = "/nowhere"'))
+        trees.compile_file(pen)
+        return check(tree, near)
+
+    return checked
+
+
 CHECKS: dict[str, Check] = {
     "breakout": fresh(test_breakout.break_out),
     "linked": linked,
-    "survivors": fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment")),
+    "survivors": unpenned(fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment"))),
     "hidden": fresh(test_breakout.check_orphan_of_the_dead),
     "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
@@ -114,6 +126,13 @@ def test_a_hole_in_the_cage_is_seen(mutant: Mutant) -> None:
     caught = mutants.is_caught(mutant, CHECKS[mutant.caught_by])
     _caught.append(caught)
     assert caught, f"{mutant.caught_by} does not see that {mutant.name}"
+
+
+def test_without_a_pen_nothing_of_a_soldier_outlives_its_task_either() -> None:
+    tree = trees.new_folder()
+    trees.copy_program(trees.program(), tree)
+    assert CHECKS["survivors"](tree, "") == []
+    assert '"/nowhere"' in (tree / "kingdom/pen.py").read_text()
 
 
 def test_the_score(figure: oracle.Figure) -> None:
