@@ -16,6 +16,8 @@ PROGRAM = "run"
 """The executable in a general's package."""
 CHECKPOINT = "-checkpoint.json"
 _PACKAGE = Path(__file__).resolve().parent
+LONGEST_FOREIGN = 150
+_FOREIGN = re.compile(r"[^A-Za-z0-9._-]")
 _NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
 
 
@@ -35,6 +37,17 @@ def check_name(what: str, name: object) -> str:
     else:
         return name
     raise BadName(what=what, name=name, why=why)
+
+
+def as_filename(text: str) -> str:
+    """A name from outside as part of ours: what may not stand there as its code point, what is too long by a digest."""
+    plain = _FOREIGN.sub(lambda found: f"+{ord(found[0]):x}+", text)
+    if len(plain) <= LONGEST_FOREIGN:
+        return plain
+    from hashlib import sha256
+
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{plain[: LONGEST_FOREIGN - 17]}-{digest}"
 
 
 def is_hidden(name: str) -> bool:

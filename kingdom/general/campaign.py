@@ -6,7 +6,6 @@ a living soldier is known by its lock, a finished one by its raw report under th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +34,10 @@ FINAL = ("success", "skipped", "needs_human")
 BATCH = 16
 """So many are claimed at once, that the soldiers of the first need not wait for the last."""
 
+SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
+"""What a task's tries have cost, noted in it, by what a result calls it."""
+BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
+
 
 class Campaign:
     def __init__(self, kit: Kit) -> None:
@@ -48,7 +51,7 @@ class Campaign:
         self._resting: set[str] = set()
         """Tasks in progress whose time has not come: they need no soldier yet."""
         self._children: dict[str, Popen[bytes]] = {}
-        self._seen_manifest: object = None
+        self._told_of_manifest = ""
         self._next_look = 0.0
         self._clear_what_ended()
         if not self._manifest.sandbox:
@@ -77,7 +80,7 @@ class Campaign:
     # --- claiming
 
     def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
-        now = time.monotonic()
+        now = self._kit.ticks()
         if arrivals is None or now >= self._next_look:
             self._follow_manifest()
             self._tasks.rescan()
@@ -296,14 +299,13 @@ class Campaign:
     def _failed(
         self, task: Task, barrack: Barrack, why: str, report: Mapping[str, Any], result: Result | None = None
     ) -> bool:
-        cost = _spent(task) + float(result.metrics.get("cost_usd") or 0.0 if result else 0.0)
-        budget = self._manifest.limits["budget_usd"]
-        if budget is not None and cost >= budget:
-            why = f"{why} (and its budget of {budget:g} USD is used up)"
+        spent = _spent(task, result)
+        if (end := self._budget_used_up(spent)) is not None:
+            why = f"{why} (and {end})"
         elif policy.may_retry(task.attempt + 1, self._king["retry"]["max_attempts"]):
             later = stamp(self._kit.clock() + self._king["retry"]["backoff_seconds"])
             because = f"try {task.attempt + 1} failed: {self._kit.log.clean(why)}"
-            noted = {**task.extra, "spent_usd": cost, "waits_because": because}
+            noted = {**task.extra, **spent, "waits_because": because}
             again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
             self._kit.post.annotate("tasks", "in_progress", [again])
             self._purse.let_go(task.id, self._kit.clock())
@@ -316,9 +318,16 @@ class Campaign:
         self._report(task, barrack, final.but(metrics=self._metrics(task, report, final)))
         return True
 
+    def _budget_used_up(self, spent: Mapping[str, float]) -> str | None:
+        for limit, (note, unit) in BUDGETS.items():
+            most = self._manifest.limits[limit]
+            if most is not None and spent[note] >= most:
+                return f"its budget of {most:g} {unit} is used up"
+        return None
+
     def _report(self, task: Task, barrack: Barrack, result: Result) -> None:
         """What others need first (checkpoint, memory), then the result, then the traces are cleared."""
-        result = self._clean(result)
+        result = self._with_warnings(self._clean(result))
         if result.status == "needs_human":
             self._kit.disk.rewrite(self._kit.places.checkpoint(task.id), to_json(self._checkpoint(task, result)))
         most = self._config["memory"]["largest_bytes"]
@@ -341,6 +350,13 @@ class Campaign:
             proclamation=told and {**told, "message": clean(str(told["message"]))},
             memory_updates=[clean(lesson) for lesson in result.memory_updates],
         )
+
+    def _with_warnings(self, result: Result) -> Result:
+        plugins = ", ".join(self._manifest.cc_plugins)
+        if not plugins:
+            return result
+        warning = f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"
+        return result.but(extra={**result.extra, "warnings": [warning]})
 
     def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
         return {
@@ -398,10 +414,11 @@ class Campaign:
     def _follow_manifest(self) -> None:
         try:
             self._manifest = manifests.of(self._kit.places, self.name)
+            self._told_of_manifest = ""
         except (BadConfig, NoSuchThing) as trouble:
-            if str(trouble) != self._seen_manifest:
+            if str(trouble) != self._told_of_manifest:
                 self._kit.log.error(f"keeps its old manifest: {trouble}")
-            self._seen_manifest = str(trouble)
+            self._told_of_manifest = str(trouble)
 
     def _take_over(self, kit: Kit) -> None:
         """All of it or nothing: what can be wrong is read first."""
@@ -414,17 +431,21 @@ class Campaign:
 
     def _sleep(self) -> float:
         """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""
-        quiet = self._next_look - time.monotonic()
+        quiet = self._next_look - self._kit.ticks()
         return min(quiet, 1.0) if len(self._mine_in_progress) else quiet
 
     def _now(self) -> str:
         return stamp(self._kit.clock())
 
 
-def _spent(task: Task) -> float:
-    """By its earlier tries; a note that somebody has damaged is none."""
-    noted = task.extra.get("spent_usd")
-    return float(noted) if isinstance(noted, int | float) else 0.0
+def _spent(task: Task, result: Result | None) -> dict[str, float]:
+    """Over all tries so far; a note that somebody has damaged is none."""
+    metrics = result.metrics if result else {}
+    return {note: _amount(task.extra.get(note)) + _amount(metrics.get(name)) for note, name in SPENT.items()}
+
+
+def _amount(noted: object) -> float:
+    return noted if isinstance(noted, int | float) else 0
 
 
 def _what_was_seen(report: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from kingdom.atomic import Disk, make_folder
 from kingdom.errors import BadFile, BadName, KingdomError
 from kingdom.general.broom import clear_away
 from kingdom.messages import Task
-from kingdom.places import Places
+from kingdom.places import Places, as_filename
 
 CONFIG, KNOWN = "config/general.yaml", "repositories.known"
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
@@ -141,8 +141,7 @@ class Ground:
 
     def _mirror(self, repo: str) -> Path:
         self._source(repo)
-        name = re.sub(r"[^A-Za-z0-9._-]", lambda found: f"+{ord(found[0]):x}+", repo)
-        return self._places.mirrors(self._general) / f"{name}.git"
+        return self._places.mirrors(self._general) / f"{as_filename(repo)}.git"
 
     def _log(self, task_id: str) -> Path:
         folder = self._places.mirrors(self._general)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kingdom.atomic import Disk, make_folder
 from kingdom.codec import read_bytes
 from kingdom.errors import BadFile
-from kingdom.places import Places
+from kingdom.places import Places, as_filename
 
 LEARNED = "learned-patterns.md"
 
@@ -42,8 +41,7 @@ def learn(
 
 
 def _repo_file(repo: str) -> str:
-    """A repository's name comes from outside, so what no file name may hold is written as its code point."""
-    return "repo-" + re.sub(r"[^A-Za-z0-9_-]", lambda found: f"+{ord(found[0]):x}+", repo)[:150] + ".md"
+    return f"repo-{as_filename(repo)}.md"
 
 
 def _kept(lines: Iterable[str], largest_bytes: int) -> list[str]:

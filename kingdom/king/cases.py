@@ -13,7 +13,6 @@ from kingdom.errors import BadFile, BadInput
 from kingdom.king import letters
 from kingdom.king.desk import Desk, with_letters
 from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
-from kingdom.king.letters import Draft
 from kingdom.messages import Event, Result, Task
 
 BATCH = 128
@@ -86,6 +85,8 @@ class Cases:
             return None
         except BadInput as trouble:
             return self._unreadable(task, path, str(trouble))
+        # Its own and no other, whatever the soldier wrote.
+        result = result.but(checkpoint_path=str(self._desk.kit.places.checkpoint(task.id)))
         return task.but(outcome=result.status, status=STATUS[result.status]), result
 
     def _unreadable(self, task: Task, path: Path, why: str) -> tuple[Task, Result] | None:
@@ -106,7 +107,7 @@ class Cases:
     def _close_cases(self, cases: list[tuple[Task, Result]]) -> None:
         """Note the outcome and the letters' ids in the task, write the letters, end the event, end the task."""
         post = self._desk.kit.post
-        drafts = [self._drafts(task, result) for task, result in cases]
+        drafts = [JUDGE[result.status](task, result, self._desk.channel) for task, result in cases]
         missing = [sum(d.label not in task.letters for d in ds) for (task, _), ds in zip(cases, drafts, strict=True)]
         ids = iter(self._desk.letter_ids(sum(missing)))
         noted = [with_letters(task, ds, ids) for (task, _), ds in zip(cases, drafts, strict=True)]
@@ -121,10 +122,6 @@ class Cases:
             self._desk.kit.log.event(INTERNAL_EVENT[result.status], task_id=task.id, general=task.target_general)
             cancellations.forget(self._desk.kit.places, self._desk.kit.disk, task.id)
         post.move("tasks", [task.id for task in noted], "in_progress", "completed")
-
-    def _drafts(self, task: Task, result: Result) -> list[Draft]:
-        checkpoint = str(self._desk.kit.places.checkpoint(task.id))
-        return JUDGE[result.status](task, result, self._desk.channel, checkpoint)
 
     def _end_events(self, tasks: list[Task]) -> None:
         ended: list[Event] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,9 @@ from kingdom.steward.roll_call import What
 from kingdom.times import stamp
 
 Arrivals = dict[Path, list[str]] | None
+
+LOST_SECONDS = 60.0
+"""Between looks at every event under way: only a task that was buried or taken away by hand makes one worth while."""
 
 
 class Court:
@@ -58,14 +60,14 @@ class Court:
                 self._desk.kit.log.warn(warning)
             self._next_schedules = 0.0
         worked = self._judge(arrivals)
-        if time.monotonic() >= self._next_events:
+        if self._desk.kit.ticks() >= self._next_events:
             arrivals = None
         worked = self._hear_orders(arrivals) or worked
         worked = self._keep_schedules(arrivals) or worked
         worked = self._serve_events(arrivals) or worked
         self._watch_chamberlain()
         next_look = min(self._next_events, self._next_results, self._next_schedules, self._watchman.due)
-        return Turn(worked, wait=next_look - time.monotonic(), busy=self._unsettled)
+        return Turn(worked, wait=next_look - self._desk.kit.ticks(), busy=self._unsettled)
 
     # --- events
 
@@ -74,7 +76,7 @@ class Court:
         return self._dispatch.serve()
 
     def _look_for_events(self, arrivals: Arrivals) -> None:
-        now = time.monotonic()
+        now = self._desk.kit.ticks()
         if arrivals is None:
             self._dispatch.shelf.rescan()
             for tasks in self._tasks:
@@ -93,14 +95,14 @@ class Court:
     # --- results
 
     def _judge(self, arrivals: Arrivals) -> bool:
-        now = time.monotonic()
+        now = self._desk.kit.ticks()
         places = self._desk.kit.places
         if arrivals is None or now >= self._next_results:
             self._next_results = now + self._desk.config["intervals"]["result_check_seconds"]
         elif places.results not in arrivals and places.folder("tasks", "in_progress") not in arrivals:
             return False
         if arrivals is None or now >= self._next_lost:
-            self._next_lost = now + self._desk.config["intervals"]["schedule_check_seconds"]
+            self._next_lost = now + LOST_SECONDS
             self._cases.close_lost()
         judged = self._cases.judge()
         if judged == BATCH:
@@ -130,7 +132,7 @@ class Court:
     # --- the clock
 
     def _keep_schedules(self, arrivals: Arrivals) -> bool:
-        now = time.monotonic()
+        now = self._desk.kit.ticks()
         is_due = arrivals is None or now >= self._next_schedules
         if not is_due and not self._diary.holds_what_may_go(self._desk.gate):
             return False

@@ -8,31 +8,13 @@ from kingdom.king import letters
 from kingdom.king.letters import Draft
 from kingdom.messages import Result, Task
 
-Verdict = Callable[[Task, Result, str, str], list[Draft]]
-
-
-def _success(task: Task, result: Result, channel: str, checkpoint: str) -> list[Draft]:
-    return [*letters.completed(task, result, channel), *letters.proclaimed(task, result)]
-
-
-def _failed(task: Task, result: Result, channel: str, checkpoint: str) -> list[Draft]:
-    return [*letters.failed(task, result, channel), *letters.proclaimed(task, result)]
-
-
-def _skipped(task: Task, result: Result, channel: str, checkpoint: str) -> list[Draft]:
-    return [*letters.skipped(task, result, channel), *letters.proclaimed(task, result)]
-
-
-def _needs_human(task: Task, result: Result, channel: str, checkpoint: str) -> list[Draft]:
-    """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
-    return [letters.asked(task, result, channel, checkpoint)]
-
+Verdict = Callable[[Task, Result, str], list[Draft]]
 
 JUDGE: Mapping[str, Verdict] = {
-    "success": _success,
-    "failed": _failed,
-    "skipped": _skipped,
-    "needs_human": _needs_human,
+    "success": letters.completed,
+    "failed": letters.failed,
+    "skipped": letters.skipped,
+    "needs_human": letters.asked,
 }
 
 STATUS = {"success": "completed", "failed": "failed", "skipped": "skipped", "needs_human": "needs_human"}

@@ -99,23 +99,26 @@ def lost_task(event: Event, default_channel: str, why: str) -> Draft:
 
 
 def completed(task: Task, result: Result, default_channel: str) -> list[Draft]:
-    return [_final(task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}")]
+    final = _final(task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}")
+    return [final, *_proclaimed(task, result)]
 
 
 def failed(task: Task, result: Result, default_channel: str) -> list[Draft]:
     """Its context names the task, so that whoever says it can tell how to look further."""
     final = _final(task, result, default_channel, f"[failed] {result.error or 'unknown'}")
-    return [replace(final, context={"failed_task": task.id})]
+    return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
 
 
 def skipped(task: Task, result: Result, default_channel: str) -> list[Draft]:
     """Silent, unless the soldier names a channel or a person waits for an answer."""
     if result.notify_channel is None and task.reply_to is None:
-        return []
-    return [_final(task, result, default_channel, f"[skipped] {result.reason or 'out of scope'}")]
+        return _proclaimed(task, result)
+    final = _final(task, result, default_channel, f"[skipped] {result.reason or 'out of scope'}")
+    return [final, *_proclaimed(task, result)]
 
 
-def asked(task: Task, result: Result, default_channel: str, checkpoint_path: str) -> Draft:
+def asked(task: Task, result: Result, default_channel: str) -> list[Draft]:
+    """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
     reply_context = {
         "general": task.target_general,
         "session_id": result.extra.get("session_id"),
@@ -124,12 +127,12 @@ def asked(task: Task, result: Result, default_channel: str, checkpoint_path: str
         "thread_task_id": task.thread,
         "matter": task.matter,
     }
-    context = {"checkpoint_path": checkpoint_path, "reply_context": reply_context}
+    context = {"checkpoint_path": result.checkpoint_path, "reply_context": reply_context}
     question = _draft("question", task, default_channel, f"[question] {result.question}")
-    return replace(question, urgency="high", context=context)
+    return [replace(question, urgency="high", context=context)]
 
 
-def proclaimed(task: Task, result: Result) -> list[Draft]:
+def _proclaimed(task: Task, result: Result) -> list[Draft]:
     if result.proclamation is None:
         return []
     words = result.proclamation

@@ -25,7 +25,7 @@ GOES_ON = {
     "messages": ("pending", "sent"),
 }
 """Where something may be that has been put back to pending."""
-OF_ONE_LIFE = ("cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "waits_because")
+OF_ONE_LIFE = ("cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "spent_tokens", "waits_because")
 """Notes in a task that its retry does not inherit."""
 
 

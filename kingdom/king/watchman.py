@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 from kingdom.role import Kit
@@ -21,14 +20,14 @@ class Watchman:
         self._call: RollCall | None = None
         if launcher is not None:
             steward = pick(kit.places, launcher)
-            self._call = RollCall(kit.places, steward, kit.light, self._seats, kit.name, time.monotonic, kit.ends)
+            self._call = RollCall(kit.places, steward, kit.light, self._seats, kit.name, kit.ticks, kit.ends)
 
     @staticmethod
     def threshold(kit: Kit) -> float:
         return float(kit.system["heartbeat"]["threshold_seconds"])
 
     def look(self, kit: Kit) -> Iterator[Finding]:
-        now = time.monotonic()
+        now = kit.ticks()
         if self._call is not None and (now >= self._next or self._call.someone_ended()):
             threshold = self.threshold(kit)
             yield from self._call.call(threshold, min(PERIOD_SECONDS, threshold / 4))

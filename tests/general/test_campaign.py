@@ -621,6 +621,42 @@ def test_a_damaged_note_of_what_was_spent_ends_nobody(army: Army) -> None:
     assert army.ended()["error"] == "no"
 
 
+@pytest.mark.parametrize(
+    ("limits", "metrics", "said"),
+    [
+        ({"budget_usd": 1.0}, {"cost_usd": 0.6}, "its budget of 1 USD is used up"),
+        ({"budget_tokens": 100}, {"tokens_used": 60}, "its budget of 100 tokens is used up"),
+    ],
+)
+def test_a_task_that_has_used_up_its_budget_is_not_tried_again(
+    army: Army, clock: Clock, limits: dict[str, Any], metrics: dict[str, Any], said: str
+) -> None:
+    (army.places.config / "king.yaml").write_text("retry: {max_attempts: 9, backoff_seconds: 0}\n")
+    army.manifest(limits=limits)
+    army.runs(says(status="failed", error="no", metrics=metrics))
+    army.wake()
+    put(army.home, "tasks", "pending", **task())
+    assert army.ended()["error"] == f"no (and {said})"
+    assert len(army.lives()) == 2
+
+
+def test_plugins_of_another_engine_are_a_warning_in_the_result(army: Army) -> None:
+    army.manifest(cc_plugins=["friday"])
+    army.runs(says(status="success"))
+    army.wake()
+    put(army.home, "tasks", "pending", **task())
+    assert army.ended()["warnings"] == ["cc_plugins (friday) are for the engine claude, which did not do this work"]
+
+
+def test_a_manifest_that_breaks_again_in_the_same_way_is_told_again(army: Army) -> None:
+    for text in ("name: [", None, "name: ["):
+        army.manifest() if text is None else army.places.manifest(GENERAL).write_text(text)
+        army.awake.turn(None)
+        army.awake.turn(None)
+    army.kit.log.flush()
+    assert army.places.role_log(GENERAL).read_text().count("keeps its old manifest") == 2
+
+
 def test_a_broken_manifest_keeps_the_old_one(army: Army) -> None:
     army.runs(says(status="success"))
     army.places.manifest(GENERAL).write_text("name: [")

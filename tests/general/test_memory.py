@@ -102,3 +102,12 @@ def test_what_is_no_memory_holds_nobody_up(places: Places, what: str) -> None:
     MAKERS[what](places.memory / "shared" / "odd.md")
     (places.memory / "shared" / "plain.md").write_text("for everybody\n")
     assert recall(places, "gen-pr", None).endswith("for everybody")
+
+
+def test_two_repositories_with_long_names_keep_their_own_lessons(places: Places) -> None:
+    one, other = (f"acme/{'x' * 200}{end}" for end in "ab")
+    remember(places, "of one", repo=one)
+    remember(places, "of the other", repo=other)
+    assert recall(places, "gen-pr", one).splitlines()[-1] == "- of one"
+    assert recall(places, "gen-pr", other).splitlines()[-1] == "- of the other"
+    assert all(len(path.name) < 200 for path in places.general_memory("gen-pr").iterdir())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -561,6 +562,25 @@ def test_other_names_among_the_results_are_nobodys_business(under_way: Path, clo
     (Places(under_way).results / name).write_text("{")
     reign(under_way, clock)
     assert (told(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
+
+
+def test_a_soldier_cannot_point_a_question_at_another_checkpoint(under_way: Path, clock: Clock) -> None:
+    result(under_way, status="needs_human", question="which?", checkpoint_path="/elsewhere")
+    reign(under_way, clock)
+    (asked,) = (each for each in all_of(under_way, "messages", "pending") if each["type"] == "human_input_request")
+    assert asked["context"]["checkpoint_path"] == str(Places(under_way).checkpoint(TASK))
+
+
+def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules(castle: Path, clock: Clock) -> None:
+    rare = {"intervals": {"schedule_check_seconds": 86400}}
+    ticks = Clock()
+    given = replace(kit(castle, "king", clock, king=rare), ticks=ticks)
+    court = Court(given)
+    court.turn(None)
+    put(castle, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
+    ticks.pass_(61)
+    court.turn({})
+    assert read(castle, "events", "completed", "evt-1")["status"] == "failed"
 
 
 def test_a_proclamation_is_a_letter_of_its_own(under_way: Path, clock: Clock) -> None:

@@ -25,7 +25,7 @@ def a_task(**fields: Any) -> Task:
 def told(task: Task, status: str, **fields: Any) -> list[tuple[str, str | None, str]]:
     """(type, channel, content) of every letter."""
     result = Result.from_json(schemas.check("result", {"task_id": task.id, "status": status, **fields}))
-    drafts = JUDGE[status](task, result, DEFAULT, "/home/checkpoint.json")
+    drafts = JUDGE[status](task, result, DEFAULT)
     made = [draft.letter(f"msg-{n}", "2026-02-07T10:00:00Z") for n, draft in enumerate(drafts)]
     for letter in made:
         schemas.check("message", letter.to_json())
@@ -87,11 +87,17 @@ def test_an_outcome_becomes_these_letters(
 
 def drafts(task: Task, status: str, **fields: Any) -> list[letters.Draft]:
     result = Result.from_json(schemas.check("result", {"task_id": task.id, "status": status, **fields}))
-    return JUDGE[status](task, result, DEFAULT, "/home/checkpoint.json")
+    return JUDGE[status](task, result, DEFAULT)
 
 
 def test_a_question_is_urgent_and_carries_the_way_back() -> None:
-    (question,) = drafts(a_task(repo="acme/shop"), "needs_human", question="which?", session_id="s-1")
+    (question,) = drafts(
+        a_task(repo="acme/shop"),
+        "needs_human",
+        question="which?",
+        session_id="s-1",
+        checkpoint_path="/home/checkpoint.json",
+    )
     assert question.urgency == "high"
     assert question.context == {
         "checkpoint_path": "/home/checkpoint.json",
@@ -109,12 +115,6 @@ def test_a_question_is_urgent_and_carries_the_way_back() -> None:
 def test_a_failure_names_its_task_for_whoever_looks_further() -> None:
     (final,) = drafts(a_task(thread_task_id="task-20260207-009"), "failed", error="no tests")
     assert final.context == {"failed_task": "task-20260207-001"}
-
-
-def test_a_soldier_cannot_point_a_question_at_another_checkpoint() -> None:
-    (question,) = drafts(a_task(), "needs_human", question="which?", checkpoint_path="/elsewhere")
-    assert question.context is not None
-    assert question.context["checkpoint_path"] == "/home/checkpoint.json"
 
 
 def test_a_proclamation_is_no_word_in_the_tasks_thread() -> None:
