@@ -76,7 +76,7 @@ def of(places: Places, name: str) -> Manifest:
     try:
         return read(places.manifest(name))
     except FileNotFoundError:
-        raise NoSuchThing(what="general", name=name, hint="; see `kingdom generals ls`") from None
+        raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
 
 
 def names(places: Places) -> list[str]:

@@ -181,6 +181,10 @@ class Places:
         """The king's note of who gave a task up while its general was at it."""
         return self.own("king") / "cancelled" / f"{check_name('task', task)}.json"
 
+    def called_back(self, task: str) -> Path:
+        """The command line's note of which soldier of a task it has ended."""
+        return self.own("cli") / "called-back" / f"{check_name('task', task)}.json"
+
     def prompt(self, task: str) -> Path:
         return self.prompts / f"{check_name('task', task)}.md"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kingdom import config, manifests
 from kingdom.atomic import Disk, make_folder
+from kingdom.cli import home
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.manifests import Manifest
 from kingdom.places import PROGRAM, Places, find_data
@@ -41,7 +42,7 @@ def install(places: Places, disk: Disk, package: Path) -> Manifest:
 def uninstall(places: Places, disk: Disk, name: str) -> None:
     """Its package stays; only the manifest goes."""
     if name not in manifests.names(places):
-        raise NoSuchThing(what="installed general", name=name, hint="; `kingdom generals` lists them")
+        raise NoSuchThing(what="installed general", name=name, hint=f"; `{home.command()} generals` lists them")
     disk.remove(places.manifest(name))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kingdom import config, manifests, picture, roster
+from kingdom import called_back, config, manifests, picture, roster
 from kingdom.atomic import make_folder
 from kingdom.cli import beats, home, launchers
 from kingdom.cli.init import furnish
@@ -43,7 +43,7 @@ def up() -> int:
 
 
 @click.command(short_help="Stop every role; soldiers finish their work.")
-@click.option("--soldiers", is_flag=True, help="End the soldiers too; their tasks are tried again after the next up.")
+@click.option("--soldiers", is_flag=True, help="End the soldiers too; their tasks begin again after the next up.")
 def down(soldiers: bool) -> None:
     """Stop every role. Soldiers that are out finish their work, unless told otherwise."""
     places = home.find()
@@ -65,7 +65,7 @@ def down(soldiers: bool) -> None:
         _end_soldiers(places, out)
     elif out:
         they, them = ("1 soldier finishes its work", "it") if len(out) == 1 else (f"{len(out)} soldiers finish", "them")
-        print(f"{they} ({', '.join(out)}); `{home.command()} down --soldiers` ends {them}.")
+        print(f"{they} ({', '.join(camp.name for camp in out)}); `{home.command()} down --soldiers` ends {them}.")
 
 
 @click.command(short_help="Start one role, also a stopped or quarantined one.")
@@ -116,13 +116,18 @@ def _seat(places: Places, name: str) -> Seat:
     raise NoSuchThing(what="role", name=name, hint=hint)
 
 
-def _soldiers_out(places: Places) -> list[str]:
-    return [camp.name for camp in places.camps() if is_locked(camp / "lock")]
+def _soldiers_out(places: Places) -> list[Path]:
+    """Their camps, which are called after their tasks."""
+    return [camp for camp in places.camps() if is_locked(camp / "lock")]
 
 
-def _end_soldiers(places: Places, tasks: list[str]) -> None:
-    ended = sum(end_carriers(soldier_markers(places.home, task)) for task in tasks)
-    print(f"Ended {count(len(tasks), 'soldier')} ({count(ended, 'process', 'processes')}).")
+def _end_soldiers(places: Places, camps: list[Path]) -> None:
+    disk = home.disk(places)
+    called_back.forget_all(places, disk)
+    for camp in camps:
+        called_back.note(places, disk, camp)
+    ended = sum(end_carriers(soldier_markers(places.home, camp.name)) for camp in camps)
+    print(f"Ended {count(len(camps), 'soldier')} ({count(ended, 'process', 'processes')}).")
 
 
 def _tell_up(places: Places, steward: Steward, seats: list[Seat], late: list[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from kingdom import cancellations, config, gate, manifests, policy, schemas, sessions
+from kingdom import called_back, cancellations, config, gate, manifests, policy, schemas, sessions
 from kingdom.atomic import is_there, make_folder
 from kingdom.codec import read_json, to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
@@ -263,6 +263,8 @@ class Campaign:
         if stopping is not None:
             return self._failed(task, barrack, stopping.why, report)
         if report.get("result") is None:
+            if called_back.was(self._kit.places, barrack.camp):
+                return self._begin_again(task, barrack)
             return self._failed(task, barrack, _what_was_seen(report), report)
         try:
             fields = schemas.check("result", {"task_id": task.id, **report["result"]})
@@ -288,10 +290,19 @@ class Campaign:
         barrack.clear(self._kit.light)
         return True
 
+    def _begin_again(self, task: Task, barrack: Barrack) -> bool:
+        """The same try: its soldier was called back when the kingdom went down."""
+        self._kit.log.say(f"{task.id} begins again: its soldier was called back")
+        sessions.dismiss(self._kit.light, self._kit.places, task.id)
+        barrack.clear(self._kit.light)
+        return True
+
     def _fell(self, task: Task, barrack: Barrack) -> bool:
         """It started and left no report: killed, or the machine went down."""
         barrack.end()
         self._kit.log.event("soldier.killed", task_id=task.id)
+        if called_back.was(self._kit.places, barrack.camp):
+            return self._begin_again(task, barrack)
         stopping = barrack.told_to_end()
         why = stopping.why if stopping else "its soldier died without a report"
         return self._failed(task, barrack, f"{why} {barrack.trouble()}".strip(), {})

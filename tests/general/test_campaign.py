@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kingdom import cancellations
+from kingdom import called_back, cancellations
 from kingdom.atomic import Disk, Item
 from kingdom.codec import read_json
 from kingdom.errors import BadConfig
@@ -351,6 +351,27 @@ def test_nothing_of_a_soldier_outlives_its_task(army: Army, how: str) -> None:
     army.ended()
     (child,) = map(int, (army.home / "children").read_text().split())
     assert not runs(child)
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_soldier_that_was_called_back_costs_its_task_no_try(army: Army, signal_number: int) -> None:
+    (army.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+    army.runs(FIGHTS)
+    army.wake()
+    put(army.home, "tasks", "pending", **task())
+    army.fighting()
+    called_back.note(army.places, army.kit.disk, army.barrack().camp)
+    soldier = army.barrack().started()
+    assert soldier is not None
+    os.kill(soldier.pid, signal_number)
+    wait_until(lambda: not army.barrack().lives(), SOON, "the soldier's end")
+    army.wake()
+    army.fighting(2)
+    second = army.barrack().started()
+    assert second is not None
+    assert second.attempt == 0
+    os.kill(second.pid, signal.SIGKILL)
+    assert army.ended()["error"].startswith("its soldier died"), "the next one was not called back"
 
 
 def test_a_restarted_general_finds_its_soldier_at_work(army: Army) -> None:

@@ -42,7 +42,7 @@ def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
     assert own.read("tasks", "completed", task)["attempt"] == 0
 
 
-def test_a_down_with_its_soldiers_leaves_their_task_to_be_tried_again(own: Kingdom) -> None:
+def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
     own.ok("generals", "install", str(own.general("gen-digs", "sleep 600", keywords=["dig"])))
     event = own.ok("say", "--no-wait", "dig a hole").strip()
     own.until(lambda: "is at it; `" in own.run("why", event).stdout, "the soldier is out")
@@ -53,7 +53,8 @@ def test_a_down_with_its_soldiers_leaves_their_task_to_be_tried_again(own: Kingd
     own.ok("up")
     task = own.task_of(event)
     own.until_there(own.places.letter("tasks", "completed", task))
-    assert own.read("tasks", "completed", task)["attempt"] == 1
+    ended = own.read("tasks", "completed", task)
+    assert (ended["attempt"], ended["outcome"]) == (0, "success")
 
 
 def test_what_is_said_while_all_sleep_is_heard_later(own: Kingdom) -> None:
