@@ -25,7 +25,7 @@ from kingdom.processes import tree
 from kingdom.soldier import cage
 from kingdom.soldier.engines import ENGINES
 from kingdom.soldier.engines.base import Engine
-from kingdom.soldier.watch import DISK, Watch
+from kingdom.soldier.watch import DISK, MOST_SAID, TALK, Watch
 
 SEEN_BYTES = 2000
 LOOK_MILLISECONDS = 200
@@ -73,7 +73,7 @@ def _refusal(order: Mapping[str, Any], lacking: str | None) -> dict[str, Any] | 
 
 def _run(order: Mapping[str, Any], engine: Engine, pen: Pen) -> dict[str, Any]:
     signal.signal(signal.SIGTERM, _told)
-    watch = Watch(os.environ["KINGDOM_HOME"], order["limits"])
+    watch = Watch(os.environ["KINGDOM_HOME"], order["limits"], (order["out"], order["err"]))
     try:
         code = _wait(_spawn(order, engine.argv(order), pen), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -103,6 +103,10 @@ def _exceeded(order: Mapping[str, Any], excess: str) -> dict[str, Any]:
     _end_tree()
     if excess.startswith(DISK):
         _make_room(order)
+    elif excess.startswith(TALK):
+        for stream in ("out", "err"):
+            with open(order[stream], "ab") as log:
+                log.truncate(min(MOST_SAID, log.tell()))
     return {"ended": "resource", "code": None, "result": None, "seen": excess}
 
 

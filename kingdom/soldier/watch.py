@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kingdom.processes import stat_fields, tree
 
 FULL_PERCENT = 97.0
 """A disk fuller than this ends the soldier before it ends the kingdom."""
 DISK = "the disk"
+TALK = "what it printed"
+MOST_SAID = 64 << 20
+"""Bytes on each of its two streams: they are kept, and nobody reads more."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    def __init__(self, home: str, limits: Mapping[str, int]) -> None:
+    def __init__(self, home: str, limits: Mapping[str, int], streams: Sequence[str]) -> None:
         self._home = home
         self._limits = limits
+        self._streams = streams
 
     def excess(self) -> str | None:
         """Which cap the engine and its descendants are over; None while they are within all of them."""
@@ -31,6 +35,8 @@ class Watch:
         worked = _processor_seconds(members)
         if worked > self._limits["cpu_seconds"]:
             return f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
+        if any(os.stat(stream).st_size > MOST_SAID for stream in self._streams):
+            return f"{TALK}, more than {MOST_SAID >> 20} MB"
         return self._full_disk()
 
     def taken(self) -> str | None:

@@ -97,6 +97,15 @@ while time.monotonic() < END:
         {"cpu_seconds": 2},
         "s of processor time, more than 2",
     ),
+    "a babbler": (
+        """
+for _ in range(150):
+    sys.stdout.write("x" * (1 << 20)); sys.stdout.flush()
+rest()
+""",
+        {},
+        "what it printed, more than 64 MB",
+    ),
 }
 
 FILLERS = {
