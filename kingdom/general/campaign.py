@@ -1,4 +1,4 @@
-"""A general's turn: claim its tasks, send one soldier for each, judge what comes back, try again or report.
+"""A general's turn: claim its tasks, send one soldier for each, take what comes back, try again or report.
 
 The state of every task lies in the directories, so a restarted general goes on where the last one was:
 a living soldier is known by its lock, a finished one by its raw report under the current attempt.
@@ -6,37 +6,33 @@ a living soldier is known by its lock, a finished one by its raw report under th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from kingdom import called_back, cancellations, config, gate, manifests, policy, schemas, sessions
+from kingdom import called_back, cancellations, config, gate, manifests, policy, sessions
 from kingdom.atomic import is_there, make_folder
-from kingdom.codec import read_json, to_json
+from kingdom.codec import to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
-from kingdom.general import memory, outfit
+from kingdom.general import memory, outfit, verdict
 from kingdom.general.barrack import Barrack, last_sign
 from kingdom.general.broom import finish
 from kingdom.general.consent import Refused
 from kingdom.general.ground import Ground, NoGround
 from kingdom.general.outfit import NeedsSetUp
 from kingdom.general.purse import Purse, Wait
+from kingdom.general.verdict import Done, Failed, Limited, Report
 from kingdom.messages import Result, Task, Waiting
 from kingdom.places import check_name
 from kingdom.role import Kit, Turn
 from kingdom.shelf import Shelf
 from kingdom.times import stamp
 
-KEEPS_GROUND = ("failed", "needs_human")
-FINAL = ("success", "skipped", "needs_human")
 BATCH = 16
 """So many are claimed at once, that the soldiers of the first need not wait for the last."""
-
-SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
-"""What a task's tries have cost, noted in it, by what a result calls it."""
-BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
 
 
 class Campaign:
@@ -121,7 +117,7 @@ class Campaign:
         barrack = Barrack(self._kit.places, self.name, task.id)
         if is_there(self._kit.places.result(task.id)):
             self._mine_in_progress.drop([waiting.filename])
-            self._clear_traces(task.id, barrack, self._kept_ground(task))
+            self._clear_traces(task.id, barrack, self._ground.kept(task))
             return False
         # Asked before the report is looked for: a soldier that has ended has written it, if it ever will.
         lives = barrack.lives()
@@ -156,7 +152,7 @@ class Campaign:
             wait = self._purse.may_start(self.name, account, task.id, self._kit.clock())
             if wait is not None:
                 return self._postpone(task, wait)
-            workspace = self._ground.ready(task, self._kept_ground(task))
+            workspace = self._ground.ready(task, self._ground.kept(task))
             if workspace is None:
                 return False
             order = outfit.order(self._kit, self._manifest, task, barrack, engine, program, workspace)
@@ -164,7 +160,7 @@ class Campaign:
             self._report(task, barrack, Result(task_id=task.id, status="skipped", reason=str(why)))
             return True
         except NoGround as trouble:
-            return self._failed(task, barrack, str(trouble), {})
+            return self._failed(task, barrack, Failed(str(trouble)), {})
         child = barrack.march(self._kit.light, order, outfit.environment(self._kit, self._manifest, task, barrack))
         if child is None:
             return False
@@ -193,20 +189,10 @@ class Campaign:
         self._kit.log.warn(f"{task.id} waits: {wait.why}")
         return True
 
-    def _kept_ground(self, task: Task) -> str | None:
-        """A resumed task goes on where its question was asked."""
-        original = task.payload.get("original_task_id")
-        if task.type != "resume" or not isinstance(original, str):
-            return None
-        try:
-            return str(read_json(self._kit.places.checkpoint(original))["workspace"])
-        except (FileNotFoundError, KeyError, BadInput):
-            return None
-
     def _kept_ground_of(self, task_id: str) -> str | None:
         """Of a task that has ended."""
         try:
-            return self._kept_ground(self._kit.post.read("tasks", "completed", task_id))
+            return self._ground.kept(self._kit.post.read("tasks", "completed", task_id))
         except (FileNotFoundError, BadInput):
             return None
 
@@ -255,46 +241,40 @@ class Campaign:
 
     # --- what comes back
 
-    def _receive(self, task: Task, barrack: Barrack, report: Mapping[str, Any]) -> bool:
+    def _receive(self, task: Task, barrack: Barrack, report: Report) -> bool:
         self._kit.log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
         if report.get("lacking"):
             self._kit.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
-        stopping = barrack.told_to_end()
-        if stopping is not None:
-            return self._failed(task, barrack, stopping.why, report)
-        if report.get("result") is None:
-            if called_back.was(self._kit.places, barrack.camp):
-                return self._begin_again(task, barrack)
-            return self._failed(task, barrack, _what_was_seen(report), report)
-        try:
-            fields = schemas.check("result", {"task_id": task.id, **report["result"]})
-        except BadInput as trouble:
-            return self._failed(task, barrack, f"no valid result: {trouble}", report)
-        if fields["task_id"] != task.id:
-            why = f"no valid result: its task_id is {fields['task_id'][:80]}, and this is {task.id}"
-            return self._failed(task, barrack, why, report)
-        result = Result.from_json(fields)
+        if (stopping := barrack.told_to_end()) is not None:
+            return self._failed(task, barrack, Failed(stopping.why), report)
+        if report.get("result") is None and called_back.was(self._kit.places, barrack.camp):
+            return self._begin_again(task, barrack)
         account = barrack.account() or outfit.account(self._manifest, outfit.engine_name(self._kit, self._manifest))
-        if (quota := result.extra.get("quota")) is not None:
-            return self._rest(task, barrack, self._purse.limited(account, quota, self._kit.clock()))
-        self._purse.spent(self.name, account, task.id, result.metrics, self._kit.clock())
-        if result.status not in FINAL:
-            return self._failed(task, barrack, result.error or "failed without a reason", report, result)
-        self._report(task, barrack, result.but(metrics=self._metrics(task, report, result)))
+        match verdict.judge(task, report):
+            case Limited(quota):
+                return self._rest(task, barrack, self._purse.limited(account, quota, self._kit.clock()))
+            case Failed() as failed:
+                if failed.result is not None:
+                    self._book(task, account, failed.result)
+                return self._failed(task, barrack, failed, report)
+            case Done(result):
+                self._book(task, account, result)
+                self._report(task, barrack, verdict.measured(task, report, result))
         return True
+
+    def _book(self, task: Task, account: str, result: Result) -> None:
+        self._purse.spent(self.name, account, task.id, result.metrics, self._kit.clock())
 
     def _rest(self, task: Task, barrack: Barrack, wait: Wait) -> bool:
         """A limit is no failure: the same try is made again when the account has rested."""
         self._postpone(task, wait)
-        sessions.dismiss(self._kit.light, self._kit.places, task.id)
-        barrack.clear(self._kit.light)
+        self._dismiss(task.id, barrack)
         return True
 
     def _begin_again(self, task: Task, barrack: Barrack) -> bool:
         """The same try: its soldier was called back when the kingdom went down."""
         self._kit.log.say(f"{task.id} begins again: its soldier was called back")
-        sessions.dismiss(self._kit.light, self._kit.places, task.id)
-        barrack.clear(self._kit.light)
+        self._dismiss(task.id, barrack)
         return True
 
     def _fell(self, task: Task, barrack: Barrack) -> bool:
@@ -305,40 +285,30 @@ class Campaign:
             return self._begin_again(task, barrack)
         stopping = barrack.told_to_end()
         why = stopping.why if stopping else "its soldier died without a report"
-        return self._failed(task, barrack, f"{why} {barrack.trouble()}".strip(), {})
+        return self._failed(task, barrack, Failed(f"{why} {barrack.trouble()}".strip()), {})
 
-    def _failed(
-        self, task: Task, barrack: Barrack, why: str, report: Mapping[str, Any], result: Result | None = None
-    ) -> bool:
-        spent = _spent(task, result)
-        if (end := self._budget_used_up(spent)) is not None:
-            why = f"{why} (and {end})"
+    def _failed(self, task: Task, barrack: Barrack, failed: Failed, report: Report) -> bool:
+        """Another try after a pause, or this was the last word."""
+        spent = verdict.spent(task, failed.result)
+        if (end := verdict.used_up(self._manifest, spent)) is not None:
+            failed = replace(failed, why=f"{failed.why} (and {end})")
         elif policy.may_retry(task.attempt + 1, self._king["retry"]["max_attempts"]):
             later = stamp(self._kit.clock() + self._king["retry"]["backoff_seconds"])
-            because = f"try {task.attempt + 1} failed: {self._kit.log.clean(why)}"
+            because = f"try {task.attempt + 1} failed: {self._kit.log.clean(failed.why)}"
             noted = {**task.extra, **spent, "waits_because": because}
             again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
             self._kit.post.annotate("tasks", "in_progress", [again])
             self._purse.let_go(task.id, self._kit.clock())
-            sessions.dismiss(self._kit.light, self._kit.places, task.id)
-            barrack.clear(self._kit.light)
-            self._kit.log.warn(f"{task.id} failed ({why}); tries again after {later}")
-            self._kit.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=why)
+            self._dismiss(task.id, barrack)
+            self._kit.log.warn(f"{task.id} failed ({failed.why}); tries again after {later}")
+            self._kit.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=failed.why)
             return True
-        final = (result or Result(task_id=task.id, status="failed")).but(error=why)
-        self._report(task, barrack, final.but(metrics=self._metrics(task, report, final)))
+        self._report(task, barrack, verdict.last_word(task, report, failed))
         return True
-
-    def _budget_used_up(self, spent: Mapping[str, float]) -> str | None:
-        for limit, (note, unit) in BUDGETS.items():
-            most = self._manifest.limits[limit]
-            if most is not None and spent[note] >= most:
-                return f"its budget of {most:g} {unit} is used up"
-        return None
 
     def _report(self, task: Task, barrack: Barrack, result: Result) -> None:
         """What others need first (checkpoint, memory), then the result, then the traces are cleared."""
-        result = self._with_warnings(self._clean(result))
+        result = verdict.fit_to_tell(result, self._kit.log.clean, self._manifest)
         if result.status == "needs_human":
             self._kit.disk.rewrite(self._kit.places.checkpoint(task.id), to_json(self._checkpoint(task, result)))
         most = self._config["memory"]["largest_bytes"]
@@ -349,25 +319,7 @@ class Campaign:
             self._kit.log.warn(f"{task.id} has a result already; it stands")
         self._purse.let_go(task.id, self._kit.clock())
         self._kit.log.say(f"{task.id}: {result.status}")
-        self._clear_traces(task.id, barrack, self._kept_ground(task))
-
-    def _clean(self, result: Result) -> Result:
-        """A soldier's words go to people and into later prompts: without secrets that it may have come upon."""
-        clean = self._kit.log.clean
-        words = {name: getattr(result, name) for name in ("summary", "error", "question", "reason")}
-        told = result.proclamation
-        return result.but(
-            **{name: text and clean(text) for name, text in words.items()},
-            proclamation=told and {**told, "message": clean(str(told["message"]))},
-            memory_updates=[clean(lesson) for lesson in result.memory_updates],
-        )
-
-    def _with_warnings(self, result: Result) -> Result:
-        plugins = ", ".join(self._manifest.cc_plugins)
-        if not plugins:
-            return result
-        warning = f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"
-        return result.but(extra={**result.extra, "warnings": [warning]})
+        self._clear_traces(task.id, barrack, self._ground.kept(task))
 
     def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
         return {
@@ -378,15 +330,11 @@ class Campaign:
             "matter": task.matter,
             "repo": task.repo,
             "session_id": result.extra.get("session_id"),
-            "workspace": self._kept_ground(task) or str(self._kit.places.workspace(self.name, task.id)),
+            "workspace": self._ground.kept(task) or str(self._kit.places.workspace(self.name, task.id)),
             "payload": dict(task.payload),
             "question": result.question,
             "asked_at": self._now(),
         }
-
-    def _metrics(self, task: Task, report: Mapping[str, Any], result: Result) -> dict[str, Any]:
-        seconds = {"duration_seconds": report["seconds"]} if "seconds" in report else {}
-        return {**seconds, **result.metrics, "retry_count": task.attempt}
 
     # --- shared
 
@@ -404,23 +352,18 @@ class Campaign:
                 self._clear_traces(task, barrack, self._kept_ground_of(task))
         for task in (ground.name for ground in grounds.glob("task-*")):
             with suppress(BadName):
-                if self._needs_no_ground(task):
-                    self._ground.clear(task)
+                self._ground.clear_if_done(task)
 
     def _clear_traces(self, task_id: str, barrack: Barrack, kept_ground: str | None = None) -> None:
         """The ground first and the camp last: while it stands, a next life knows that something is left to clear."""
-        if self._needs_no_ground(task_id):
-            self._ground.clear(task_id, kept_ground)
+        self._ground.clear_if_done(task_id, kept_ground)
         if barrack.left_traces():
-            sessions.dismiss(self._kit.light, self._kit.places, task_id)
-            barrack.clear(self._kit.light)
+            self._dismiss(task_id, barrack)
 
-    def _needs_no_ground(self, task_id: str) -> bool:
-        """Nobody will look at it or go on there: the task has ended, and neither failed nor asked."""
-        try:
-            return read_json(self._kit.places.result(task_id)).get("status") not in KEEPS_GROUND
-        except (FileNotFoundError, BadInput):
-            return False
+    def _dismiss(self, task_id: str, barrack: Barrack) -> None:
+        """Its soldier is out no more, and leaves nothing."""
+        sessions.dismiss(self._kit.light, self._kit.places, task_id)
+        barrack.clear(self._kit.light)
 
     def _follow_manifest(self) -> None:
         try:
@@ -447,19 +390,3 @@ class Campaign:
 
     def _now(self) -> str:
         return stamp(self._kit.clock())
-
-
-def _spent(task: Task, result: Result | None) -> dict[str, float]:
-    """Over all tries so far; a note that somebody has damaged is none."""
-    metrics = result.metrics if result else {}
-    return {note: _amount(task.extra.get(note)) + _amount(metrics.get(name)) for note, name in SPENT.items()}
-
-
-def _amount(noted: object) -> float:
-    return noted if isinstance(noted, int | float) else 0
-
-
-def _what_was_seen(report: Mapping[str, Any]) -> str:
-    code, seen = report.get("code"), str(report.get("seen") or "nothing was said")
-    how = f"ended with code {code}" if code is not None else str(report.get("ended"))
-    return f"no result ({how}): {seen}"

@@ -15,12 +15,14 @@ from subprocess import DEVNULL, Popen
 from typing import Any
 
 from kingdom.atomic import Disk, make_folder
-from kingdom.errors import BadFile, BadName, KingdomError
+from kingdom.codec import read_json
+from kingdom.errors import BadFile, BadInput, BadName, KingdomError
 from kingdom.general.broom import clear_away
 from kingdom.messages import Task
 from kingdom.places import Places, as_filename
 
 CONFIG, KNOWN = "config/general.yaml", "repositories.known"
+KEPT_AFTER = ("failed", "needs_human")
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
 _GIT_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
@@ -64,6 +66,24 @@ class Ground:
             make_folder(workspace)
             return workspace
         return self._clone(task, task.repo, workspace)
+
+    def kept(self, task: Task) -> str | None:
+        """Where a resumed task goes on: where its question was asked."""
+        original = task.payload.get("original_task_id")
+        if task.type != "resume" or not isinstance(original, str):
+            return None
+        try:
+            return str(read_json(self._places.checkpoint(original))["workspace"])
+        except (FileNotFoundError, KeyError, BadInput):
+            return None
+
+    def clear_if_done(self, task_id: str, kept: str | None = None) -> None:
+        """Nobody will look at it or go on there: the task has ended, and neither failed nor asked."""
+        try:
+            if read_json(self._places.result(task_id)).get("status") not in KEPT_AFTER:
+                self.clear(task_id, kept)
+        except (FileNotFoundError, BadInput):
+            return
 
     def clear(self, task_id: str, kept: str | None = None) -> None:
         """Removed when nobody needs it any more."""

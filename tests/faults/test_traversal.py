@@ -83,6 +83,7 @@ def check_envoy(tree: Path) -> list[str]:
 def check_general(tree: Path) -> list[str]:
     """Tasks for such repositories, sessions and answers, and a soldier that reports such paths."""
     jail, home = jailed_home()
+    homes.install(home, homes.GENERAL, max_soldiers=8)
     package = Places(home).package(homes.GENERAL)
     package.mkdir(parents=True, mode=0o700)
     (package / "prompt.md").write_text("{{REPO}} {{payload.session_id}} {{payload.human_response}}")
