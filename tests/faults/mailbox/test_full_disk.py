@@ -58,7 +58,7 @@ def full_store(tree: Path, backend: str) -> list[str]:
     with on_small_disk(tree, backend, "queue/mq") as (process, home):
         ballast = home / "queue" / "mq" / "ballast"
         ballast.write_bytes(bytes(BALLAST[backend]))
-        with Client(home / "queue" / "mailbox", timeout=5) as client:
+        with Client(home / "queue" / "mailbox", timeout=3) as client:
             try:
                 accepted, refused = _publish_until_refused(client)
             except (NotRunning, TookTooLong) as trouble:

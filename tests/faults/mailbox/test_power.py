@@ -20,7 +20,7 @@ from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
 
 BACKENDS = ("filesystem", "sqlite", "hybrid")
-QUICK_STATES = 8
+QUICK_STATES = 6
 AN_HOUR_MS = 3_600_000
 
 

@@ -15,7 +15,7 @@ from tests.faults import oracle, trees
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
 
-QUICK_POINTS = {KILL: 9, FULL: 4, BROKEN: 4}
+QUICK_POINTS = {KILL: 6, FULL: 4, BROKEN: 4}
 BACKENDS = ("filesystem", "sqlite", "hybrid")
 ARGV = ("-m", "kingdom.mailbox", "--once")
 DURABILITY = "process"
