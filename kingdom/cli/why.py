@@ -93,9 +93,6 @@ def _tell(places: Places, found: Found) -> Story:
     return TELLERS[found.kind](places, found)
 
 
-# --- events
-
-
 def _event(places: Places, found: Found) -> Story:
     text = (found.get("payload") or {}).get("text")
     said = f", saying {line(text, 60)!r}" if text else ""
@@ -146,9 +143,6 @@ def _noun(found: Found) -> Event | None:
         return Event.from_json(schemas.check("event", dict(found.content)))
     except BadInput:
         return None
-
-
-# --- tasks
 
 
 def _task(places: Places, found: Found) -> Story:
@@ -232,9 +226,6 @@ def _started(places: Places, found: Found) -> list[Story]:
     except NoSuchThing:
         return []
     return _letters(places, event.get("letters"))
-
-
-# --- letters and orders
 
 
 def _message(places: Places, found: Found) -> Story:

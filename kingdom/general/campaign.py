@@ -73,8 +73,6 @@ class Campaign:
         claimed = self._claim()
         return Turn(any(steps) or claimed, wait=self._sleep(), busy=len(self._mine_in_progress) > 0)
 
-    # --- claiming
-
     def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._kit.ticks()
         if arrivals is None or now >= self._next_look:
@@ -105,8 +103,6 @@ class Campaign:
 
     def _is_mine(self, task: Task) -> bool:
         return task.target_general == self.name
-
-    # --- one task, one step
 
     def _step(self, waiting: Waiting) -> bool:
         """Whatever is next for this task. Returns whether anything was done."""
@@ -203,8 +199,6 @@ class Campaign:
         self._report(task, barrack, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
         return True
 
-    # --- while a soldier is out
-
     def _watch(self, task: Task, barrack: Barrack) -> bool:
         stopping = barrack.told_to_end()
         patience = self._config["timeouts"]["term_seconds"]
@@ -238,8 +232,6 @@ class Campaign:
         if silent > rules["active_within_seconds"]:
             return base
         return float(min(base * rules["most"], max(base, barrack.seconds_served() + rules["extension_seconds"])))
-
-    # --- what comes back
 
     def _receive(self, task: Task, barrack: Barrack, report: Report) -> bool:
         self._kit.log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
@@ -335,8 +327,6 @@ class Campaign:
             "question": result.question,
             "asked_at": self._now(),
         }
-
-    # --- shared
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""

@@ -69,8 +69,6 @@ class Court:
         next_look = min(self._next_events, self._next_results, self._next_schedules, self._watchman.due)
         return Turn(worked, wait=next_look - self._desk.kit.ticks(), busy=self._unsettled)
 
-    # --- events
-
     def _serve_events(self, arrivals: Arrivals) -> bool:
         self._look_for_events(arrivals)
         return self._dispatch.serve()
@@ -92,8 +90,6 @@ class Court:
     def _unsettled(self) -> bool:
         return self._orders.unsettled or any(shelf.unsettled for shelf in (self._dispatch.shelf, *self._tasks))
 
-    # --- results
-
     def _judge(self, arrivals: Arrivals) -> bool:
         now = self._desk.kit.ticks()
         places = self._desk.kit.places
@@ -109,14 +105,10 @@ class Court:
             self._next_results = now
         return judged > 0
 
-    # --- orders
-
     def _hear_orders(self, arrivals: Arrivals) -> bool:
         pending = self._desk.kit.places.folder("orders", "pending")
         self._orders.look(None if arrivals is None else arrivals.get(pending, ()))
         return self._orders.obey()
-
-    # --- the chamberlain
 
     def _watch_chamberlain(self) -> None:
         for finding in self._watchman.look(self._desk.kit):
@@ -128,8 +120,6 @@ class Court:
                 now = stamp(self._desk.kit.clock())
                 alarm = alert(self._desk.letter_ids(1)[0], str(finding), self._desk.channel, now)
                 self._desk.kit.post.deliver("messages", [alarm])
-
-    # --- the clock
 
     def _keep_schedules(self, arrivals: Arrivals) -> bool:
         now = self._desk.kit.ticks()

@@ -14,13 +14,15 @@ from kingdom.king.done import DoneIndex
 from kingdom.king.letters import Draft
 from kingdom.messages import Event, Json, Message, Task
 from kingdom.role import Kit
+from kingdom.states import MOVES
 from kingdom.times import stamp
 
 T = TypeVar("T", Event, Task)
 
 AHEAD = 64
 """Numbers noted before they are needed: a lone event does not wait for two more files."""
-ANYWHERE = {"tasks": ("pending", "in_progress", "completed", "dead"), "messages": ("pending", "sent", "failed", "dead")}
+ANYWHERE = {kind: tuple(states) for kind, states in MOVES.items()}
+"""In the order in which a thing moves, so that one that moves meanwhile is seen."""
 
 
 class Desk:

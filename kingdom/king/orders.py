@@ -12,13 +12,13 @@ from typing import Any
 from kingdom import cancellations, manifests
 from kingdom.atomic import is_there
 from kingdom.errors import BadInput
+from kingdom.king.desk import ANYWHERE
 from kingdom.messages import Event, Message, Order, Task
 from kingdom.places import check_name
 from kingdom.role import Kit
 from kingdom.shelf import Shelf
 from kingdom.times import stamp
 
-TASK_STATES = ("pending", "in_progress", "completed", "dead")
 GOES_ON = {
     "events": ("pending", "dispatched"),
     "tasks": ("pending", "in_progress", "completed"),
@@ -78,8 +78,6 @@ class Orders:
         noted = order.but(outcome=outcome, extra={**order.extra, **extra})
         self._kit.post.annotate("orders", "pending", [noted])
 
-    # --- tasks
-
     def retry(self, order: Order) -> str:
         """A new task like the ended one, in the same thread. Its id is noted in the order before it is made."""
         task = self._task(order.target, "completed")
@@ -87,7 +85,7 @@ class Orders:
         if not made:
             made = self._new_task_id()
             self._note(order, made=made)
-        if not self._kit.post.has("tasks", made, *TASK_STATES):
+        if not self._kit.post.has("tasks", made, *ANYWHERE["tasks"]):
             again = task.but(
                 id=made,
                 status="pending",
@@ -145,12 +143,10 @@ class Orders:
 
     def _task(self, name: str, state: str) -> Task:
         if not self._kit.post.has("tasks", name, state):
-            where = next((each for each in TASK_STATES if self._kit.post.has("tasks", name, each)), None)
+            where = next((each for each in ANYWHERE["tasks"] if self._kit.post.has("tasks", name, each)), None)
             raise Refused(f"{name} is in {where}, not in {state}" if where else f"there is no task {name}")
         task: Task = self._kit.post.read("tasks", state, name)
         return task
-
-    # --- events and letters
 
     def requeue(self, order: Order) -> str:
         """Back to pending: a discarded event, a letter that failed, or a buried file that has been mended.
