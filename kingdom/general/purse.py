@@ -123,7 +123,9 @@ def _is_sound(name: str, page: Any) -> bool:
 
 
 def _is_amount(*each: Any) -> bool:
-    return all(isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 for number in each)
+    return all(
+        isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1e15 for number in each
+    )
 
 
 def _day(now: float) -> str:

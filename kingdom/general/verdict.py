@@ -15,6 +15,8 @@ FINAL = ("success", "skipped", "needs_human")
 SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
 """What a task's tries have cost, noted in it, by what a result calls it."""
 BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
+MOST = 1e15
+"""Nobody has spent so much: beyond it a sum would not be a number any more."""
 
 Report = Mapping[str, Any]
 
@@ -102,7 +104,7 @@ def _warnings(manifest: Manifest) -> dict[str, list[str]]:
 
 
 def _amount(noted: object) -> float:
-    return noted if isinstance(noted, int | float) else 0
+    return noted if isinstance(noted, int | float) and 0 <= noted < MOST else 0
 
 
 def _what_was_seen(report: Report) -> str:

@@ -147,6 +147,8 @@ DAMAGED: list[dict[str, Any]] = [
     {"spent 2026-02-07": {"gen-pr": {}}},
     {"spent 2026-02-07": {"gen-pr": {"usd": "much", "tokens": 1}}},
     {"spent 2026-02-07": {"gen-pr": {"usd": True, "tokens": 1}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": 1e308, "tokens": 1}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": -1, "tokens": 1}}},
     {"what": {}},
 ]
 

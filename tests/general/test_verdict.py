@@ -24,6 +24,9 @@ REPORTS: list[tuple[dict[str, Any], str]] = [
     ({"result": {"status": "failed", "error": "no tests"}}, "no tests"),
     ({"result": {"status": "failed"}}, "failed without a reason"),
     ({"result": {"status": "fine"}}, "no valid result: "),
+    ({"result": {"status": "success", "metrics": {"cost_usd": 1e308}}}, "no valid result: "),
+    ({"result": {"status": "success", "metrics": {"cost_usd": 10**400}}}, "no valid result: "),
+    ({"result": {"status": "success", "metrics": {"tokens_used": 10**400}}}, "no valid result: "),
     ({"result": {"status": "success", "task_id": "task-9"}}, "no valid result: its task_id is task-9, and this is "),
 ]
 
@@ -56,7 +59,7 @@ def test_the_last_of_many_failures_keeps_what_its_result_brought() -> None:
     assert final.metrics == {"duration_seconds": 2.5, "cost_usd": 1, "retry_count": 1}
 
 
-@pytest.mark.parametrize("noted", [{"spent_usd": "much"}, {"spent_usd": None}, {"spent_tokens": [1]}, {}])
+@pytest.mark.parametrize("noted", [{"spent_usd": "much"}, {"spent_usd": 1e308}, {"spent_tokens": [1]}, {}])
 def test_a_damaged_note_of_what_was_spent_counts_as_none(noted: dict[str, Any]) -> None:
     result = Result(task_id="task-1", status="failed", metrics={"cost_usd": 0.5, "tokens_used": 7})
     assert verdict.spent(a_task(**noted), result) == {"spent_usd": 0.5, "spent_tokens": 7}
