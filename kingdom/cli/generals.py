@@ -10,6 +10,7 @@ import click
 
 from kingdom import manifests
 from kingdom.cli import home, launchers, new_general, packages
+from kingdom.cli.files import Found, newest
 from kingdom.errors import Exit
 from kingdom.lock import is_locked
 from kingdom.manifests import Manifest
@@ -88,6 +89,13 @@ def uninstall(name: str) -> None:
         f"{name} is taken out; `{home.command()} generals install {shlex.quote(str(places.package(name)))}` "
         "brings it back."
     )
+    if left := [each.id for each in newest(places, "tasks", ("pending", "in_progress")) if _is_for(each, name)]:
+        names = line(", ".join(left), 200)
+        print(f"{count(len(left), 'task')} of it left, held and counted: `{home.command()} tasks cancel ID` ({names}).")
+
+
+def _is_for(task: Found, general: str) -> bool:
+    return task.get("target_general") == general
 
 
 def _summary(manifest: Manifest) -> str:

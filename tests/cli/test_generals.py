@@ -112,6 +112,16 @@ def test_installing_copies_the_package_and_then_the_manifest(terminal: Terminal,
     assert not terminal.places.manifest("gen-x").exists()
 
 
+def test_taking_a_general_out_names_the_tasks_that_nobody_will_do(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.ok("generals", "install", str(package(tmp_path / "gen-x")))
+    terminal.task("pending", "task-1", target_general="gen-x")
+    terminal.task("in_progress", "task-2", target_general="gen-x")
+    terminal.task("pending", "task-3", target_general="gen-y")
+    said = terminal.ok("generals", "uninstall", "gen-x").splitlines()[-1]
+    assert said.startswith("2 tasks of it left, held and counted: `")
+    assert {"task-1", "task-2"} == set(said.partition(" (")[2].removesuffix(").").split(", "))
+
+
 def test_a_claim_that_is_taken_is_told(terminal: Terminal, tmp_path: Path) -> None:
     path = package(tmp_path / "gen-x", {**WHOLE, "keywords": ["briefing"]})
     said = terminal.ok("generals", "install", str(path))
