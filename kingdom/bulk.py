@@ -292,11 +292,11 @@ class Relay:
 
     def put(self, path: str, data: bytes) -> None:
         """FileNotFoundError when its folder is not there."""
-        fd, draft = self._draft()
+        fd, draft, size = self._draft()
         try:
             try:
                 write_whole(fd, data)
-                if os.fstat(fd).st_size > len(data):
+                if size > len(data):
                     os.ftruncate(fd, len(data))
             finally:
                 os.close(fd)
@@ -308,33 +308,50 @@ class Relay:
 
     def end(self, path: str) -> None:
         """FileNotFoundError when it is gone. What has other names or another owner is never written over."""
-        about = os.lstat(path)
-        ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
-        if ours and about.st_size <= self.LARGEST_SPARE and len(self._spares) < self._most_spares:
+        if len(self._spares) < self._most_spares and self._may_be_written_over(os.lstat(path)):
             spare = self._name()
             os.rename(path, spare)
             self._spares.append(spare)
         else:
             os.unlink(path)
 
+    def leave(self, path: str) -> None:
+        """Ended as well, but it stays where it lies until the next file is written over it, which saves a move."""
+        if not self._spares and self._may_be_written_over(os.lstat(path)):
+            self._spares.append(path)
+        else:
+            self.end(path)
+
     def sweep(self) -> None:
         """Begin with an empty scratch folder, or leave one."""
+        for spare in self._spares:
+            with suppress(FileNotFoundError):
+                os.unlink(spare)
         self._spares.clear()
         os.makedirs(self._scratch, 0o700, exist_ok=True)
         for name in os.listdir(self._scratch):
             os.unlink(f"{self._scratch}/{name}")
 
-    def _draft(self) -> tuple[int, str]:
+    def _draft(self) -> tuple[int, str, int]:
+        """A file to write into, its path, and how long it is."""
         while self._spares:
             spare = self._spares.pop()
-            with suppress(FileNotFoundError):
-                return os.open(spare, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW), spare
+            with suppress(OSError):
+                fd = os.open(spare, _OLD_FILE | os.O_NONBLOCK)
+                about = os.fstat(fd)
+                if self._may_be_written_over(about):
+                    return fd, spare, about.st_size
+                os.close(fd)
         draft = self._name()
         try:
-            return os.open(draft, NEW_FILE, self._mode), draft
+            return os.open(draft, NEW_FILE, self._mode), draft, 0
         except FileNotFoundError:
             os.makedirs(self._scratch, 0o700, exist_ok=True)
-        return os.open(draft, NEW_FILE, self._mode), draft
+        return os.open(draft, NEW_FILE, self._mode), draft, 0
+
+    def _may_be_written_over(self, about: os.stat_result) -> bool:
+        ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+        return ours and about.st_size <= self.LARGEST_SPARE
 
     def _name(self) -> str:
         self._made += 1

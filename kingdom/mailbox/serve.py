@@ -455,7 +455,7 @@ class Server:
         if due is None or due > self._desk.clock():
             return False
         if removed := self._answers.sweep():
-            self._say(f"removed {removed} answers that nobody fetched", "info")
+            self._say(f"removed {removed} old answers", "info")
         return removed > 0
 
     def _now(self) -> str:

@@ -364,7 +364,7 @@ class Client:
                 if left <= 0:
                     raise self._gave_up(name, seconds) from None
             else:
-                self._files.end(path)
+                self._files.leave(path)
                 return data
 
     def _move_in(self) -> None:

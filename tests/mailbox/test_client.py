@@ -97,6 +97,27 @@ def test_polling_does_without_inotify(manager: Running, q: str) -> None:
         assert mq.consume(q) is not None
 
 
+def test_an_answer_that_was_read_is_written_over_unless_somebody_has_it_too(manager: Running, home: Path) -> None:
+    folder = manager.root / "responses" / "sensor-2"
+    with manager.client("sensor-2") as mq:
+        mq.health()
+        [answer] = folder.glob("*.json")
+        inode = answer.stat().st_ino
+        mq.health()
+        [answer] = folder.glob("*.json")
+        assert answer.stat().st_ino != inode  # the request it became is the manager's now
+        kept = home / "kept"
+        os.link(answer, kept)
+        before = kept.read_bytes()
+        mq.health()
+        assert kept.read_bytes() == before
+        [answer] = [path for path in folder.glob("*.json") if path.stat().st_nlink == 1]
+        answer.unlink()
+        answer.symlink_to(kept)
+        mq.health()
+        assert kept.read_bytes() == before
+
+
 def test_a_client_leaves_no_trace(manager: Running, q: str) -> None:
     with manager.client() as mq:
         mq.publish(q, 1)
