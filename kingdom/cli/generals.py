@@ -95,7 +95,7 @@ def uninstall(name: str) -> None:
 
 
 def _is_for(task: Found, general: str) -> bool:
-    return task.get("target_general") == general
+    return bool(task.get("target_general") == general)
 
 
 def _summary(manifest: Manifest) -> str:
