@@ -87,6 +87,7 @@ def fill(home: Path) -> Path:
 
 def lives_on(places: Places, role: str, process: subprocess.Popen[bytes]) -> list[str]:
     """Three beats and more while there is no room, all of them honest."""
+
     def ended() -> bool:
         return process.poll() is not None
 
