@@ -41,7 +41,13 @@ DELETE FROM {{msg_index_table}} WHERE message_key = ?;
 UPDATE {{msg_index_table}} SET state = 'ready' WHERE state = 'delayed' AND available_at <= ? AND queue = ?;
 
 -- name: select_queues
-SELECT DISTINCT queue FROM {{msg_index_table}};
+-- from each one to the next by the index; DISTINCT would read the whole of it
+WITH RECURSIVE found (queue) AS (
+  SELECT min(queue) FROM {{msg_index_table}}
+  UNION ALL
+  SELECT (SELECT min(queue) FROM {{msg_index_table}} WHERE queue > found.queue) FROM found WHERE queue IS NOT NULL
+)
+SELECT queue FROM found WHERE queue IS NOT NULL;
 
 -- name: select_names
 -- by the primary key, which keeps the messages of a queue together: faster than any other index when most are wanted;
@@ -78,7 +84,8 @@ INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at) VALUES
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at;
 
 -- name: select_policies
-SELECT substr(key, 8), value FROM {{kv_table}} WHERE value_type = 'policy';
+-- the second condition is that of idx_kv_type: without it all messages would be read
+SELECT substr(key, 8), value FROM {{kv_table}} WHERE value_type = 'policy' AND value_type <> 'message';
 
 -- name: select_setting
 SELECT value FROM {{kv_table}} WHERE key = ?;
