@@ -22,11 +22,15 @@ def dismiss(disk: Disk, places: Places, task: str) -> None:
     _change(disk, places, lambda rows: [each for each in rows if each["task_id"] != task])
 
 
+def mend(disk: Disk, places: Places) -> None:
+    """A power cut may have left half a file: whole rows stay, and the file can be read again."""
+    _change(disk, places, lambda rows: rows)
+
+
 def keep_only(disk: Disk, places: Places, is_out: Callable[[str], bool]) -> list[str]:
     """Strike out every soldier that is not out any more. Returns the tasks struck out."""
     struck = [task for task in (each["task_id"] for each in read(places)) if not is_out(task)]
-    if struck:
-        _change(disk, places, lambda rows: [each for each in rows if each["task_id"] not in struck])
+    _change(disk, places, lambda rows: [each for each in rows if each["task_id"] not in struck])
     return struck
 
 
@@ -36,7 +40,8 @@ def _change(disk: Disk, places: Places, change: Callable[[Rows], Rows]) -> None:
     try:
         rows = read(places)
         changed = to_list(change(rows))
-        if changed != _written(places):
+        there = _written(places)
+        if changed != (to_list([]) if there is None else there):
             disk.rewrite(places.sessions, changed)
     finally:
         lock.release()
@@ -53,9 +58,11 @@ def read(places: Places) -> Rows:
     return [row for row in rows if isinstance(row, dict) and isinstance(row.get("task_id"), str)]
 
 
-def _written(places: Places) -> bytes:
+def _written(places: Places) -> bytes | None:
     """What lies there, fit or not: after a power cut it may be an empty file."""
     try:
         return read_bytes(places.sessions)
-    except (FileNotFoundError, BadFile):
+    except FileNotFoundError:
+        return None
+    except BadFile:
         return b""

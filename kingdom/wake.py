@@ -35,6 +35,7 @@ class Waker:
         self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._bell, select.POLLIN)
         self._inotify: INotify | None = None
+        self._hears_signals = False
         self._folders: dict[int, Path] = {}
         self._unwatched: list[Path] = []
         if mode == "inotify":
@@ -61,6 +62,7 @@ class Waker:
     def ring_on_signals(self) -> None:
         """Every signal that has a Python handler ends the sleep (a child's end too, with a SIGCHLD handler)."""
         signal.set_wakeup_fd(self._bell_rope, warn_on_full_buffer=False)
+        self._hears_signals = True
 
     def also(self, fd: int) -> None:
         """Another descriptor whose readiness ends the sleep."""
@@ -69,6 +71,8 @@ class Waker:
     def close(self) -> None:
         if self._inotify is not None:
             self._inotify.close()
+        if self._hears_signals:
+            signal.set_wakeup_fd(-1)
         os.close(self._bell)
         os.close(self._bell_rope)
 

@@ -164,3 +164,16 @@ def test_who_has_ended_before_is_not_followed(stranger: subprocess.Popen[bytes])
     ends = Ends()
     ends.follow(stranger.pid)
     assert ends.new() == frozenset()
+
+
+def test_a_signal_after_the_end_rings_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    waker = Waker([folder])
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        waker.ring_on_signals()
+        waker.close()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert capfd.readouterr().err == ""
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, before)

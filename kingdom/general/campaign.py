@@ -75,6 +75,8 @@ class Campaign:
 
     def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._kit.ticks()
+        if arrivals is None:
+            sessions.mend(self._kit.light, self._kit.places)
         if arrivals is None or now >= self._next_look:
             self._follow_manifest()
             self._tasks.rescan()

@@ -131,3 +131,15 @@ def test_damaged_rows_are_nobody_and_stop_nobody(ours: Kit) -> None:
     assert barracks.stop_newest(ours) == TASK
     assert list(barracks.clear(ours)) == []
     assert json.loads(ours.places.sessions.read_text()) == []
+
+
+@pytest.mark.parametrize("damage", ["", "[", '[{"task_id"'])
+def test_a_roll_that_a_power_cut_has_damaged_can_be_read_again(damage: str, ours: Kit) -> None:
+    ours.places.sessions.write_text(damage)
+    list(barracks.clear(ours))
+    assert json.loads(ours.places.sessions.read_text()) == []
+
+
+def test_a_roll_on_which_nobody_ever_stood_is_not_made(ours: Kit) -> None:
+    sessions.mend(ours.light, ours.places)
+    assert not ours.places.sessions.exists()
