@@ -130,7 +130,7 @@ def _health(places: Places, now: float, stale_seconds: float) -> tuple[str, str,
         return "orange", f"the vitals are {now - taken:.0f} s old", MEASURED
     if health not in ADMITS:
         return "orange", f"the vitals say {health!r}", MEASURED
-    return health, _figures(vitals.get("system")), CALMER
+    return health, _figures(vitals.get("judged_by", vitals.get("system"))), CALMER
 
 
 def _figures(system: Any) -> str:

@@ -91,7 +91,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float) 
         questions=tuple(questions.all_open(places)),
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
-        vitals=vitals.get("system", {}) if isinstance(vitals.get("system"), dict) else {},
+        vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},
         next_run=min(plans, key=lambda plan: str(plan["next"]), default=None),
         held_runs=tuple(plan for plan in plans if plan.get("held_since")),
     )
@@ -205,6 +205,11 @@ def _by_day_and_number(name: str) -> tuple[str, int, str]:
 def _plans(places: Places) -> list[dict[str, Any]]:
     plans = _object(places.own("king") / "schedules.json").get("schedules")
     return [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
+
+
+def _part(vitals: dict[str, Any], name: str) -> dict[str, Any]:
+    part = vitals.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _fresh(vitals: dict[str, Any], now: float, hang_seconds: float) -> bool:

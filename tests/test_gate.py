@@ -147,3 +147,9 @@ def test_a_hold_is_told_in_words(home: Path) -> None:
         "the machine is yellow (cpu 72 %), so only what has high priority starts "
         "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
     )
+
+
+def test_the_gate_names_the_figures_that_decided(home: Path) -> None:
+    vitals: dict[str, Any] = {"timestamp": "2026-02-07T10:02:00Z", "health": "yellow"}
+    vitals |= {"system": {"cpu_percent": 58.0}, "judged_by": {"cpu_percent": 64.0, "memory_percent": 9.0}}
+    assert "yellow (cpu 64 %, memory 9 %)" in str(look(home, vitals).holds_because("normal"))

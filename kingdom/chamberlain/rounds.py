@@ -98,6 +98,7 @@ class Rounds:
                 "list": [each.get("soldier") for each in soldiers],
             },
             "health": health,
+            "judged_by": self._health.judged_by(),
         }
         kit.light.rewrite(kit.places.resources, to_json(vitals))
         self._tell_changes(health, reading)

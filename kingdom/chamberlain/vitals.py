@@ -48,10 +48,13 @@ class Health:
 
     def judge(self, reading: Reading, thresholds: Mapping[str, float]) -> str:
         self._recent.append(reading)
+        return _level(max(self.judged_by().values()), thresholds)
+
+    def judged_by(self) -> dict[str, float]:
         # Readings that are still missing count as calm: the start of a kingdom is always busy.
         cpu = sum(each.cpu_percent for each in self._recent) / SMOOTHED_OVER
-        memory = sum(each.memory_percent for each in self._recent) / len(self._recent)
-        return _level(max(cpu, memory), thresholds)
+        memory = sum(each.memory_percent for each in self._recent) / max(1, len(self._recent))
+        return {"cpu_percent": round(cpu, 1), "memory_percent": round(memory, 1)}
 
 
 def _level(percent: float, thresholds: Mapping[str, float]) -> str:

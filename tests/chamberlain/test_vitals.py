@@ -71,6 +71,7 @@ def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> 
     assert (vitals["system"]["cpu_percent"], vitals["system"]["memory_percent"]) == (7.0, 8.1)
     assert vitals["sessions"] == {"soldiers_active": 0, "soldiers_max": 3, "list": []}
     assert vitals["health"] == "green"
+    assert vitals["judged_by"]["cpu_percent"] == round(vitals["system"]["cpu_percent"] / 3, 1)
 
 
 def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machine: Machine) -> None:
