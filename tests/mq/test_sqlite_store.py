@@ -1,4 +1,4 @@
-"""What the sqlite store asks of its database."""
+"""What the sqlite store asks of its database, and what the hybrid one leaves beside it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,3 +32,14 @@ def test_every_queue_is_found_again(open_house: Callable[..., House]) -> None:
     house.reopen()
     assert [house.counts(queue)[0] for queue in queues] == [1] * len(queues)
     assert sorted(queue for (queue,) in house.mq.store._query("select_queues")) == sorted(queues)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_files_that_are_written_over_do_not_outlive_their_life(open_house: Callable[..., House], kill: bool) -> None:
+    house = open_house("hybrid")
+    for _ in range(5):
+        house.publish()
+        house.ack(house.lease())
+    assert list(house.folder.rglob("*.spare.tmp"))
+    house.reopen(kill=kill)
+    assert not list(house.folder.rglob("*.spare.tmp"))

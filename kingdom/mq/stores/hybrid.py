@@ -95,6 +95,7 @@ class HybridStore(SqliteStore):
     def close(self) -> None:
         with suppress(OSError, StoreTrouble):
             self._group.commit()
+            self._group.trim(self._group.most_spares)
             if not self.broken and not self._steps:
                 self._save(FAREWELL, "{}", "setting")
         super().close()
@@ -122,9 +123,10 @@ class HybridStore(SqliteStore):
             self._group.sweep()
             self._bulky.clear()
             found = list(super().load())
-            self._clear_spares()
-            if self._plan.check_on_start and not self._was_closed():
-                self._clear_orphans(found)
+            if not self._was_closed():
+                self._clear_spares()
+                if self._plan.check_on_start:
+                    self._clear_orphans(found)
         except OSError as trouble:
             raise self._trouble("read what lies there", trouble) from None
         yield from found
