@@ -18,7 +18,7 @@ from tests.faults.sweep import BROKEN, FULL, KILL, Stand, Step, power_cuts, swee
 
 BACKENDS = sorted(set(STORES) - {"memory"})
 WHOLE_STORY = tuple(acts.OPERATIONS)
-QUICK_POINTS = {KILL: 9, FULL: 4, BROKEN: 4}
+QUICK_POINTS = {KILL: 7, FULL: 3, BROKEN: 3}
 QUICK_STATES = 12
 ACTS = str(Path(acts.__file__))
 
