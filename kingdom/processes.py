@@ -5,6 +5,7 @@ Standard library only, and light: one-shot soldiers import it too.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -14,7 +15,13 @@ from pathlib import Path
 
 LOOK_SECONDS = 0.02
 Marker = frozenset[bytes]
+_PR_SET_PDEATHSIG = 1
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """From now on the end of the parent sends this process a signal. A program keeps that, its children do not."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def all_pids() -> Iterator[int]:

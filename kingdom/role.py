@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -23,6 +22,7 @@ from kingdom.lock import Lock
 from kingdom.log import Log
 from kingdom.places import Places, find_home
 from kingdom.post import Post
+from kingdom.processes import end_with_parent
 from kingdom.times import stamp
 from kingdom.wake import Ends, Waker
 
@@ -36,7 +36,6 @@ ALSO_READS = {"general": ("king",)}
 """By a role's configuration, whose else it reads: a change there is news for it too."""
 AT_THE_NEXT_START = ("launcher",)
 """Settings of system.yaml that a running kingdom cannot take over."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -337,7 +336,7 @@ def _die_with_supervisor() -> None:
     if os.environ.get("KINGDOM_LAUNCHER") != "supervisord":
         return
     launcher = os.environ.get("KINGDOM_LAUNCHER_PID", "")
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent(signal.SIGTERM)
     if launcher.isdigit() and os.getppid() != int(launcher):
         raise SystemExit(int(Exit.DONE))
 

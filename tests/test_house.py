@@ -43,7 +43,7 @@ SDKS = {
     "uvicorn": ("kingdom/gateway/",),
     "yaml": ("kingdom/config.py",),
     # of the standard library, what only few rooms may know
-    "ctypes": ("kingdom/atomic.py", "kingdom/role.py", "kingdom/soldier/cage.py"),
+    "ctypes": ("kingdom/atomic.py", "kingdom/processes.py", "kingdom/soldier/cage.py"),
     "sqlite3": ("kingdom/mq/",),
 }
 

@@ -14,8 +14,11 @@ from typing import Any
 
 from kingdom.errors import Exit, NotRunning, TookTooLong
 from kingdom.mq.client import Client, Delivery, Refused
+from kingdom.processes import end_with_parent
 
 POLL_SECONDS = 10.0
+LONGEST_VARIABLE = 30_000
+"""Characters: the kernel takes 128 KB of bytes, and refuses the whole command for one more."""
 TRY_AGAIN_SECONDS = 1.0
 ENDS_WITHIN_SECONDS = 5.0
 
@@ -101,7 +104,11 @@ class Worker:
     def _execute(self, command: str, delivery: Delivery) -> int | None:
         """The command's exit code; None when the lease was lost and somebody else has the message."""
         with subprocess.Popen(
-            ["/bin/sh", "-c", command], stdin=subprocess.PIPE, env=_environment(delivery), start_new_session=True
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            env=_environment(delivery),
+            start_new_session=True,
+            preexec_fn=_end_with_worker,
         ) as child:
             self._child = child
             lost = not self._feed(child, delivery)
@@ -162,6 +169,11 @@ class Worker:
         print(f"yirangmq: {sentence}", file=sys.stderr, flush=True)
 
 
+def _end_with_worker() -> None:
+    """A worker that was killed extends no lease: another one will do the work."""
+    end_with_parent(signal.SIGKILL)
+
+
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     if child.poll() is None:
         os.killpg(child.pid, number)
@@ -174,7 +186,7 @@ def _environment(delivery: Delivery) -> dict[str, str]:
         "YIRANGMQ_MESSAGE_ID": delivery.message_id,
         "YIRANGMQ_MESSAGE_KEY": delivery.message_key,
         "YIRANGMQ_ATTEMPT": str(delivery.attempt),
-        "YIRANGMQ_ATTRIBUTES": delivery.attributes_text,
+        "YIRANGMQ_ATTRIBUTES": delivery.attributes_text if len(delivery.attributes_text) <= LONGEST_VARIABLE else "",
     }
     return {**os.environ, **{name: value.replace("\0", "") for name, value in about.items()}}
 

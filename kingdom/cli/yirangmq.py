@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import click
 
+from kingdom.cli import edge
+from kingdom.cli.finite import Finite
 from kingdom.cli.mq_worker import Orders, Worker
 from kingdom.errors import Exit, KingdomError, NotRunning, Usage
 from kingdom.mq import settings
@@ -95,9 +97,6 @@ class OneLine(click.Group):
         except KingdomError as trouble:
             click.echo(f"{ctx.command_path}: {trouble}", err=True)
             ctx.exit(exit_code(trouble))
-        except BrokenPipeError:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - whoever read us has gone
-            ctx.exit(0)
 
 
 @click.group("yirangmq", cls=OneLine, context_settings={"help_option_names": ["-h", "--help"]})
@@ -109,7 +108,7 @@ def options(timeout: bool = True) -> Callable[[Callable[..., None]], Callable[..
     def add(command: Callable[..., None]) -> Callable[..., None]:
         if timeout:
             command = click.option(
-                "--timeout", type=click.FloatRange(0, min_open=True), default=30000, help="wait for the answer, ms"
+                "--timeout", type=Finite(0, min_open=True), default=30000, help="wait for the answer, ms"
             )(command)
         for each in (
             click.option("--direct", is_flag=True, help="open the store itself, without a manager"),
@@ -171,13 +170,13 @@ def given(**fields: Any) -> dict[str, Any]:
 @click.option("--queue", required=True)
 @click.option("--message", help="the payload; JSON or any text")
 @click.option("--file", "file", type=click.File("rb"), help="one message per line; - is stdin")
-@click.option("--priority", type=int, default=0, help="higher goes first")
+@click.option("--priority", type=click.IntRange(-(1 << 63), (1 << 63) - 1), default=0, help="higher goes first")
 @click.option("--delay", type=click.IntRange(0), default=0, help="ms until it is ready")
 @click.option("--target", default="", help="only this consumer may take it")
 @click.option("--type", "type_", help="what kind of message it is")
 @click.option("--trace-id")
 @click.option("--dedup-key", help="the same key within the queue's window is one message")
-@click.option("--ttl", type=click.FloatRange(0), help="seconds until it is purged unread")
+@click.option("--ttl", type=Finite(0), help="seconds until it is purged unread")
 @click.option("--attributes", help="a JSON object")
 @options()
 def publish(
@@ -250,14 +249,14 @@ def _batches(file: Any) -> Iterator[list[str]]:
 @cli.command()
 @click.option("--queue", required=True)
 @click.option("--consumer-id", default=WHO, help="who takes it")
-@click.option("--visibility", type=click.FloatRange(0, min_open=True), help="seconds it is ours (default: the queue's)")
+@click.option("--visibility", type=Finite(0, min_open=True), help="seconds it is ours (default: the queue's)")
 @click.option("--wait", type=click.IntRange(0), default=0, help="ms to wait for a message when there is none")
 @click.option("--follow", is_flag=True, help="go on for ever")
 @click.option("--exec", "command", help="run this with the payload on stdin; ack on exit 0, else nack")
 @click.option("--limit", type=click.IntRange(1), help="end after so many messages")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0, min_open=True),
     help="wait for the answer, ms (30000); with --direct: seconds that the message is ours",
 )
 @options(timeout=False)
@@ -328,7 +327,7 @@ def nack(
 @click.option("--message-key", required=True)
 @click.option("--lease-id")
 @click.option("--consumer-id")
-@click.option("--visibility", type=click.FloatRange(0, min_open=True), help="seconds from now (default: the queue's)")
+@click.option("--visibility", type=Finite(0, min_open=True), help="seconds from now (default: the queue's)")
 @options()
 def extend(
     message_key: str, lease_id: str | None, consumer_id: str | None, visibility: float | None, **shared: Any
@@ -487,9 +486,9 @@ def check(repair: bool, config: Path | None) -> None:
 cli.add_command(extend, "extend-lease")
 
 
-def main() -> None:
-    cli(prog_name="yirangmq")
+def main() -> int:
+    return edge.run("yirangmq", cli)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,7 +26,7 @@ import orjson
 from kingdom.atomic import make_folder
 from kingdom.bulk import Relay
 from kingdom.codec import read_bytes
-from kingdom.errors import KingdomError, NotRunning, TookTooLong
+from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
 from kingdom.lock import is_locked
 from kingdom.mq.box import Box
 from kingdom.places import Places, check_name, find_home
@@ -315,7 +315,11 @@ class Client:
             "deadlineMs": now_ms + int(seconds * 1000),
             "payload": payload,
         }
-        self._send(name, orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
+        try:
+            written = orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE)
+        except TypeError as trouble:
+            raise BadInput(message=f"{command}: what it says cannot be written as JSON: {trouble}") from None
+        self._send(name, written)
         try:
             answer = orjson.loads(self._await(name, seconds))
         except KeyboardInterrupt:

@@ -175,6 +175,21 @@ def test_wrong_usage_ends_with_2(home: Path, words: tuple[str, ...]) -> None:
     assert CliRunner().invoke(cli, list(words)).exit_code == 2
 
 
+def test_what_goes_wrong_outside_the_queue_is_one_line_too(manager: Running, q: str) -> None:
+    said = manager.shell("publish", "--queue", q, "--message", "a", "--priority", "9" * 20)
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1)
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "kingdom.cli.yirangmq", "queues"],
+            env=manager.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+        )
+    assert (ended.returncode, ended.stderr) == (1, "yirangmq: No space left on device\n")
+
+
 def test_without_a_manager_it_ends_with_3(home: Path) -> None:
     running = Running(home, backend="memory")
     running.stop()

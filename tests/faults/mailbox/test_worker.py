@@ -165,3 +165,29 @@ def test_follow_without_a_command_prints_what_it_leases(manager: Running) -> Non
         {"n": 1},
         {"n": 2},
     ]
+
+
+def test_the_shell_of_a_killed_worker_ends_with_it(manager: Running, home: Path) -> None:
+    """Else it would finish what somebody else does again."""
+    with manager.client() as mq:
+        mq.publish("q", 1)
+    with worker(manager, f"echo $$ > {home}/shell; sleep 30; echo done >> {home}/seen") as process:
+        shell = int(wait_until(lambda: (home / "shell").exists() and (home / "shell").read_text(), 30, "it works"))
+        process.kill()
+        wait_until(lambda: not Path(f"/proc/{shell}").exists() or _is_zombie(shell), 10, "its shell has ended")
+    assert not (home / "seen").exists()
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_attributes_too_long_for_an_environment_are_left_out(manager: Running, home: Path) -> None:
+    with manager.client() as mq:
+        mq.publish("q", 1, attributes={"long": "x" * 200_000})
+    command = f'echo "[$YIRANGMQ_ATTRIBUTES]" > {home}/seen'
+    assert manager.shell("consume", "--queue", "q", "--exec", command).returncode == 0
+    assert (home / "seen").read_text() == "[]\n"
