@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.reasons import WHY
+
 Row = Mapping[str, Any]
 Found = Mapping[str, Any]
 
@@ -99,8 +101,8 @@ def _line(rows: Sequence[Row]) -> str:
     words = []
     for row in rows:
         which = f"{row['durability']}: " if len(rows) > 1 else ""
-        reason = f", {row['reason']}" if row.get("reason") else ""
-        words.append(f"{which}{_mark(met(row))}{reason}")
+        reason = row.get("reason") or ("" if met(row) is not False else WHY.get(row["name"], ""))
+        words.append(f"{which}{_mark(met(row))}{reason and f', {reason}'}")
     verdict = "met" if {_mark(met(row)) for row in rows} == {"met"} else "; ".join(words)
     name, goal = rows[0]["name"], rows[0].get("goal") or ""
     return f"| {name} | {goal} | {cells.get('process', '')} | {cells.get('power', '')} | {verdict} |"
