@@ -13,7 +13,7 @@ WHY = {
     "hybrid take+ack": "as its publish; 0.72 to 1.05 over runs",
     "hybrid publish of 100 kB": NOISE,
     "filesystem ack with 1,000,000 waiting": NOISE,
-    "filesystem restart with 1,000,000 waiting": "listing the folder is half of it, reading the names in Python the rest",
+    "filesystem restart with 1,000,000 waiting": "half of it is the listing, the rest reads names in Python",
     "sqlite publish with 1,000,000 waiting": "not explained: the index is deeper; one run",
     "mailbox publish p50, filesystem": "power: the message and its folder are two syncs in a row, the goal has one",
     "mailbox publish p50, sqlite": ECHO,
