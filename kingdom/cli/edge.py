@@ -30,14 +30,22 @@ def run(program: str, command: click.Command, arguments: list[str] | None = None
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has seen enough; Python would complain again at its own end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()  # its reader has seen enough
         return Exit.FAILED
     except OSError as trouble:
         # Of a move that failed, where it was to go: that it came from a draft of ours tells nobody anything.
         about = trouble.filename2 or trouble.filename
         where = f": {about}" if about else ""
+        _let_go_of_output()
         return _complain(program, f"{trouble.strerror or trouble}{where}", Exit.FAILED)
+
+
+def _let_go_of_output() -> None:
+    """What could not be written would be tried again, and complained of, at Python's own end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _code(answer: Any) -> int:
