@@ -1,3 +1,4 @@
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -5,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+SHOWN_A_DEFECT = re.compile(r"::test_\w*(defect|hole)")
 
 
 @pytest.fixture
@@ -16,9 +19,28 @@ def home() -> Iterator[Path]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    _tell_figures(terminalreporter)
+    _tell_skipped(terminalreporter)
+
+
+def _tell_skipped(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     if not skipped:
         return
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     listed = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
     terminalreporter.write_line(f"SKIPPED: {len(skipped)} — {listed}".upper(), yellow=True)
+
+
+def _tell_figures(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the fault checks have found. Here, because who gathers the reports of workers loads no other conftest."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    calls = [report for report in reports if getattr(report, "when", "") == "call"]
+    for report in calls:
+        for key, value in report.user_properties:
+            if key == "figure":
+                terminalreporter.write_line(str(value))
+    shown = [report for report in calls if SHOWN_A_DEFECT.search(report.nodeid) and not report.skipped]
+    if shown:
+        caught = sum(report.passed for report in shown)
+        terminalreporter.write_line(f"mutants caught: {caught} of {len(shown)}")

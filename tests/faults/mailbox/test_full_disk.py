@@ -49,6 +49,8 @@ def on_small_disk(tree: Path, backend: str, below: str) -> Iterator[tuple[subpro
         seen = Path(f"/proc/{process.pid}/root{home}")
         try:
             assert trees.until(lambda: is_locked(seen / "queue" / "mailbox" / MANAGER_LOCK), 20), "it never served"
+            # It holds its lock before it has made its folders, for which there must be room.
+            assert trees.until(lambda: state(Places(seen), "mailbox") == "idle", 20), "it never rested"
             yield process, seen
         finally:
             process.kill()
