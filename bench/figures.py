@@ -38,7 +38,7 @@ def row(
     name: str,
     *,
     goal: str,
-    met: bool,
+    met: bool | None,
     ours: float,
     unit: str,
     durability: str = "",

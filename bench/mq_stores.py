@@ -374,7 +374,16 @@ def _sqlite(ground: Ground, rounds: int, times: int, synced: int) -> list[Row]:
         ),
         _row("sqlite publish, alone", "≥ 0.95", 0.95, seen, "power", "full", "one FULL commit", "power"),
         _row("sqlite publish, 16 callers", "≥ 3", 3, seen, "power 16", "full", "one FULL commit at a time", "power"),
-        _row("sqlite publish, batches of 100", "", 0, seen, "power 100", "full 100", "100 per FULL commit", "power"),
+        _row(
+            "sqlite publish, batches of 100",
+            "see peers: 20 × beanstalkd -f0",
+            None,
+            seen,
+            "power 100",
+            "full 100",
+            "100 per FULL commit",
+            "power",
+        ),
     ]
 
 
@@ -400,7 +409,7 @@ def _hybrid(ground: Ground, rounds: int, times: int, large: int) -> list[Row]:
 def _row(
     name: str,
     goal: str,
-    least: float,
+    least: float | None,
     seen: Mapping[str, list[float]],
     ours: str,
     floor: str,
@@ -411,7 +420,7 @@ def _row(
     return row(
         name,
         goal=goal,
-        met=reached >= least,
+        met=None if least is None else reached >= least,
         ours=round(median(seen[ours])),
         unit="/s",
         durability=durability,
