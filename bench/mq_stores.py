@@ -376,7 +376,7 @@ def _sqlite(ground: Ground, rounds: int, times: int, synced: int) -> list[Row]:
         _row("sqlite publish, 16 callers", "≥ 3", 3, seen, "power 16", "full", "one FULL commit at a time", "power"),
         _row(
             "sqlite publish, batches of 100",
-            "see peers: 20 × beanstalkd -f0",
+            "see peers: 20 x beanstalkd -f0",
             None,
             seen,
             "power 100",
