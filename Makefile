@@ -39,9 +39,11 @@ logs: installed ## follow the logs [ROLE=king]
 installed:
 	@[ -x $(KINGDOM) ] || { echo 'nothing is set up here yet: make up' >&2; exit 1; }
 
-test: ## the whole quick suite
+test: ## the whole quick suite; what failed beside others is tried once more, alone
 	@bin/setup dev
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal; code=$$?; [ $$code -eq 1 ] || exit $$code; \
+	echo 'WHAT FAILED BESIDE OTHERS IS TRIED ONCE MORE, ALONE:'; \
+	exec $(PY) -m pytest --last-failed --last-failed-no-failures none --maxfail 6
 
 check: ## style, types, house rules and the fast tests: before every commit
 	@bin/setup dev
