@@ -80,7 +80,7 @@ bench: ## every figure: bench/results.json and docs/benchmarks.md
 	@bin/setup dev
 	@if [ -d bench ]; then exec $(PY) -m bench; else echo 'no bench yet: nothing to measure'; fi
 
-bench-quick: ## the figures in under a minute, for development
+bench-quick: ## rough figures in a minute or two, for development
 	@bin/setup dev
 	@if [ -d bench ]; then exec $(PY) -m bench --quick; else echo 'no bench yet: nothing to measure'; fi
 

@@ -48,8 +48,8 @@ def write(docs: Path, scripts: Mapping[str, Found]) -> None:
 INTRODUCTION = """\
 # Benchmarks
 
-`make bench` writes this page and `bench/results.json`; `make bench-quick` prints a rough version of it in under a
-minute and writes nothing; `python -m bench court` measures one part again. Every figure is a ratio taken in one run:
+`make bench` writes this page and `bench/results.json`; `make bench-quick` prints a rough version of it in a minute
+or two and writes nothing; `python -m bench court` measures one part again. Every figure is a ratio taken in one run:
 ours beside a floor (the same system calls in a few raw lines, `bench/floors.py`) or a peer, rounds interleaved,
 medians of at least five. Absolute numbers hold for the machine named in each part, which other work shared;
 its load when the part began stands beside it. Benchmarks never decide whether tests pass.
