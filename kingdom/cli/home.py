@@ -68,8 +68,9 @@ def command() -> str:
     on_path = shutil.which("kingdom")
     if on_path and os.path.samefile(on_path, _called()):
         return "kingdom"
-    program = find_data() / "bin" / "kingdom"
-    called = program if program.is_file() else Path(_called())
+    # A wheel carries bin/ as well, for the launchers; only a checkout's is meant for hands.
+    is_checkout = (find_data() / "pyproject.toml").is_file()
+    called = find_data() / "bin" / "kingdom" if is_checkout else Path(_called())
     return shlex.quote(min(os.path.relpath(called), str(called), key=len))
 
 
