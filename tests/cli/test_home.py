@@ -132,3 +132,18 @@ def test_a_second_init_says_that_it_is_one(terminal: Terminal) -> None:
 def test_what_is_to_be_pasted_can_be(terminal: Terminal, tmp_path: Path) -> None:
     odd = tmp_path / 'my "odd" home'
     assert f"export KINGDOM_HOME='{odd}'" in terminal.ok("init", str(odd))
+
+
+def test_outside_a_checkout_the_program_that_was_called_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As from a wheel, whose data holds a bin/ of its own."""
+    data, called = tmp_path / "data", tmp_path / "v" / "kingdom"
+    for program in (data / "bin" / "kingdom", called):
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+    monkeypatch.setattr(commands, "find_data", lambda: data)
+    monkeypatch.setattr("sys.argv", [str(called)])
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert commands.command() == "v/kingdom"
