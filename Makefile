@@ -2,7 +2,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 KINGDOM := .venv/bin/kingdom
 WORKERS ?= 2
-SLOW := journey faults outside web distributed contracts mq mailbox steward cli general/test_campaign.py test_role.py
+SLOW := journey faults outside web distributed contracts mq mailbox steward cli general runtime/test_role.py
 
 ifdef HOME_DIR
 export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))

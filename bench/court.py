@@ -16,7 +16,7 @@ from typing import Any
 from bench import floors, homes
 from bench.figures import Row, curve, interleaved, median, percentile, ratio, row, seconds
 from bench.homes import GENERAL, HOUSE, Home, TooSlow
-from kingdom.places import Places
+from kingdom.home.places import Places
 
 MODES = ("process", "power")
 PAUSE = 0.01

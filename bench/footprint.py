@@ -15,7 +15,7 @@ from bench import homes
 from bench.court import python_alone, remember
 from bench.figures import Row, curve, interleaved, median, ratio, row, seconds
 from bench.homes import HOUSE
-from kingdom.places import Places
+from kingdom.home.places import Places
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MEGABYTES_PER_ROLE = 25.0

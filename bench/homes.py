@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from kingdom.atomic import make_folder
-from kingdom.places import Places
+from kingdom.disk.atomic import make_folder
+from kingdom.home.places import Places
 
 GENERAL = "gen-bench"
 LOOK_SECONDS = 0.0005

@@ -15,10 +15,10 @@ from typing import Any
 
 from bench.figures import Curve, Row, curve, row
 from bench.mq_stores import PAYLOAD, QUEUE, Ground
-from kingdom.atomic import Durability
+from kingdom.disk.atomic import Durability
 from kingdom.mq.engine import Engine, Leased, open_engine
-from kingdom.mq.envelopes import Draft
-from kingdom.mq.policies import Policy
+from kingdom.mq.message_format import Draft
+from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores.base import Plan
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Row, interleaved, median, ratio, row
-from kingdom.atomic import Durability
+from kingdom.disk.atomic import Durability
 from kingdom.mq.engine import Engine, open_engine
-from kingdom.mq.envelopes import Draft
-from kingdom.mq.policies import Policy
+from kingdom.mq.message_format import Draft
+from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores.base import Plan
 

@@ -15,10 +15,10 @@ import yaml
 from bench.figures import Row, median, row
 from bench.footprint import holder, installed, kingdom
 from bench.homes import wait_for
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile
-from kingdom.lock import is_locked
-from kingdom.places import Places
+from kingdom.home.places import Places
 
 THRESHOLD = 2.0
 KILLED_SECONDS = 2.0

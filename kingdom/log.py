@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk
-from kingdom.places import Places
+from kingdom.disk.atomic import Disk
+from kingdom.home.places import Places
 from kingdom.times import stamp
-from kingdom.words import plain
+from kingdom.words import printable
 
 SHORTEST_SECRET = 6
 """Shorter values would strike out ordinary words."""
@@ -51,23 +51,23 @@ class Log:
         self._events_file = places.events_log
         self._text: list[str] = []
         self._events: list[bytes] = []
-        self.hide(secrets)
+        self.redact(secrets)
 
-    def hide(self, secrets: Iterable[str]) -> None:
+    def redact(self, secrets: Iterable[str]) -> None:
         """From now on these values are struck out. The longest first, as one may hold another."""
         long_enough = [each for each in secrets if len(each) >= SHORTEST_SECRET]
         as_json = [json.dumps(each, ensure_ascii=False)[1:-1] for each in long_enough]
-        self._hidden = sorted({*long_enough, *as_json, *map(plain, long_enough)}, key=len, reverse=True)
+        self._hidden = sorted({*long_enough, *as_json, *map(printable, long_enough)}, key=len, reverse=True)
 
-    def say(self, sentence: str, level: str = "info") -> None:
+    def info(self, sentence: str, level: str = "info") -> None:
         one_line = self.clean(sentence).replace("\n", " ⏎ ")
         self._text.append(f"{stamp(self._clock())} {level:<5} {self._actor}: {one_line}\n")
 
     def warn(self, sentence: str) -> None:
-        self.say(sentence, "warn")
+        self.info(sentence, "warn")
 
     def error(self, sentence: str) -> None:
-        self.say(sentence, "error")
+        self.info(sentence, "error")
 
     def event(self, type: str, /, **data: Any) -> None:
         """An internal event: counted by the chamberlain, so its type stands in the table above."""
@@ -90,7 +90,7 @@ class Log:
     def clean(self, text: str) -> str:
         """As it may be told, here or by whoever passes a foreign word on to people. What is put together by
         leaving out control characters may be a secret: so these go first."""
-        text = plain(text)
+        text = printable(text)
         for secret in self._hidden:
             text = text.replace(secret, "[hidden]")
         return text

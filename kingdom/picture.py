@@ -15,12 +15,13 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
-from kingdom import questions, roster, sessions
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadName
-from kingdom.lock import is_locked
-from kingdom.places import Places, is_hidden
-from kingdom.states import MOVES
+from kingdom.home import roster
+from kingdom.home.places import Places, is_hidden
+from kingdom.home.states import MOVES
+from kingdom.records import questions, sessions
 from kingdom.times import moment
 
 MOST_SHOWN = 5
@@ -68,21 +69,21 @@ class Picture:
 def of(places: Places, system: Mapping[str, Any], now: float) -> Picture:
     """The whole kingdom, by its system.yaml."""
     hang_seconds = float(system["heartbeat"]["threshold_seconds"])
-    return take(places, [seat.name for seat in roster.of(places, system)], now, hang_seconds)
+    return take(places, [row.name for row in roster.roles_of(places, system)], now, hang_seconds)
 
 
 def queues_of(places: Places) -> dict[str, dict[str, int]]:
     return {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
 
 
-def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float) -> Picture:
+def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -> Picture:
     queues = queues_of(places)
     vitals = _object(places.resources)
     plans = _plans(places)
     return Picture(
         home=str(places.home),
         taken_at=now,
-        roles=tuple(_role(places, name, now, hang_seconds) for name in seats),
+        roles=tuple(_role(places, name, now, hang_seconds) for name in rows),
         queues=queues,
         oldest=_oldest(places, now),
         under_way=tuple(_under_way(places)),
@@ -98,7 +99,7 @@ def take(places: Places, seats: Iterable[str], now: float, hang_seconds: float) 
 
 
 def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:
-    wanted = roster.wanted(places, name)
+    wanted = roster.desired_state(places, name)
     beat = _object(places.heartbeat(name))
     pid = beat.get("pid") if isinstance(beat.get("pid"), int) else None
     try:

@@ -18,3 +18,12 @@ def _stamp(second: int) -> str:
 
 def moment(stamped: str) -> float:
     return datetime.fromisoformat(stamped).timestamp()
+
+
+def rests_until(not_before: object, now: float) -> float | None:
+    """Return when something that may not go on before its time goes on; None when it may now."""
+    try:
+        later = moment(str(not_before))
+    except (ValueError, OverflowError):
+        return None
+    return later if later > now else None

@@ -19,29 +19,29 @@ STEPS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 min`, `5 h`, `2 d`."""
     if seconds < 3:
         return f"{seconds:.1f} s"
     return next(f"{seconds / unit:.0f} {name}" for least, unit, name in STEPS if seconds >= least)
 
 
-def apart(stamped: object, now: float) -> str:
+def time_apart(stamped: object, now: float) -> str:
     """The span between a moment as it is written in a file and now; "?" when somebody wrote what is none."""
     try:
-        return span(abs(now - moment(str(stamped))))
+        return duration(abs(now - moment(str(stamped))))
     except (ValueError, OverflowError):
         return "?"
 
 
-def plain(text: object) -> str:
+def printable(text: object) -> str:
     """Without control characters: what comes from outside must not steer the terminal."""
     return str(text).translate(_CONTROL)
 
 
-def line(text: object, most: int = 100) -> str:
+def one_line(text: object, most: int = 100) -> str:
     """On one line, cut where it would be long."""
-    flat = " ".join(plain(text).split())
+    flat = " ".join(printable(text).split())
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
@@ -66,3 +66,11 @@ def width(text: str) -> int:
 def _row(row: Sequence[str], widths: Sequence[int], indent: str) -> str:
     padded = (cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=True))
     return (indent + "  ".join(padded)).rstrip()
+
+
+def closest(word: str, known: list[str]) -> str:
+    """`, did you mean …?` for an error's end, or nothing."""
+    import difflib  # slow to load, and only errors need it
+
+    near = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""

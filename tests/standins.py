@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import make_folder
-from kingdom.places import Places
-from kingdom.roster import Seat
+from kingdom.disk.atomic import make_folder
+from kingdom.home.places import Places
+from kingdom.home.roster import RoleRow
 from tests.waiting import wait_until
 
 STAND_IN = """\
@@ -109,8 +109,8 @@ def runs(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def seat(role: str) -> Seat:
-    return Seat(role, f"kingdom.{role}") if not role.startswith("gen-") else Seat(role, "kingdom.general", role)
+def row(role: str) -> RoleRow:
+    return RoleRow(role, f"kingdom.{role}") if not role.startswith("gen-") else RoleRow(role, "kingdom.general", role)
 
 
 def found_court(home: Path, monkeypatch: pytest.MonkeyPatch) -> Court:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.codec import read_json, to_json
-from kingdom.places import find_data
-from tests.kit import founded, install, put, task, write
+from kingdom.disk.codec import read_json, to_json
+from kingdom.home.places import find_data
+from tests.fixtures import founded, install, put, task, write
 
 TASK = "task-20260207-001"
 
@@ -55,7 +55,7 @@ def test_the_briefing_is_not_content_with_what_failed_waits_or_asks(home: Path) 
     told = result_of("gen-briefing", home)["summary"]
     assert "; 1 thing went wrong in the last day; 1 question waits for you (task-20260207-004)." in told
     assert "task-20260207-002 (gen-pr, github.pr.review_requested, waits: try 1 failed: no tests)" in told
-    os.utime(places.letter("tasks", "completed", "task-20260207-003"), (1000, 1000))
+    os.utime(places.queue_file("tasks", "completed", "task-20260207-003"), (1000, 1000))
     assert "went wrong in the last day" not in result_of("gen-briefing", home)["summary"]
 
 

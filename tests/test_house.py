@@ -17,19 +17,30 @@ import pytest
 
 HOUSE = Path(__file__).resolve().parent.parent
 
-THE_COURT = "sentinel king general soldier envoy chamberlain"
-ROLES = frozenset(f"{THE_COURT} mailbox council gateway worker courier cli".split())
-LIBRARIES = frozenset("mq mime topics steward".split())
+# Who may import whom: downwards alone, and within one's own room. A role imports no role, a library no library.
+GROUND_FLOOR = {
+    **dict.fromkeys(("kingdom", "errors", "times", "words"), 0),
+    "disk": 1,
+    "home": 2,
+    "log": 3,
+    "records": 4,
+    "rules": 5,
+    "picture": 6,
+    "runtime": 7,
+}
+LIBRARIES = frozenset("mq mime topics steward soldiers".split())
+ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
+RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9)}
 
 # Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
 SDKS = {
     "argon2": ("kingdom/gateway/auth.py",),
     "click": ("kingdom/cli/",),
     "confluent_kafka": ("kingdom/topics/kafka.py",),
-    "croniter": ("kingdom/schedules.py",),
-    "fastjsonschema": ("kingdom/schemas.py",),
-    "inotify_simple": ("kingdom/wake.py",),
-    "jsonschema": ("kingdom/schemas.py",),
+    "croniter": ("kingdom/rules/schedules.py",),
+    "fastjsonschema": ("kingdom/home/schemas.py",),
+    "inotify_simple": ("kingdom/runtime/wake.py",),
+    "jsonschema": ("kingdom/home/schemas.py",),
     "jwt": ("kingdom/gateway/auth.py",),
     "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/"),
     "psutil": ("kingdom/chamberlain/vitals.py",),
@@ -41,9 +52,9 @@ SDKS = {
     "starlette": ("kingdom/gateway/",),
     "supervisor": ("kingdom/steward/supervisord.py",),
     "uvicorn": ("kingdom/gateway/",),
-    "yaml": ("kingdom/config.py",),
+    "yaml": ("kingdom/home/config.py",),
     # of the standard library, what only few rooms may know
-    "ctypes": ("kingdom/atomic.py", "kingdom/processes.py", "kingdom/soldier/cage.py"),
+    "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/cage.py"),
     "sqlite3": ("kingdom/mq/",),
 }
 
@@ -52,7 +63,7 @@ FOLDERS_OF_THE_HOME = frozenset(
     "mq council pending dispatched completed in_progress sent failed done dead results prompts soldiers run "
     "wanted".split()
 )
-MAY_SPELL_FOLDERS = frozenset({"kingdom/places.py", "kingdom/states.py"})
+MAY_SPELL_FOLDERS = frozenset({"kingdom/home/places.py", "kingdom/home/states.py"})
 
 
 class Source(NamedTuple):
@@ -66,9 +77,14 @@ class Source(NamedTuple):
 
     @property
     def room(self) -> str:
-        """The folder under kingdom/, or "" on the ground floor."""
+        """The folder under kingdom/, or "" for a loose file."""
         parts = self.name.split("/")
         return parts[1] if len(parts) > 2 else ""
+
+    @property
+    def floor(self) -> str:
+        """The folder, or the name of a loose file."""
+        return self.room or self.module.removeprefix("kingdom.")
 
     def at(self, node: ast.AST) -> str:
         return f"{self.name}:{getattr(node, 'lineno', 1)}"
@@ -135,22 +151,22 @@ def rows(source: Source) -> Iterator[tuple[ast.AST, str]]:
 
 
 def wrong_direction(root: Path) -> Iterator[str]:
-    """roles -> libraries -> ground floor; no role knows a role, no library a library, nobody the cli."""
-    ground = {path.stem for path in (root / "kingdom").glob("*.py")}
+    """roles -> libraries -> runtime -> rules -> records -> home -> disk; nobody sideways, nobody the cli."""
+    known = {source.module for source in sources(root)}
     for source in sources(root):
-        if source.room and source.room not in ROLES | LIBRARIES:
-            yield f"{source.at(source.tree)} stands in a room the house does not know: kingdom/{source.room}"
+        if source.floor not in RANKS:
+            yield f"{source.at(source.tree)} stands in a room the house does not know: kingdom/{source.floor}"
             continue
         wanted = [(found.node, found.module) for found in imports(source)]
         wanted += [(node, row.partition(":")[0]) for node, row in rows(source)]
         for node, module in wanted:
-            top, _, rest = module.partition(".")
-            there = rest.partition(".")[0]
-            if top != "kingdom" or there == source.room or there in ground:
+            parts = module.split(".")
+            if parts[0] != "kingdom" or len(parts) < 2:
                 continue
-            if there in ROLES or (there in LIBRARIES and source.room not in ROLES):
-                room = source.room or "the ground floor"
-                yield f"{source.at(node)} {room} imports {there}"
+            there = parts[1] if parts[1] in RANKS or f"kingdom.{parts[1]}" in known else "kingdom"
+            rank, own = RANKS.get(there, 0), RANKS[source.floor]
+            if (there != source.floor and rank >= own > 0) or own == 0 < rank:
+                yield f"{source.at(node)} {source.floor} imports {there}"
 
 
 def strangers(root: Path) -> Iterator[str]:
@@ -165,7 +181,7 @@ def strangers(root: Path) -> Iterator[str]:
                 yield f"{source.at(found.node)} imports {top}, allowed in {', '.join(allowed) or 'no room'}"
 
 
-DOORS = ("kingdom/atomic.py", "kingdom/bulk.py")
+DOORS = ("kingdom/disk/atomic.py", "kingdom/disk/bulk.py")
 MOVERS = {("os", name) for name in ("rename", "renames", "replace", "link")} | {("shutil", "move")}
 
 
@@ -256,18 +272,18 @@ def _bound(tree: ast.Module) -> set[str]:
 
 def lost_programs(root: Path) -> Iterator[str]:
     """A general's program stands outside: it knows the ground floor alone, and takes from it what is there."""
-    ground = {f"kingdom.{source.name.split('/')[1].removesuffix('.py')}": source for source in sources(root)}
+    known = {source.module: source for source in sources(root) if source.floor in GROUND_FLOOR}
     for path in sorted((root / "generals").glob("*/run")):
         if not path.read_text().startswith("#!/usr/bin/env python3"):
             continue
         program = _read(path, path.relative_to(root).as_posix())
         for found in imports(program):
             module, _, name = found.module.rpartition(".")
-            if found.module.partition(".")[0] != "kingdom" or found.module in ground:
+            if found.module.partition(".")[0] != "kingdom" or found.module in known:
                 continue
-            if module not in ground or ground[module].room:
+            if module not in known:
                 yield f"{program.at(found.node)} imports {found.module}, which is not on the ground floor"
-            elif name not in _bound(ground[module].tree):
+            elif name not in _bound(known[module].tree):
                 yield f"{program.at(found.node)} {found.module}: no {name} in {module}"
 
 
@@ -396,7 +412,7 @@ def test_nothing_stands_in_the_wrong_room(check: Check) -> None:
 
 HALVES = {"registry": "pypi" + ".org", "shared": "../" + "shared", "issue": "issue " + "#7"}
 
-COURT, ENGINE, POST = "kingdom/king/court.py", "kingdom/mq/engine.py", "kingdom/post.py"
+COURT, ENGINE, QUEUES = "kingdom/king/court.py", "kingdom/mq/engine.py", "kingdom/records/queues.py"
 
 DEFECTS: list[tuple[Check, str, str]] = [
     (wrong_direction, f"{COURT}:2", "\nfrom kingdom.envoy import letters"),
@@ -406,19 +422,23 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (wrong_direction, f"{COURT}:1", "TABLE = {'x': 'kingdom.envoy.say:Say'}"),
     (wrong_direction, f"{ENGINE}:1", "import kingdom.topics"),
     (wrong_direction, f"{ENGINE}:1", "from kingdom.king.court import tick"),
-    (wrong_direction, f"{POST}:1", "from kingdom.mq import engine"),
-    (wrong_direction, f"{POST}:1", "from .king import court"),
+    (wrong_direction, f"{QUEUES}:1", "from kingdom.mq import engine"),
+    (wrong_direction, f"{QUEUES}:1", "from ..king import court"),
+    (wrong_direction, f"{QUEUES}:1", "from kingdom.rules.gate import Gate"),
+    (wrong_direction, "kingdom/disk/lock.py:1", "from kingdom.home.places import Places"),
+    (wrong_direction, "kingdom/rules/gate.py:2", "def f():\n    from kingdom.runtime import role"),
+    (wrong_direction, "kingdom/words.py:1", "from kingdom.disk import codec"),
     (wrong_direction, "kingdom/utils/io.py:1", "x = 1"),
     (strangers, f"{COURT}:1", "import requests"),
     (strangers, f"{COURT}:2", "def f():\n    from psutil import Process"),
-    (strangers, f"{POST}:1", "import sqlite3"),
-    (strangers, f"{POST}:1", "import attrs"),
-    (moved_by_hand, f"{POST}:2", "import os\nos.replace('a', 'b')"),
-    (moved_by_hand, f"{POST}:2", "import os as o\nmove = o.rename"),
-    (moved_by_hand, f"{POST}:1", "from os import link"),
-    (moved_by_hand, f"{POST}:2", "import shutil\nshutil.move('a', 'b')"),
-    (moved_by_hand, f"{POST}:1", "def f(a, b): a.with_name('x').replace(b)"),
-    (moved_by_hand, f"{POST}:1", "def f(a, b): a.rename(b)"),
+    (strangers, f"{QUEUES}:1", "import sqlite3"),
+    (strangers, f"{QUEUES}:1", "import attrs"),
+    (moved_by_hand, f"{QUEUES}:2", "import os\nos.replace('a', 'b')"),
+    (moved_by_hand, f"{QUEUES}:2", "import os as o\nmove = o.rename"),
+    (moved_by_hand, f"{QUEUES}:1", "from os import link"),
+    (moved_by_hand, f"{QUEUES}:2", "import shutil\nshutil.move('a', 'b')"),
+    (moved_by_hand, f"{QUEUES}:1", "def f(a, b): a.with_name('x').replace(b)"),
+    (moved_by_hand, f"{QUEUES}:1", "def f(a, b): a.rename(b)"),
     (heavy_soldier, "kingdom/soldier/serve.py:1", "import yaml"),
     (heavy_soldier, "kingdom/mime/codec.py:2", "def f():\n    import orjson"),
     (dangling_rows, "kingdom/mq/__init__.py:2", "STORES = {\n'a': 'kingdom.mq.no:Store'}"),
@@ -426,13 +446,13 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (dangling_rows, "kingdom/mq/__init__.py:1", "STORES: dict[str, str] = {'a': 'kingdom.mq:Store'}"),
     (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.cli.words import line"),
     (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.soldier import cage"),
-    (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.atomic import read_json"),
+    (lost_programs, "generals/gen-a/run:2", "#!/usr/bin/env python3\nfrom kingdom.disk.atomic import read_json"),
     (false_queue, "queue/__init__.py:1", ""),
     (sleeping_tests, "tests/test_a.py:2", "import time\ntime.sleep(1)"),
     (sleeping_tests, "tests/king/test_a.py:1", "from time import monotonic, sleep"),
-    (spelt_folders, f"{POST}:1", "def f(home, kind): return home / 'queue' / kind"),
-    (spelt_folders, f"{POST}:1", "def f(home): return home / 'state/king/x'"),
-    (spelt_folders, f"{POST}:1", "def f(home, x): return home / f'results/{x}'"),
+    (spelt_folders, f"{QUEUES}:1", "def f(home, kind): return home / 'queue' / kind"),
+    (spelt_folders, f"{QUEUES}:1", "def f(home): return home / 'state/king/x'"),
+    (spelt_folders, f"{QUEUES}:1", "def f(home, x): return home / f'results/{x}'"),
     (foreign_words, "docs/a.md:2", f"a\nfrom {HALVES['registry']}"),
     (foreign_words, "docs/a.md:1", f"see {HALVES['shared']}/design.md"),
     (foreign_words, "kingdom/a.py:1", f"# {HALVES['issue']}"),
@@ -457,15 +477,15 @@ def test_a_line_in_the_wrong_room_is_named(check: Check, named: str, text: str, 
 @pytest.mark.parametrize(
     ("loader", "chain"),
     [
-        ("kingdom/config.py", "kingdom.config -> kingdom.deep -> yaml"),
+        ("kingdom/home/config.py", "kingdom.home.config -> kingdom.deep -> yaml"),
         ("kingdom/__init__.py", "kingdom -> kingdom.deep -> yaml"),
     ],
 )
 def test_what_a_soldier_loads_by_way_of_others_is_named(loader: str, chain: str, tmp_path: Path) -> None:
     soldier = "kingdom/soldier/serve.py"
     files = {
-        soldier: "from kingdom.config import load",
-        "kingdom/config.py": "",
+        soldier: "from kingdom.home.config import load",
+        "kingdom/home/config.py": "",
         "kingdom/deep.py": "try:\n    import yaml\nfinally:\n    pass",
         loader: "from kingdom import deep",
     }
@@ -478,9 +498,9 @@ def test_every_check_is_shown_a_defect() -> None:
 
 TIDY = {
     "kingdom/__init__.py": "__version__ = '1'\n",
-    "kingdom/atomic.py": "import ctypes\nimport os\nos.replace('a', 'b')\n",
-    "kingdom/config.py": "import json\ndef load():\n    import yaml\n",
-    "kingdom/places.py": "def f(home): return home / 'queue' / 'pending'\n",
+    "kingdom/disk/atomic.py": "import ctypes\nimport os\nos.replace('a', 'b')\n",
+    "kingdom/home/config.py": "import json\ndef load():\n    import yaml\n",
+    "kingdom/home/places.py": "def f(home): return home / 'queue' / 'pending'\n",
     "kingdom/king/court.py": "from kingdom import config\nfrom kingdom.mq import engine\n"
     "from . import routing\nname = 'a-b'.replace('a', 'b') + 'pending'\n",
     "kingdom/king/routing.py": "from dataclasses import replace\nratio = 1 / 2\n",
@@ -488,11 +508,11 @@ TIDY = {
     "kingdom/mq/memory.py": "import sqlite3\nclass Store: ...\n",
     "kingdom/mq/engine.py": "import orjson\nfrom kingdom import atomic\n",
     "kingdom/mime/codec.py": "import json\n",
-    "kingdom/soldier/serve.py": "from kingdom.config import load\nfrom kingdom.mime.codec import json\n",
+    "kingdom/soldier/serve.py": "from kingdom.home.config import load\nfrom kingdom.mime.codec import json\n",
     "pyproject.toml": "[project]\ndependencies = ['left_pad>=1']\n",
     "docs/dependencies.md": "| left_pad | why |\n",
-    "generals/gen-a/run": "#!/usr/bin/env python3\nimport json\nfrom kingdom import config\n"
-    "from kingdom.config import load\n",
+    "generals/gen-a/run": "#!/usr/bin/env python3\nimport json\nfrom kingdom.home import config\n"
+    "from kingdom.home.config import load\n",
     "generals/gen-b/run": "#!/bin/sh\n",
     "requirements.lock": "left-pad==1.0 \\\n",
     "tests/test_king.py": "import threading\nthreading.Event().wait(1)\n",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import Disk
+from kingdom.disk.atomic import Disk
+from kingdom.home.places import Places
 from kingdom.log import Log
-from kingdom.places import Places
-from tests.kit import Clock, founded
+from tests.fixtures import Clock, founded
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def log_of(places: Places, secrets: list[str] | None = None, actor: str = "king"
 
 def test_a_sentence_stands_in_its_roles_log_and_in_the_systems(places: Places) -> None:
     log = log_of(places)
-    log.say("starts")
+    log.info("starts")
     log.warn("one\ntwo")
     assert not places.system_log.exists(), "written together at the end of a step"
     log.flush()
@@ -55,10 +55,10 @@ def test_an_event_that_nobody_counts_is_a_slip(places: Places) -> None:
 
 def test_secrets_are_struck_out_the_longest_first(places: Places) -> None:
     log = log_of(places, ["token-12345", "token-12345-and-more", "short", ""])
-    log.say("token-12345-and-more, token-12345 and a short word")
+    log.info("token-12345-and-more, token-12345 and a short word")
     log.event("message.failed", error="token-12345")
-    log.hide(["another-secret"])
-    log.say("another-secret")
+    log.redact(["another-secret"])
+    log.info("another-secret")
     log.flush()
     said = places.role_log("king").read_text()
     assert "[hidden], [hidden] and a short word" in said
@@ -76,7 +76,7 @@ def test_secrets_are_struck_out_however_json_spells_them(places: Places, secret:
 
 def test_what_would_steer_a_terminal_is_left_out(places: Places) -> None:
     log = log_of(places, ["token-12345"])
-    log.say("\033]0;owned\a red\033[31m \x9b2J\r\ttabbed tok\033en-12345")
+    log.info("\033]0;owned\a red\033[31m \x9b2J\r\ttabbed tok\033en-12345")
     log.event("message.failed", error="\x9b2J\x7f tok\x9ben-12345")
     log.flush()
     assert places.role_log("king").read_text().endswith(": ]0;owned red[31m 2J\ttabbed [hidden]\n")
@@ -85,7 +85,7 @@ def test_what_would_steer_a_terminal_is_left_out(places: Places) -> None:
 
 def test_names_that_are_no_utf8_are_told_all_the_same(places: Places) -> None:
     log = log_of(places)
-    log.say(f"buried {os.fsdecode(b'n%ct' % 255)}")
+    log.info(f"buried {os.fsdecode(b'n%ct' % 255)}")
     log.event("file.buried", file=os.fsdecode(b"n\xfft"))
     log.flush()
     assert "buried n" in places.role_log("king").read_text("utf-8")
@@ -96,7 +96,7 @@ def test_a_disk_that_takes_no_log_stops_nobody(places: Places) -> None:
     places.system_log.mkdir()
     places.events_log.symlink_to("/dev/full")
     log = log_of(places)
-    log.say("goes on")
+    log.info("goes on")
     log.event("system.startup", role="king")
     log.flush()
     assert "goes on" in places.role_log("king").read_text()

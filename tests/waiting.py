@@ -1,4 +1,4 @@
-"""Waiting for what must happen, with a deadline. The only place where tests wait."""
+"""Queued for what must happen, with a deadline. The only place where tests wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from kingdom.wake import Waker
+from kingdom.runtime.wake import Waker
 
 LOOK_SECONDS = 0.02
 

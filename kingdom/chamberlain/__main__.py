@@ -2,9 +2,9 @@
 
 import sys
 
-from kingdom import role
 from kingdom.chamberlain.rounds import Rounds
+from kingdom.runtime import role
 
 if __name__ == "__main__":
-    life = role.Life("chamberlain", "chamberlain", once=role.asked_once(sys.argv), survives_hup=True)
+    life = role.RoleSpec("chamberlain", "chamberlain", once=role.wants_once(sys.argv), survives_hup=True)
     sys.exit(role.run(life, Rounds))

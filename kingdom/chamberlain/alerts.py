@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any
 
-from kingdom import config
-from kingdom.book import Book
-from kingdom.ids import Numbers, highest_number
-from kingdom.messages import Message, alert
-from kingdom.role import Kit
-from kingdom.states import MOVES
+from kingdom.disk.json_file import JsonFile
+from kingdom.home import config
+from kingdom.home.states import MOVES
+from kingdom.records.ids import DailyCounter, highest_number
+from kingdom.records.messages import Message, alert
+from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
 MESSAGE_STATES = tuple(MOVES["messages"])
@@ -25,17 +25,17 @@ TOLD_KEPT = 500
 class Alerts:
     """Its book: `told`, the causes; `waiting`, what no letter has told; `sent_at`; and the `letter` under way."""
 
-    def __init__(self, kit: Kit) -> None:
-        self.take_over(kit)
-        own = kit.places.own("chamberlain")
-        folders = [kit.places.folder("messages", state) for state in MESSAGE_STATES]
+    def __init__(self, services: Services) -> None:
+        self.take_over(services)
+        own = services.places.own("chamberlain")
+        folders = [services.places.folder("messages", state) for state in MESSAGE_STATES]
         used = highest_number(folders, "msg-{day}-chamberlain-")
-        self._numbers = Numbers(kit.disk, own / "msg-seq", self._today, used)
-        self._book = Book(own / "alerts.json", kit.disk, kit.log, _is_sound)
+        self._numbers = DailyCounter(services.disk, own / "msg-seq", self._today, used)
+        self._book = JsonFile(own / "alerts.json", services.disk, services.log.error, _is_sound)
 
-    def take_over(self, kit: Kit) -> None:
-        zone = config.zone(kit.places, kit.system)
-        self._kit, self._zone = kit, zone
+    def take_over(self, services: Services) -> None:
+        zone = config.zone(services.places, services.system)
+        self._services, self._zone = services, zone
 
     def tell(self, cause: str, text: str) -> None:
         """Written down at once, sent when its letter is due. The same cause is told once."""
@@ -55,10 +55,10 @@ class Alerts:
             day, _, number = self._numbers.take(1)[0].partition("-")
             letter = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
             self._write(letter=letter)
-        if not self._kit.post.has("messages", letter["id"], *MESSAGE_STATES):
-            self._kit.post.deliver("messages", [self._written(letter)])
+        if not self._services.queues.messages.has(letter["id"], *MESSAGE_STATES):
+            self._services.queues.messages.create([self._written(letter)])
         told = {each["cause"] for each in letter["tells"]}
-        self._book.strike("letter")
+        self._book.remove("letter")
         self._write(
             told=[*self._book.get("told", []), *told][-TOLD_KEPT:],
             waiting=[each for each in waiting if each["cause"] not in told],
@@ -73,7 +73,7 @@ class Alerts:
     def _written(self, letter: Mapping[str, Any]) -> Message:
         texts = [each["text"] for each in letter["tells"]]
         content = texts[0] if len(texts) == 1 else f"{len(texts)} things:\n" + "\n".join(texts)
-        return alert(letter["id"], content, None, stamp(self._kit.clock()))
+        return alert(letter["id"], content, None, stamp(self._services.clock()))
 
     def _write(self, **pages: Any) -> None:
         for name, page in pages.items():
@@ -81,7 +81,7 @@ class Alerts:
         self._book.save()
 
     def _today(self) -> date:
-        return datetime.fromtimestamp(self._kit.clock(), self._zone).date()
+        return datetime.fromtimestamp(self._services.clock(), self._zone).date()
 
 
 def _is_due(sent_at: list[float], now: float) -> bool:

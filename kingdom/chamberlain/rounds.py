@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kingdom import config, picture, roster, sessions
-from kingdom.chamberlain import barracks
+from kingdom import picture
+from kingdom.chamberlain import orphans
 from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.vitals import Health, Reading, measure
-from kingdom.codec import to_json
+from kingdom.disk.codec import to_json
 from kingdom.errors import BadConfig
-from kingdom.role import Kit, Turn
-from kingdom.roster import Seat
+from kingdom.home import config, roster
+from kingdom.home.roster import RoleRow
+from kingdom.records import sessions
+from kingdom.runtime.role import Services, Turn
 from kingdom.steward import pick
 from kingdom.steward.roll_call import RollCall, What
 from kingdom.times import stamp
@@ -36,31 +38,31 @@ def _said(reading: Reading) -> str:
 
 
 class Rounds:
-    def __init__(self, kit: Kit) -> None:
-        self._take_over(kit)
+    def __init__(self, services: Services) -> None:
+        self._take_over(services)
         self._health = Health()
         self._last_health = "green"
         self._disk_is_full = False
         self._next_vitals = self._next_roll_call = 0.0
-        self._alerts = Alerts(kit)
+        self._alerts = Alerts(services)
         self._known_most: int | None = None
         self._misread = ""
         self._has_successor = False
         self._short_rounds = 0
-        self._roll_call = self._roll_call_of(kit)
+        self._roll_call = self._roll_call_of(services)
 
     def folders(self) -> Iterable[Path]:
         return ()
 
-    def reload(self, kit: Kit) -> None:
-        self._alerts.take_over(kit)
-        self._take_over(kit)
+    def reload(self, services: Services) -> None:
+        self._alerts.take_over(services)
+        self._take_over(services)
 
     def close(self) -> None:
         """Everything shown is written."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        now = self._kit.ticks()
+        now = self._services.monotonic()
         if now >= self._next_vitals:
             self._take_vitals()
             self._next_vitals = now + self._config["intervals"]["vitals_seconds"]
@@ -69,28 +71,28 @@ class Rounds:
             self._clear_barracks()
             self._show_picture()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
-        self._alerts.send(self._kit.clock)
-        wait = min(self._next_vitals, self._next_roll_call) - self._kit.ticks()
+        self._alerts.send(self._services.clock)
+        wait = min(self._next_vitals, self._next_roll_call) - self._services.monotonic()
         return Turn(False, wait, ended=self._has_successor)
 
     def _call_roll(self) -> None:
         if self._roll_call is None:
             return
         for finding in self._roll_call.call(self._threshold, self._period):
-            self._kit.log.warn(str(finding))
+            self._services.log.warn(str(finding))
             if (event := INTERNAL_EVENT.get(finding.what)) is not None:
-                self._kit.log.event(event, role=finding.role, detail=finding.detail)
+                self._services.log.event(event, role=finding.role, detail=finding.detail)
             if finding.what in ALARMING:
                 self._alerts.tell(finding.cause, str(finding))
             self._has_successor = self._has_successor or finding.what is What.RAISED
 
     def _take_vitals(self) -> None:
-        kit = self._kit
-        reading = measure(kit.places.home)
+        services = self._services
+        reading = measure(services.places.home)
         health = self._health.judge(reading, self._config["thresholds"])
-        soldiers = sessions.read(kit.places)
+        soldiers = sessions.read(services.places)
         vitals: dict[str, Any] = {
-            "timestamp": stamp(kit.clock()),
+            "timestamp": stamp(services.clock()),
             "system": reading.to_json(),
             "sessions": {
                 "soldiers_active": len(soldiers),
@@ -100,27 +102,27 @@ class Rounds:
             "health": health,
             "judged_by": self._health.judged_by(),
         }
-        kit.light.rewrite(kit.places.resources, to_json(vitals))
+        services.unsynced.rewrite(services.places.resources, to_json(vitals))
         self._tell_changes(health, reading)
         self._relieve(reading)
 
     def _most_soldiers(self) -> int | None:
         """As the king goes by it: a mistake in his configuration is his, and he keeps what he had."""
         try:
-            self._known_most = config.load(self._kit.places, "king")["concurrency"]["max_soldiers"]
+            self._known_most = config.load(self._services.places, "king")["concurrency"]["max_soldiers"]
             self._misread = ""
         except BadConfig as trouble:
             if str(trouble) != self._misread:
-                self._kit.log.warn(f"does not know how many soldiers there may be: {trouble}")
+                self._services.log.warn(f"does not know how many soldiers there may be: {trouble}")
             self._misread = str(trouble)
         return self._known_most
 
     def _tell_changes(self, health: str, reading: Reading) -> None:
         """Alerts on transitions only: a machine that stays red is one alert."""
-        kit, disk_percent = self._kit, reading.disk_percent
+        services, disk_percent = self._services, reading.disk_percent
         if health != self._last_health:
-            kit.log.say(f"the machine is {health}, was {self._last_health}")
-            kit.log.event("system.health_changed", health=health, was=self._last_health)
+            services.log.info(f"the machine is {health}, was {self._last_health}")
+            services.log.event("system.health_changed", health=health, was=self._last_health)
             if health == "red":
                 self._alerts.tell("red", f"the machine is red ({_said(reading)}): new work waits")
             else:
@@ -128,16 +130,16 @@ class Rounds:
             self._last_health = health
         full = disk_percent > self._config["thresholds"]["disk_percent"]
         if full and not self._disk_is_full:
-            kit.log.event("system.resource_warning", disk_percent=disk_percent)
-            self._alerts.tell("disk", f"the disk of {kit.places.home} is {disk_percent:.0f} % full")
+            services.log.event("system.resource_warning", disk_percent=disk_percent)
+            self._alerts.tell("disk", f"the disk of {services.places.home} is {disk_percent:.0f} % full")
         if not full:
             self._alerts.forget("disk")
         self._disk_is_full = full
 
     def _clear_barracks(self) -> None:
-        for orphans in barracks.clear(self._kit):
-            self._kit.log.warn(f"ended {orphans.ended} processes that outlived the soldier of {orphans.task}")
-            self._kit.log.event("system.session_orphaned", task_id=orphans.task, processes=orphans.ended)
+        for found in orphans.clear(self._services):
+            self._services.log.warn(f"ended {found.ended} processes that outlived the soldier of {found.task}")
+            self._services.log.event("system.session_orphaned", task_id=found.task, processes=found.ended)
 
     def _relieve(self, reading: Reading) -> None:
         """Memory that stays short costs one soldier, before it costs the machine."""
@@ -145,36 +147,38 @@ class Rounds:
         if self._short_rounds < 2:
             return
         self._short_rounds = 0
-        task = barracks.stop_newest(self._kit)
+        task = orphans.stop_newest(self._services)
         if task is not None:
-            self._kit.log.warn(f"memory is at {reading.memory_percent:.0f} %: stopped the soldier of {task}")
-            self._kit.log.event("recovery.session_killed", task_id=task)
+            self._services.log.warn(f"memory is at {reading.memory_percent:.0f} %: stopped the soldier of {task}")
+            self._services.log.event("recovery.session_killed", task_id=task)
 
     def _show_picture(self) -> None:
-        kit = self._kit
-        names = [seat.name for seat in self._seats()]
-        view = picture.take(kit.places, names, kit.clock(), self._threshold)
-        kit.light.rewrite(kit.places.dashboard, to_json(view.to_json()))
+        services = self._services
+        names = [row.name for row in self._seats()]
+        view = picture.take(services.places, names, services.clock(), self._threshold)
+        services.unsynced.rewrite(services.places.dashboard, to_json(view.to_json()))
 
-    def _seats(self) -> list[Seat]:
-        return roster.of(self._kit.places, self._kit.system)
+    def _seats(self) -> list[RoleRow]:
+        return roster.roles_of(self._services.places, self._services.system)
 
-    def _roll_call_of(self, kit: Kit) -> RollCall | None:
+    def _roll_call_of(self, services: Services) -> RollCall | None:
         """Only a role that a launcher started can ask it; by hand there is nobody to ask."""
         launcher = os.environ.get("KINGDOM_LAUNCHER")
         if launcher is None:
             return None
-        steward = pick(kit.places, launcher)
-        return RollCall(kit.places, steward, kit.light, self._seats, kit.name, kit.ticks, kit.ends)
+        steward = pick(services.places, launcher)
+        return RollCall(
+            services.places, steward, services.unsynced, self._seats, services.name, services.monotonic, services.exits
+        )
 
     @property
     def _threshold(self) -> float:
-        return float(self._kit.system["heartbeat"]["threshold_seconds"])
+        return float(self._services.system["heartbeat"]["threshold_seconds"])
 
     @property
     def _period(self) -> float:
         return float(self._config["intervals"]["roll_call_seconds"])
 
-    def _take_over(self, kit: Kit) -> None:
-        self._kit = kit
-        self._config = kit.config
+    def _take_over(self, services: Services) -> None:
+        self._services = services
+        self._config = services.config

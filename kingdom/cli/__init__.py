@@ -2,11 +2,11 @@
 
 COMMANDS = {
     "init": "kingdom.cli.init:init",
-    "up": "kingdom.cli.running:up",
-    "down": "kingdom.cli.running:down",
-    "start": "kingdom.cli.running:start",
-    "stop": "kingdom.cli.running:stop",
-    "restart": "kingdom.cli.running:restart",
+    "up": "kingdom.cli.start_stop:up",
+    "down": "kingdom.cli.start_stop:down",
+    "start": "kingdom.cli.start_stop:start",
+    "stop": "kingdom.cli.start_stop:stop",
+    "restart": "kingdom.cli.start_stop:restart",
     "status": "kingdom.cli.status:status",
     "doctor": "kingdom.cli.doctor:doctor",
     "say": "kingdom.cli.say:say",

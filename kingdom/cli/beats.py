@@ -5,29 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
+from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import BadFile, Exit
-from kingdom.lock import holder_pid, is_locked
-from kingdom.places import Places
-from kingdom.roster import ROLES, Seat, wanted
+from kingdom.home.places import Places
+from kingdom.home.roster import ROLES, RoleRow, desired_state
+from kingdom.runtime.wake import Waker
 from kingdom.steward.base import Steward
-from kingdom.wake import Waker
-from kingdom.words import line
+from kingdom.words import one_line
 
 BEAT_SECONDS = 15.0
 LOOK_SECONDS = 0.03
 AWAKE = ("idle", "working", "degraded")
 
 
-def missed(places: Places, steward: Steward, seats: list[Seat]) -> list[str]:
+def missed(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
     """Returns who does not beat: in vain waited for, or down for good before that."""
 
     def settled() -> bool:
-        silent = [seat.name for seat in seats if not _beats(places, seat.name)]
+        silent = [row.name for row in rows if not _beats(places, row.name)]
         return not silent or all(_has_given_up(places, steward, name) for name in silent)
 
     wait(settled, BEAT_SECONDS)
-    return [seat.name for seat in seats if not _beats(places, seat.name)]
+    return [row.name for row in rows if not _beats(places, row.name)]
 
 
 def _beats(places: Places, name: str) -> bool:
@@ -42,7 +42,7 @@ def _beats(places: Places, name: str) -> bool:
 
 
 def _has_given_up(places: Places, steward: Steward, name: str) -> bool:
-    if wanted(places, name) != "up":
+    if desired_state(places, name) != "up":
         return True
     word = steward.alive().get(name)
     return word is not None and word.code in (Exit.REFUSED, Exit.LOCKED)
@@ -68,6 +68,6 @@ def last_words(places: Places, name: str) -> str:
             continue
         troubles = [each for each in lines if " error " in each or path == places.last_words(name)]
         if troubles:
-            return line(troubles[-1], 300)
+            return one_line(troubles[-1], 300)
     module = name if name in ROLES else f"general {name}"
     return f"no complaint in {places.role_log(name)}; `python -m kingdom.{module}` tells"

@@ -17,13 +17,14 @@ from importlib.util import find_spec
 
 import click
 
-from kingdom import config, manifests, picture
+from kingdom import picture
 from kingdom.cli import home
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherTrouble
-from kingdom.lock import is_locked
-from kingdom.places import Places, find_schema
-from kingdom.processes import all_pids, stat_fields
-from kingdom.words import count, line
+from kingdom.home import config, manifests
+from kingdom.home.places import Places, find_schema
+from kingdom.runtime.processes import all_pids, stat_fields
+from kingdom.words import count, one_line
 
 OLDEST_PYTHON = (3, 11)
 LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
@@ -133,12 +134,12 @@ def _configuration(places: Places) -> Iterator[Finding]:
             config.load(places, name)
         except BadConfig as trouble:
             bad += 1
-            yield Finding("bad", "config", line(trouble, 300))
+            yield Finding("bad", "config", one_line(trouble, 300))
     try:
         config.secrets(places)
     except BadConfig as trouble:
         bad += 1
-        yield Finding("bad", "config", line(trouble, 300))
+        yield Finding("bad", "config", one_line(trouble, 300))
     if not bad:
         yield Finding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
 
@@ -146,7 +147,7 @@ def _configuration(places: Places) -> Iterator[Finding]:
 def _generals(places: Places) -> Iterator[Finding]:
     good, bad = manifests.installed(places)
     for trouble in bad:
-        yield Finding("bad", "generals", line(trouble, 300))
+        yield Finding("bad", "generals", one_line(trouble, 300))
     for each in good:
         if not (places.package(each.name) / "prompt.md").is_file():
             step = f"install it again with `{home.command()} generals install PATH`"
@@ -163,7 +164,7 @@ def _cage(places: Places) -> Iterator[Finding]:
     lacking = asked.stdout.strip() or (asked.stderr.strip() if asked.returncode else "")
     if lacking:
         step = "tasks with text from outside wait for your yes; a newer kernel mends it"
-        yield Finding("warn", "cage", f"{line(lacking)}: soldiers cannot be held", step)
+        yield Finding("warn", "cage", f"{one_line(lacking)}: soldiers cannot be held", step)
     else:
         yield Finding("ok", "cage", "soldiers can be held in it")
 
@@ -181,7 +182,7 @@ def _disk(places: Places) -> Iterator[Finding]:
 def _inotify(places: Places) -> Iterator[Finding]:
     limit = int(_first_word("/proc/sys/fs/inotify/max_user_instances") or 0)
     used = _inotify_instances()
-    needed = len(home.seats(places)) + 2
+    needed = len(home.rows(places)) + 2
     tight = limit and used + needed > limit * MOST_USED_OF_LIMIT
     said = f"{used} of {limit} instances are in use"
     step = "without one a role only polls; raise fs.inotify.max_user_instances with sysctl"
@@ -231,7 +232,7 @@ def _locks(places: Places) -> Iterator[Finding]:
 
 def _beating_pid(places: Places, name: str) -> int | None:
     """The pid in the heartbeat, when such a process lives and is a role of that name."""
-    from kingdom.cli.files import content
+    from kingdom.cli.queue_files import content
 
     beat = content(places.heartbeat(name))
     pid = beat.get("pid")
@@ -249,7 +250,7 @@ def _launcher(places: Places) -> Iterator[Finding]:
         steward = pick(places, str(home.system(places)["launcher"]))
         up = steward.standing()
     except (LauncherTrouble, BadConfig) as trouble:
-        yield Finding("bad", "launcher", line(trouble, 300))
+        yield Finding("bad", "launcher", one_line(trouble, 300))
         return
     step = "" if up else f"`{home.command()} up` starts the kingdom"
     yield Finding("ok" if up else "warn", "launcher", f"{steward.name} {'stands' if up else 'is not up'}", step)
@@ -282,9 +283,11 @@ def _gate(places: Places) -> Iterator[Finding]:
         return
     held = seen.holds_because("normal")
     if held is None:
-        yield Finding("ok", "gate", f"new work starts: the machine is {seen.health} ({seen.why})")
+        yield Finding("ok", "gate", f"new work starts: the machine is {seen.load.health} ({seen.load.why})")
     else:
-        yield Finding("warn", "gate", line(held, 300), f"`{home.command()} events --state pending` lists what waits")
+        yield Finding(
+            "warn", "gate", one_line(held, 300), f"`{home.command()} events --state pending` lists what waits"
+        )
 
 
 def _dead(places: Places) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kingdom.errors import Exit, KingdomError
-from kingdom.words import plain
+from kingdom.words import printable
 
 INTERRUPTED = 130
 LONGEST_COMPLAINT = 10_000
@@ -65,5 +65,5 @@ def _usage(program: str, trouble: click.ClickException) -> str:
 
 
 def _complain(program: str, sentence: str, code: int) -> int:
-    print(f"{program}: {plain(sentence)[:LONGEST_COMPLAINT]}", file=sys.stderr)
+    print(f"{program}: {printable(sentence)[:LONGEST_COMPLAINT]}", file=sys.stderr)
     return int(code)

@@ -1,4 +1,4 @@
-"""Numbers as people type them: neither nan nor inf is one."""
+"""DailyCounter as people type them: neither nan nor inf is one."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from kingdom import manifests
 from kingdom.cli import home, launchers, new_general, packages
-from kingdom.cli.files import Found, newest
+from kingdom.cli.queue_files import Found, newest
+from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
-from kingdom.lock import is_locked
-from kingdom.manifests import Manifest
-from kingdom.roster import general
-from kingdom.words import count, line, table
+from kingdom.home import manifests
+from kingdom.home.manifests import Manifest
+from kingdom.home.roster import general
+from kingdom.words import count, one_line, table
 
 
 @click.group(invoke_without_command=True, short_help="Who is installed: ls, new, validate, install, uninstall.")
@@ -36,7 +36,7 @@ def list_generals(as_json: bool = False) -> int:
         print(json.dumps({"generals": told, "bad": [str(trouble) for trouble in bad]}, ensure_ascii=False))
         return Exit.FAILED if bad else Exit.DONE
     rows = [
-        (each.name, "runs" if is_locked(places.lock(each.name)) else "does not run", line(each.description))
+        (each.name, "runs" if is_locked(places.lock(each.name)) else "does not run", one_line(each.description))
         for each in good
     ]
     print(table(rows, indent="") or f"none; `{home.command()} generals install PATH` brings one")
@@ -90,7 +90,7 @@ def uninstall(name: str) -> None:
         "brings it back."
     )
     if left := [each.id for each in newest(places, "tasks", ("pending", "in_progress")) if _is_for(each, name)]:
-        names = line(", ".join(left), 200)
+        names = one_line(", ".join(left), 200)
         print(f"{count(len(left), 'task')} of it left, held and counted: `{home.command()} tasks cancel ID` ({names}).")
 
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from kingdom import config, roster
-from kingdom.atomic import Disk
-from kingdom.config import Config
-from kingdom.places import Places, find_data, find_home
-from kingdom.roster import Seat
+from kingdom.disk.atomic import Disk
+from kingdom.home import config, roster
+from kingdom.home.config import Config
+from kingdom.home.places import Places, find_data, find_home
+from kingdom.home.roster import RoleRow
 
 WRITER = "cli"
 LITTER_SECONDS = 60.0
@@ -58,9 +58,9 @@ def user() -> str:
         return f"uid-{os.getuid()}"
 
 
-def seats(places: Places) -> list[Seat]:
+def rows(places: Places) -> list[RoleRow]:
     """Everybody who runs here unless stopped by hand."""
-    return roster.of(places, system(places))
+    return roster.roles_of(places, system(places))
 
 
 def command() -> str:
@@ -80,4 +80,4 @@ def _called() -> str:
 
 def how_to_start(places: Places, role: str) -> str:
     """`kingdom up` leaves alone who was stopped by hand or is quarantined."""
-    return f"{command()} up" if roster.wanted(places, role) == "up" else f"{command()} start {role}"
+    return f"{command()} up" if roster.desired_state(places, role) == "up" else f"{command()} start {role}"

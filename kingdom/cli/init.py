@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from kingdom.atomic import make_folder
 from kingdom.cli import home, packages
+from kingdom.disk.atomic import make_folder
 from kingdom.errors import BadHome, Usage
-from kingdom.places import Places, find_data
+from kingdom.home.places import Places, find_data
 
 
 @click.command(short_help="Make a folder a home of its own.")

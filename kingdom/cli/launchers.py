@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from kingdom.cli import home
 from kingdom.cli.beats import wait
+from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import LauncherTrouble, NotRunning
-from kingdom.lock import holder_pid, is_locked
-from kingdom.places import Places
-from kingdom.processes import send, started_at
-from kingdom.roster import ROLES, Seat
+from kingdom.home.places import Places
+from kingdom.home.roster import ROLES, RoleRow
+from kingdom.runtime.processes import send, started_at
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 
@@ -61,14 +61,14 @@ def end_holders(names: Iterable[str], places: Places) -> None:
             return
 
 
-def take_in(places: Places, seat: Seat) -> None:
-    """A seat that has just been set up starts at once when the kingdom is up."""
+def take_in(places: Places, row: RoleRow) -> None:
+    """A row that has just been set up starts at once when the kingdom is up."""
     for steward in all_standing(places):
-        steward.start(seat)
+        steward.start(row)
 
 
 def let_go(places: Places, name: str) -> None:
-    """A seat that is no longer there ends, and nothing of its runs is remembered."""
+    """A row that is no longer there ends, and nothing of its runs is remembered."""
     for steward in all_standing(places):
         steward.stop(name)
     recall(places, name)
@@ -85,4 +85,4 @@ def recall(places: Places, name: str) -> None:
 def all_names(places: Places) -> list[str]:
     """Also roles that are switched off or uninstalled by now, but were started once."""
     started = {path.parent.name for path in places.state.glob("*/lock")}
-    return sorted({*ROLES, *(seat.name for seat in home.seats(places)), *started})
+    return sorted({*ROLES, *(row.name for row in home.rows(places)), *started})

@@ -11,12 +11,11 @@ from pathlib import Path
 import click
 
 from kingdom.cli import home
+from kingdom.disk.lock import is_locked
 from kingdom.errors import NoSuchThing, NotRunning, Usage
-from kingdom.lock import is_locked
-from kingdom.places import Places
-from kingdom.schemas import closest
-from kingdom.wake import Waker
-from kingdom.words import plain
+from kingdom.home.places import Places
+from kingdom.runtime.wake import Waker
+from kingdom.words import closest, printable
 
 LOOK_SECONDS = 0.2
 BLOCK = 1 << 16
@@ -43,7 +42,7 @@ def logs(role: str, follow: bool, count: int) -> None:
 def attach(role_or_task: str) -> None:
     """Look at a ROLE's terminal (leave with Ctrl-b d), or follow what the soldier of a TASK says."""
     places = home.find()
-    if role_or_task in {seat.name for seat in home.seats(places)}:
+    if role_or_task in {row.name for row in home.rows(places)}:
         _attach_role(places, role_or_task)
         return
     _follow_task(places, role_or_task)
@@ -132,5 +131,5 @@ def _last_lines(fd: int, size: int, count: int) -> Iterator[bytes]:
 
 def _show(data: bytes) -> None:
     if data:
-        sys.stdout.write(plain(data.decode("utf-8", "replace")))
+        sys.stdout.write(printable(data.decode("utf-8", "replace")))
         sys.stdout.flush()

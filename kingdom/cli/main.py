@@ -9,7 +9,7 @@ import click
 from kingdom import __version__
 from kingdom.cli import COMMANDS, edge
 from kingdom.errors import Usage
-from kingdom.schemas import closest
+from kingdom.words import closest
 
 
 class Commands(click.Group):

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kingdom import config, manifests
-from kingdom.atomic import Disk, make_folder
 from kingdom.cli import home
+from kingdom.disk.atomic import Disk, make_folder
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
-from kingdom.manifests import Manifest
-from kingdom.places import PROGRAM, Places, find_data
+from kingdom.home import config, manifests
+from kingdom.home.manifests import Manifest
+from kingdom.home.places import PROGRAM, Places, find_data
 
 MANIFEST = "manifest.yaml"
 DEFAULTS = ("gen-briefing", "gen-herald")
@@ -91,13 +91,13 @@ def _faults(package: Path) -> Iterator[str]:
     engine = None
     try:
         value, lines = config.read_yaml(package / MANIFEST)
-        wrong = config.misfits("manifest", value, lines, package / MANIFEST)
+        wrong = config.errors_in("manifest", value, lines, package / MANIFEST)
         yield from map(str, wrong)
         if isinstance(value, dict):
             engine = value.get("engine")
             if not any("schedules" in str(each.facts["key"]) for each in wrong):
                 plans = _faults_of_schedules(value.get("schedules", []))
-                yield from (str(config.misfit(package / MANIFEST, lines, value, *each)) for each in plans)
+                yield from (str(config.error_at(package / MANIFEST, lines, value, *each)) for each in plans)
     except BadConfig as trouble:
         yield str(trouble)
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def _faults(package: Path) -> Iterator[str]:
 
 def _faults_of_schedules(plans: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Of plans that fit their schema: where, and what."""
-    from kingdom.schedules import flaw
+    from kingdom.rules.schedules import flaw
 
     names = [plan["name"] for plan in plans]
     for number, plan in enumerate(plans):

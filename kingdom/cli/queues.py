@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from kingdom.cli import home, orders
-from kingdom.cli.files import Found, find, newest, reason
-from kingdom.codec import read_bytes
+from kingdom.cli import give_order, home
+from kingdom.cli.queue_files import Found, find, newest, reason
+from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile, NoSuchThing
-from kingdom.states import MOVES
-from kingdom.words import apart, line, plain, table
+from kingdom.home.states import MOVES
+from kingdom.words import one_line, printable, table, time_apart
 
 SHOWN = 20
 
@@ -72,21 +72,21 @@ def show_event(id: str) -> None:
 @click.argument("id")
 def discard_event(id: str) -> int:
     """Let an event go that still waits."""
-    return orders.give(home.find(), "discard", id)
+    return give_order.give(home.find(), "discard", id)
 
 
 @events.command("requeue")
 @click.argument("id")
 def requeue_event(id: str) -> int:
     """Take a discarded event up again."""
-    return orders.give(home.find(), "requeue", id)
+    return give_order.give(home.find(), "requeue", id)
 
 
 def _event_row(each: Found) -> tuple[str, ...]:
     outcome = each.get("discarded_reason") or each.get("task_id") or ""
     if each.state == "dead":
         outcome = reason(each)
-    return (_cut(each), each.state, line(each.get("type") or "?", 40), _age(each), line(outcome))
+    return (_cut(each), each.state, one_line(each.get("type") or "?", 40), _age(each), one_line(outcome))
 
 
 # --- tasks
@@ -123,20 +123,20 @@ def show_task(id: str) -> None:
 @click.argument("id")
 def retry_task(id: str) -> int:
     """Try an ended task again: a new task, in the same thread."""
-    return orders.give(home.find(), "retry", id)
+    return give_order.give(home.find(), "retry", id)
 
 
 @tasks.command("cancel")
 @click.argument("id")
 def cancel_task(id: str) -> int:
     """Give a task up. One that is under way is ended by its general."""
-    return orders.give(home.find(), "cancel", id)
+    return give_order.give(home.find(), "cancel", id)
 
 
 def _task_row(each: Found) -> tuple[str, ...]:
     outcome = reason(each) if each.state == "dead" else each.get("outcome") or ""
-    general = line(each.get("target_general") or "?", 30)
-    return (_cut(each), each.state, general, line(each.get("type") or "?", 40), _age(each), line(outcome))
+    general = one_line(each.get("target_general") or "?", 30)
+    return (_cut(each), each.state, general, one_line(each.get("type") or "?", 40), _age(each), one_line(outcome))
 
 
 # --- all queues
@@ -180,7 +180,7 @@ def show_file(file: str) -> None:
 @click.argument("id")
 def requeue(id: str) -> int:
     """Put back what was discarded, has failed, or lay in dead/ and is mended."""
-    return orders.give(home.find(), "requeue", id)
+    return give_order.give(home.find(), "requeue", id)
 
 
 def _folder(named: str) -> tuple[str, str]:
@@ -194,7 +194,7 @@ def _folder(named: str) -> tuple[str, str]:
 def _file_row(each: Found) -> tuple[str, ...]:
     told = (each.get(key) for key in ("content", "type", "action"))
     about = reason(each) if each.state == "dead" else next(filter(None, told), "")
-    return (_cut(each), f"{each.kind}/{each.state}", _age(each), line(about))
+    return (_cut(each), f"{each.kind}/{each.state}", _age(each), one_line(about))
 
 
 # --- shared
@@ -217,16 +217,16 @@ def _told(each: Found) -> dict[str, Any]:
 
 
 def _show_file(found: Found) -> None:
-    print(f"{plain(found.path)}:")
+    print(f"{printable(found.path)}:")
     print(_text(found.path), end="")
     if found.state == "dead":
-        print(f"It lies here because {line(reason(found), 500)}")
+        print(f"It lies here because {one_line(reason(found), 500)}")
 
 
 def _text(path: Path) -> str:
     """Whole lines that a terminal can bear; of what is no file with text in it, what it is."""
     try:
-        return f"{plain(read_bytes(path).decode('utf-8')).rstrip()}\n"
+        return f"{printable(read_bytes(path).decode('utf-8')).rstrip()}\n"
     except BadFile as unfit:
         return f"nothing to show: {unfit.facts['why']}\n"
     except UnicodeDecodeError as trouble:
@@ -234,8 +234,8 @@ def _text(path: Path) -> str:
 
 
 def _cut(each: Found) -> str:
-    return line(each.id, 60)
+    return one_line(each.id, 60)
 
 
 def _age(each: Found) -> str:
-    return f"{apart(each.get('created_at'), time.time())} ago"
+    return f"{time_apart(each.get('created_at'), time.time())} ago"

@@ -11,13 +11,13 @@ from itertools import takewhile
 
 import click
 
-from kingdom import questions
 from kingdom.cli import home
-from kingdom.cli.files import Found, content, newest
 from kingdom.cli.finite import Finite
+from kingdom.cli.queue_files import Found, content, newest
 from kingdom.errors import BadName
-from kingdom.places import Places
-from kingdom.words import count, line, span, table
+from kingdom.home.places import Places
+from kingdom.records import questions
+from kingdom.words import count, duration, one_line, table
 
 DAY = 86400.0
 UNREADABLE = "(unreadable)"
@@ -54,11 +54,11 @@ def gather(places: Places, since: float) -> Report:
 
     for event in takewhile(recent, newest(places, "events", ("pending", "dispatched", "completed"))):
         told.events[
-            f"{line(event.get('type') or UNREADABLE)}{' (discarded)' if event.get('status') == 'discarded' else ''}"
+            f"{one_line(event.get('type') or UNREADABLE)}{' (discarded)' if event.get('status') == 'discarded' else ''}"
         ] += 1
     for task in takewhile(recent, newest(places, "tasks", ("completed",))):
-        general = line(task.get("target_general") or UNREADABLE)
-        told.tasks[general][line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1
+        general = one_line(task.get("target_general") or UNREADABLE)
+        told.tasks[general][one_line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1
         if (took := _seconds(places, task)) is not None:
             told.seconds[general].append(took)
     told.questions = questions.all_open(places)
@@ -77,10 +77,10 @@ def _seconds(places: Places, task: Found) -> float | None:
 
 def _as_text(told: Report, days: float) -> str:
     if not told.events and not told.tasks and not told.letters and not told.questions:
-        return f"Nothing happened in the last {span(days * DAY)}."
+        return f"Nothing happened in the last {duration(days * DAY)}."
     came, ended = told.events.total(), sum(outcomes.total() for outcomes in told.tasks.values())
     done = f"{count(came, 'event')}, {count(ended, 'task')} ended, {count(told.letters, 'letter')} sent"
-    parts = [f"The last {span(days * DAY)}: {done}."]
+    parts = [f"The last {duration(days * DAY)}: {done}."]
     if told.events:
         parts.append(table([(number, name) for name, number in told.events.most_common()], ("", "events")))
     if told.tasks:
@@ -96,7 +96,7 @@ def _outcomes(outcomes: Counter[str]) -> str:
 
 
 def _typical(seconds: list[float]) -> str:
-    return span(sorted(seconds)[len(seconds) // 2]) if seconds else "-"
+    return duration(sorted(seconds)[len(seconds) // 2]) if seconds else "-"
 
 
 def _as_json(told: Report) -> str:

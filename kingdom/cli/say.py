@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from kingdom import questions
 from kingdom.cli import home
 from kingdom.cli.finite import Finite
-from kingdom.codec import LARGEST, read_json, to_json
+from kingdom.disk.codec import LARGEST, read_json, to_json
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
-from kingdom.lock import is_locked
-from kingdom.messages import Event
-from kingdom.places import Places
+from kingdom.home.places import Places
+from kingdom.records import questions
+from kingdom.records.messages import Event
+from kingdom.runtime.wake import Waker
 from kingdom.times import stamp
-from kingdom.wake import Waker
-from kingdom.words import plain
+from kingdom.words import printable
 
 CHANNEL = "console"
 PATIENCE_SECONDS = 5.0
@@ -65,10 +65,10 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
         event = _put(places, text, task)
         for letter in _until_interrupted(ear.letters(event, timeout), event):
             last = letter
-            said = json.dumps(letter, ensure_ascii=False) if as_json else plain(letter.get("content", ""))
+            said = json.dumps(letter, ensure_ascii=False) if as_json else printable(letter.get("content", ""))
             print(said, flush=True)
     if (failed := last.get("context", {}).get("failed_task")) and not as_json:
-        print(f"`{home.command()} why {plain(failed)}` shows more")
+        print(f"`{home.command()} why {printable(failed)}` shows more")
     if last.get("type") == "human_input_request" and not as_json:
         print(f'Answer with: {home.command()} say --answer {_asker(last)} "..."')
     return Exit.FAILED if str(last.get("content", "")).startswith("[failed]") else Exit.DONE
@@ -184,7 +184,7 @@ def _put(places: Places, text: str, task: str | None) -> str:
         event = _event(places, text, task, f"{now // 1000}", now / 1e9)
         data = _encoded(event)
         try:
-            disk.create(places.letter("events", "pending", event.id), data)
+            disk.create(places.queue_file("events", "pending", event.id), data)
         except Collision:
             continue
         return event.id

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from kingdom import picture, policy
+from kingdom import picture
 from kingdom.cli import home
 from kingdom.errors import Exit
-from kingdom.gate import ADMITS
+from kingdom.home.places import Places
 from kingdom.picture import Picture, RoleView
-from kingdom.places import Places
-from kingdom.wake import Waker
-from kingdom.words import apart, line, span, table
+from kingdom.rules.gate import ADMITS
+from kingdom.runtime.wake import Waker
+from kingdom.times import rests_until
+from kingdom.words import duration, one_line, table, time_apart
 
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
 COLUMNS = {
@@ -86,7 +87,7 @@ def _roles(view: Picture) -> str:
 
 
 def _role(role: RoleView) -> tuple[str, str, str, str]:
-    beat = "never" if role.beat_age is None else f"{span(role.beat_age)} ago"
+    beat = "never" if role.beat_age is None else f"{duration(role.beat_age)} ago"
     return role.name, STATES.get(role.state, role.state), str(role.pid or "-"), beat
 
 
@@ -117,34 +118,37 @@ def _block(title: str, lines: list[str]) -> str:
 
 
 def _oldest(oldest: dict[str, Any]) -> str:
-    return f"{line(oldest['id'])} in {oldest['kind']}, for {span(oldest['seconds'])}"
+    return f"{one_line(oldest['id'])} in {oldest['kind']}, for {duration(oldest['seconds'])}"
 
 
 def _task(task: dict[str, Any], now: float) -> str:
-    repo = f" in {line(task['repo'])}" if task.get("repo") else ""
+    repo = f" in {one_line(task['repo'])}" if task.get("repo") else ""
     tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
-    what = f"{line(task['id'])}: {line(task['target_general'])} at {line(task['type'])}{repo}"
-    if (later := policy.rests_until(task.get("not_before"), now)) is not None:
-        return f"{what}, waits for {span(later - now)}: {line(task.get('waits_because') or 'a try failed', 300)}"
+    what = f"{one_line(task['id'])}: {one_line(task['target_general'])} at {one_line(task['type'])}{repo}"
+    if (later := rests_until(task.get("not_before"), now)) is not None:
+        return (
+            f"{what}, waits for {duration(later - now)}: {one_line(task.get('waits_because') or 'a try failed', 300)}"
+        )
     return f"{what}{tries}"
 
 
 def _soldier(row: dict[str, Any], now: float) -> str:
-    since = f", out for {apart(row['started_at'], now)}" if row.get("started_at") else ""
-    return f"{line(row.get('soldier'))}, pid {row.get('pid')}{since}"
+    since = f", out for {time_apart(row['started_at'], now)}" if row.get("started_at") else ""
+    return f"{one_line(row.get('soldier'))}, pid {row.get('pid')}{since}"
 
 
 def _question(task: str) -> str:
-    return f"{line(task)}: `{home.command()} why {line(task)}` shows what was asked"
+    return f"{one_line(task)}: `{home.command()} why {one_line(task)}` shows what was asked"
 
 
 def _failure(each: dict[str, Any]) -> str:
-    return f"{line(each['what'])}: {line(each['why'] or 'no reason was kept')}"
+    return f"{one_line(each['what'])}: {one_line(each['why'] or 'no reason was kept')}"
 
 
 def _held(run: dict[str, Any], now: float) -> str:
-    return f"{line(run.get('schedule'))}, for {apart(run['held_since'], now)}: {line(run.get('held_because'), 300)}"
+    reason = one_line(run.get("held_because"), 300)
+    return f"{one_line(run.get('schedule'))}, for {time_apart(run['held_since'], now)}: {reason}"
 
 
 def _run(run: dict[str, Any], now: float) -> str:
-    return f"{line(run.get('schedule'))} at {line(run['next'])}, in {apart(run['next'], now)}"
+    return f"{one_line(run.get('schedule'))} at {one_line(run['next'])}, in {time_apart(run['next'], now)}"

@@ -10,15 +10,18 @@ from typing import Any
 
 import click
 
-from kingdom import cancellations, config, gate, manifests, policy, questions, routing, schemas
 from kingdom.cli import home
-from kingdom.cli.files import Found, content, find, reason
+from kingdom.cli.queue_files import Found, content, find, reason
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NoSuchThing
-from kingdom.gate import Gate
-from kingdom.lock import is_locked
-from kingdom.messages import Event
-from kingdom.places import Places
-from kingdom.words import line
+from kingdom.home import config, manifests, schemas
+from kingdom.home.places import Places
+from kingdom.records import cancellations, load, questions
+from kingdom.records.messages import Event
+from kingdom.rules import gate, routing
+from kingdom.rules.gate import Gate
+from kingdom.times import rests_until
+from kingdom.words import one_line
 
 PASSING = "is about to send a soldier or to report"
 IDS = ("events", "tasks", "messages", "orders")
@@ -87,25 +90,27 @@ def _is_stuck(places: Places, letter: Found) -> bool:
 
 def _tell(places: Places, found: Found) -> Story:
     if found.state == "dead":
-        return Story(found, f"{line(found.id)} could not be used and lies in {found.where}: {line(reason(found), 300)}")
+        return Story(
+            found, f"{one_line(found.id)} could not be used and lies in {found.where}: {one_line(reason(found), 300)}"
+        )
     if not found.content:
-        return Story(found, f"{line(found.id)} lies in {found.where}, and is no file that can be read as one")
+        return Story(found, f"{one_line(found.id)} lies in {found.where}, and is no file that can be read as one")
     return TELLERS[found.kind](places, found)
 
 
 def _event(places: Places, found: Found) -> Story:
     text = (found.get("payload") or {}).get("text")
-    said = f", saying {line(text, 60)!r}" if text else ""
-    what = f"{found.id} is a {line(found.get('type'))} from {line(found.get('source'))}{said}"
+    said = f", saying {one_line(text, 60)!r}" if text else ""
+    what = f"{found.id} is a {one_line(found.get('type'))} from {one_line(found.get('source'))}{said}"
     if found.state == "pending":
         return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _rules(places, found))
     if found.get("status") == "discarded":
         tried = _rules(places, found) if "subscribes" in str(found.get("discarded_reason")) else []
-        return Story(found, f"{what}; it was discarded: {line(found.get('discarded_reason'), 300)}", tried)
+        return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", tried)
     task = _followers(places, found.get("task_id"), "tasks")
     letters = [] if task else _letters(places, found.get("letters"))
-    ended = f": {line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
-    return Story(found, f"{what}; it is {line(found.get('status'))}{ended}, in {found.where}", [], task or letters)
+    ended = f": {one_line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
+    return Story(found, f"{what}; it is {one_line(found.get('status'))}{ended}, in {found.where}", [], task or letters)
 
 
 def _what_holds(places: Places, found: Found) -> str:
@@ -124,7 +129,8 @@ def _what_holds(places: Places, found: Found) -> str:
 
 def gate_now(places: Places) -> Gate:
     king, _ = config.for_looking(places, "king")
-    return gate.look(places, time.time(), king["resources"]["stale_seconds"], king["concurrency"]["max_soldiers"])
+    at_most = king["concurrency"]["max_soldiers"]
+    return Gate(load.read(places, time.time(), king["resources"]["stale_seconds"], at_most), at_most)
 
 
 def _rules(places: Places, found: Found) -> list[str]:
@@ -146,11 +152,11 @@ def _noun(found: Found) -> Event | None:
 
 
 def _task(places: Places, found: Found) -> Story:
-    what = f"{found.id} is a task of {line(found.get('target_general'))} ({line(found.get('type'))})"
-    origin = [f"it came from {line(found.get('event_id'))}"] if found.get("event_id") else []
+    what = f"{found.id} is a task of {one_line(found.get('target_general'))} ({one_line(found.get('type'))})"
+    origin = [f"it came from {one_line(found.get('event_id'))}"] if found.get("event_id") else []
     letters = _started(places, found) + _letters(places, found.get("letters"))
     if found.state == "completed":
-        ended = line(found.get("outcome") or found.get("status"))
+        ended = one_line(found.get("outcome") or found.get("status"))
         details = [*origin, *_result(places, found), *_retries(found)]
         return Story(found, f"{what}; it ended: {ended}", details, letters)
     return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, letters)
@@ -159,23 +165,23 @@ def _task(places: Places, found: Found) -> Story:
 def _retries(found: Found) -> list[str]:
     noted = found.get("retried_as")
     retries = noted if isinstance(noted, list) else []
-    return [f"{line(each)} tried it again; `{home.command()} why {line(each)}`" for each in retries]
+    return [f"{one_line(each)} tried it again; `{home.command()} why {one_line(each)}`" for each in retries]
 
 
 def _what_it_does(places: Places, found: Found) -> str:
     general = str(found.get("target_general"))
     if general not in manifests.names(places):
-        return f"{line(general)} is not installed; `{home.command()} generals` lists who is"
+        return f"{one_line(general)} is not installed; `{home.command()} generals` lists who is"
     if not is_locked(places.lock(general)):
         return f"{general} does not run; `{home.command()} start {general}`"
     if found.state == "pending":
         return f"{general} has not taken it yet"
     if (by := cancellations.who(places, found.id)) is not None:
-        return f"{line(by)} has cancelled it, and {general} ends it"
+        return f"{one_line(by)} has cancelled it, and {general} ends it"
     if is_locked(places.camp(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
-    if (later := policy.rests_until(found.get("not_before"), time.time())) is not None:
-        because = line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
+    if (later := rests_until(found.get("not_before"), time.time())) is not None:
+        because = one_line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
         return f"{because}; it goes on at {_clock(later)}"
     if (crowd := _no_soldier_because(places, found, general)) is not None:
         return f"it waits for a soldier: {crowd}"
@@ -188,7 +194,8 @@ def _no_soldier_because(places: Places, found: Found, general: str) -> str | Non
         most = config.load(places, "king")["concurrency"]["max_soldiers"]
     except KingdomError:
         return None
-    return gate.no_soldier_because(places, general, found.get("type") == "resume", own, most)
+    running = load.soldiers_out(places, min(most, own or most))
+    return gate.no_soldier_because(running, general, found.get("type") == "resume", own, most)
 
 
 def _clock(when: float) -> str:
@@ -199,7 +206,9 @@ def _clock(when: float) -> str:
 
 def _result(places: Places, found: Found) -> list[str]:
     result = content(places.result(found.id))
-    told = [f"{key}: {line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)]
+    told = [
+        f"{key}: {one_line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)
+    ]
     if found.get("outcome") != "needs_human":
         return told
     if questions.is_open(places, found.id):
@@ -215,8 +224,8 @@ def _answered(places: Places, task: str) -> Iterator[str]:
         goes_on = find(places, answer, ("events",)).get("task_id")
     except NoSuchThing:
         goes_on = None
-    as_task = f" and goes on as {line(goes_on)}; `{home.command()} why {line(goes_on)}`" if goes_on else ""
-    yield f"it was answered by {line(answer) or 'somebody'}{as_task}"
+    as_task = f" and goes on as {one_line(goes_on)}; `{home.command()} why {one_line(goes_on)}`" if goes_on else ""
+    yield f"it was answered by {one_line(answer) or 'somebody'}{as_task}"
 
 
 def _started(places: Places, found: Found) -> list[Story]:
@@ -229,11 +238,11 @@ def _started(places: Places, found: Found) -> list[Story]:
 
 
 def _message(places: Places, found: Found) -> Story:
-    what = f"{found.id} ({line(found.get('type'))}): {line(found.get('content'), 80)!r}"
+    what = f"{found.id} ({one_line(found.get('type'))}): {one_line(found.get('content'), 80)!r}"
     if found.state == "sent":
         posted = found.get("posted") or {}
-        return Story(found, f"{what} was sent on {line(posted.get('channel'))}, in {line(posted.get('room'))}")
-    refusals = f", refused {found.get('tries')} times: {line(found.get('refused_because'), 200)}"
+        return Story(found, f"{what} was sent on {one_line(posted.get('channel'))}, in {one_line(posted.get('room'))}")
+    refusals = f", refused {found.get('tries')} times: {one_line(found.get('refused_because'), 200)}"
     tries = refusals if found.get("tries") else ""
     if found.state == "failed":
         again = f"`{home.command()} queue requeue {found.id}` tries it again"
@@ -244,8 +253,10 @@ def _message(places: Places, found: Found) -> Story:
 
 
 def _order(places: Places, found: Found) -> Story:
-    what = f"{found.id}: {line(found.get('action'))} {line(found.get('target'))}, by {line(found.get('by'))}"
-    return Story(found, f"{what}: {line(found.get('outcome') or 'the king has not come to it yet')}")
+    what = (
+        f"{found.id}: {one_line(found.get('action'))} {one_line(found.get('target'))}, by {one_line(found.get('by'))}"
+    )
+    return Story(found, f"{what}: {one_line(found.get('outcome') or 'the king has not come to it yet')}")
 
 
 def _letters(places: Places, noted: object) -> list[Story]:

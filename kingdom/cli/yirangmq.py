@@ -18,12 +18,12 @@ import click
 
 from kingdom.cli import edge
 from kingdom.cli.finite import Finite
-from kingdom.cli.mq_worker import Orders, Worker
+from kingdom.cli.yirangmq_worker import Orders, Worker
 from kingdom.errors import Exit, KingdomError, NotRunning, Usage
-from kingdom.mq import settings
-from kingdom.mq.box import Box
+from kingdom.home.places import Places, find_home
+from kingdom.mq import configuration
 from kingdom.mq.client import START_IT, Client, Refused
-from kingdom.places import Places, find_home
+from kingdom.mq.mailbox_folders import Box
 
 Answer = dict[str, Any]
 
@@ -42,28 +42,28 @@ class Asking(Protocol):
 class Direct:
     """The store without a manager; refused while one holds it."""
 
-    def __init__(self, found: settings.Settings) -> None:
-        from kingdom.mq import opening, wire
-        from kingdom.mq.refusals import Refusal
+    def __init__(self, found: configuration.Settings) -> None:
+        from kingdom.mq import calls, opening
+        from kingdom.mq.errors import Refusal
 
-        self._wire = wire
+        self._calls = calls
         self._refusal = Refusal
         self._engine = opening.engine(found, lambda: int(time.time() * 1000), lambda *_, **__: None)
 
     def call(self, command: str, payload: Mapping[str, Any]) -> Answer:
         if command == "health":
             return {"status": "ok", "timestamp": int(time.time() * 1000)}
-        if command not in self._wire.CALLS:
+        if command not in self._calls.CALLS:
             raise Usage(message=f"only a running manager knows its {command}: leave out --direct")
         done = 0
         while True:
             self._engine.sweep()
             try:
-                data = self._wire.CALLS[command](self._engine, self._wire.Call(payload, WHO))
+                data = self._calls.CALLS[command](self._engine, self._calls.Call(payload, WHO))
             except self._refusal as refusal:
                 raise Refused(code=refusal.code, text=str(refusal)) from None
             self._engine.commit()
-            if not isinstance(data, self._wire.Unfinished):
+            if not isinstance(data, self._calls.Unfinished):
                 return {**data, "purged": data["purged"] + done} if "purged" in data else data
             done += data.done
 
@@ -136,13 +136,13 @@ def asking(ipc_root: Path | None, config: Path | None, direct: bool, timeout: fl
 
 
 def _open_direct(config: Path | None) -> Direct:
-    return Direct(settings.load(Places(find_home()), config))
+    return Direct(configuration.load(Places(find_home()), config))
 
 
 def _box(ipc_root: Path | None, config: Path | None) -> Box:
     if config is None:
-        return settings.box_of_home(Places(find_home())) if ipc_root is None else Box.at(ipc_root)
-    found = settings.load(Places(find_home()), config)
+        return configuration.box_of_home(Places(find_home())) if ipc_root is None else Box.at(ipc_root)
+    found = configuration.load(Places(find_home()), config)
     return found.box if ipc_root is None else Box.at(ipc_root, found.config["ipc"])
 
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from kingdom import role
 from kingdom.envoy.outbound import Outbound
+from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.Life("envoy", "envoy", once=role.asked_once(sys.argv)), Outbound))
+    sys.exit(role.run(role.RoleSpec("envoy", "envoy", once=role.wants_once(sys.argv)), Outbound))

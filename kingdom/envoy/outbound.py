@@ -12,57 +12,57 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
-from kingdom import questions
-from kingdom.atomic import make_folder
-from kingdom.book import Book
-from kingdom.codec import read_json, to_json
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.codec import read_json, to_json
+from kingdom.disk.json_file import JsonFile
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
-from kingdom.envoy.threads import SENDERS, Spoken, asker, is_page
+from kingdom.envoy.conversations import SENDERS, Spoken, asker, is_page
 from kingdom.errors import BadFile, KingdomError
-from kingdom.messages import Message, Waiting
-from kingdom.policy import backoff, may_retry
-from kingdom.role import Kit, Turn
-from kingdom.shelf import LOOK_AGAIN_SECONDS, Shelf
+from kingdom.records import questions
+from kingdom.records.backlog import LOOK_AGAIN_SECONDS, Backlog
+from kingdom.records.messages import Message, Queued
+from kingdom.rules.retry import backoff, may_retry
+from kingdom.runtime.role import Services, Turn
 from kingdom.times import stamp
 
 BATCH = 32
 
 
 class Outbound:
-    def __init__(self, kit: Kit) -> None:
-        self._take_over(kit)
-        own = kit.places.own("envoy")
+    def __init__(self, services: Services) -> None:
+        self._take_over(services)
+        own = services.places.own("envoy")
         self._intents, self._receipts = own / "intents", own / "receipts"
         for folder in (self._intents, self._receipts):
             make_folder(folder)
-        self._letters = Shelf(kit.post, "messages")
-        self._threads = Book(own / "thread-mappings.json", kit.disk, kit.log, is_page)
-        self._awaiting = Book(own / "awaiting-responses.json", kit.disk, kit.log, is_page)
+        self._letters = Backlog(services.queues.messages)
+        self._threads = JsonFile(own / "thread-mappings.json", services.disk, services.log.error, is_page)
+        self._awaiting = JsonFile(own / "awaiting-responses.json", services.disk, services.log.error, is_page)
         self._channels: dict[str, Channel] = {}
         self._next_look = 0.0
         self._interrupted = {name.removesuffix(".json") for name in os.listdir(self._intents)}
 
     def folders(self) -> Iterable[Path]:
-        return (self._kit.places.folder("messages", "pending"),)
+        return (self._services.places.folder("messages", "pending"),)
 
-    def reload(self, kit: Kit) -> None:
-        self._take_over(kit)
+    def reload(self, services: Services) -> None:
+        self._take_over(services)
 
     def close(self) -> None:
         """Every letter said has been filed."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        now = self._kit.ticks()
+        now = self._services.monotonic()
         if arrivals is None or now >= self._next_look:
             self._letters.rescan()
             self._next_look = now + self._config["intervals"]["message_check_seconds"]
         else:
-            self._letters.note(arrivals.get(self._kit.places.folder("messages", "pending"), ()))
+            self._letters.note(arrivals.get(self._services.places.folder("messages", "pending"), ()))
         if self._letters.unsettled:
             self._next_look = min(self._next_look, now + LOOK_AGAIN_SECONDS)
         chosen = self._next_batch()
-        opened = [self._kit.post.open("messages", "pending", each.filename) for each in chosen]
+        opened = [self._services.queues.messages.take("pending", each.filename) for each in chosen]
         due = [letter for letter in opened if letter is not None and self._is_due(letter) and self._is_new(letter)]
         # What is not due yet comes back with the next rescan, behind nobody's back.
         self._letters.drop(each.filename for each in chosen)
@@ -70,9 +70,9 @@ class Outbound:
             self._speak(due)
         self._close_stale_intents()
         more = bool(due) or len(self._letters) > 0
-        return Turn(more, wait=self._next_look - self._kit.ticks(), busy=self._letters.unsettled)
+        return Turn(more, wait=self._next_look - self._services.monotonic(), busy=self._letters.unsettled)
 
-    def _next_batch(self) -> list[Waiting]:
+    def _next_batch(self) -> list[Queued]:
         """The most urgent first; but what opens a task's thread goes before whatever belongs in it."""
         first = list(islice(self._letters, BATCH))
         about = {each.about for each in first if SENDERS[each.type].in_thread}
@@ -94,7 +94,7 @@ class Outbound:
         for letter in letters:
             said = self._say(letter)
             if said is not None:
-                SENDERS[letter.type].remember(self._threads, self._awaiting, said, stamp(self._kit.clock()))
+                SENDERS[letter.type].remember(self._threads, self._awaiting, said, stamp(self._services.clock()))
                 spoken.append(said)
                 self._strike_if_answered(letter)
         self._write_receipts(spoken)
@@ -102,14 +102,14 @@ class Outbound:
         self._awaiting.save()
         self._file([_with_address(said) for said in spoken], "sent")
         for said in spoken:
-            self._kit.log.say(f"says {said.letter.id} ({said.letter.type}) on {said.channel} in {said.room}")
-            self._kit.log.event("message.sent", message_id=said.letter.id, type=said.letter.type)
+            self._services.log.info(f"says {said.letter.id} ({said.letter.type}) on {said.channel} in {said.room}")
+            self._services.log.event("message.sent", message_id=said.letter.id, type=said.letter.type)
 
     def _strike_if_answered(self, letter: Message) -> None:
         """A question that its channel refused for a while may be answered before it is asked."""
         asked = letter.type == "human_input_request"
-        if asked and questions.answer_of(self._kit.places, asker(letter)) is not None:
-            self._awaiting.strike(asker(letter))
+        if asked and questions.answer_of(self._services.places, asker(letter)) is not None:
+            self._awaiting.remove(asker(letter))
 
     def _say(self, letter: Message) -> Spoken | None:
         name, room, thread = self._address(letter)
@@ -144,34 +144,36 @@ class Outbound:
         """Three refusals, with a growing pause between them, then failed/ with the reason."""
         rules = self._config["retry"]
         tries = int(letter.extra.get("tries", 0)) + 1
-        later = stamp(self._kit.clock() + backoff("linear", tries, rules["backoff_seconds"], math.inf))
+        later = stamp(self._services.clock() + backoff("linear", tries, rules["backoff_seconds"], math.inf))
         extra = {**letter.extra, "tries": tries, "refused_because": why, "not_before": later}
-        self._kit.log.warn(f"{letter.id} was refused ({tries} of {rules['attempts']}): {why}")
+        self._services.log.warn(f"{letter.id} was refused ({tries} of {rules['attempts']}): {why}")
         self._interrupted.add(letter.id)
         if may_retry(tries, rules["attempts"]):
-            self._kit.post.annotate("messages", "pending", [letter.but(extra=extra)])
+            self._services.queues.messages.update("pending", [letter.evolve(extra=extra)])
             return
-        self._kit.log.event("message.failed", message_id=letter.id, error=why)
-        self._file([letter.but(extra=extra)], "failed")
+        self._services.log.event("message.failed", message_id=letter.id, error=why)
+        self._file([letter.evolve(extra=extra)], "failed")
 
     def _is_due(self, letter: Message) -> bool:
-        return str(letter.extra.get("not_before") or "") <= stamp(self._kit.clock())
+        return str(letter.extra.get("not_before") or "") <= stamp(self._services.clock())
 
     def _is_new(self, letter: Message) -> bool:
         """One whose id was used before cannot be filed, and would be said again and again."""
-        place = next((each for each in ("sent", "failed") if self._kit.post.has("messages", letter.id, each)), None)
+        place = next((each for each in ("sent", "failed") if self._services.queues.messages.has(letter.id, each)), None)
         if place is not None:
-            self._kit.post.bury("messages", "pending", f"{letter.id}.json", f"{place}/ has a letter of this id already")
+            self._services.queues.messages.move_to_dead(
+                "pending", f"{letter.id}.json", f"{place}/ has a letter of this id already"
+            )
         return place is None
 
     def _note_intents(self, letters: list[Message]) -> None:
-        now = stamp(self._kit.clock())
-        self._kit.disk.create_all(
+        now = stamp(self._services.clock())
+        self._services.disk.create_all(
             (self._intents / f"{letter.id}.json", to_json({"letter": letter.id, "since": now})) for letter in letters
         )
 
     def _write_receipts(self, spoken: list[Spoken]) -> None:
-        self._kit.disk.create_all(
+        self._services.disk.create_all(
             (
                 self._receipts / f"{said.letter.id}.json",
                 to_json({"letter": said.letter.id, "channel": said.channel, "room": said.room, "post": said.post_id}),
@@ -188,20 +190,20 @@ class Outbound:
             return None
 
     def _file(self, letters: list[Message], state: str) -> None:
-        self._kit.post.annotate("messages", "pending", [letter.but(status=state) for letter in letters])
-        self._kit.post.move("messages", [letter.id for letter in letters], "pending", state)
+        self._services.queues.messages.update("pending", [letter.evolve(status=state) for letter in letters])
+        self._services.queues.messages.move([letter.id for letter in letters], "pending", state)
         for letter in letters:
             self._remove_intent(letter.id)
 
     def _remove_intent(self, letter_id: str) -> None:
         self._interrupted.discard(letter_id)
         for trace in (self._receipts, self._intents):
-            self._kit.light.remove(trace / f"{letter_id}.json")
+            self._services.unsynced.remove(trace / f"{letter_id}.json")
 
     def _close_stale_intents(self) -> None:
         """Intents of letters that were filed just before an earlier life ended."""
         for letter_id in list(self._interrupted):
-            if not self._kit.post.has("messages", letter_id, "pending"):
+            if not self._services.queues.messages.has(letter_id, "pending"):
                 self._remove_intent(letter_id)
 
     def _channel(self, name: str) -> Channel:
@@ -210,12 +212,14 @@ class Outbound:
         if name not in self._channels:
             module, _, attribute = CHANNELS[name].partition(":")
             make: Callable[..., Channel] = getattr(import_module(module), attribute)
-            self._channels[name] = make(self._kit.places.own("envoy") / name, self._kit.disk, self._kit.clock)
+            self._channels[name] = make(
+                self._services.places.own("envoy") / name, self._services.disk, self._services.clock
+            )
         return self._channels[name]
 
-    def _take_over(self, kit: Kit) -> None:
-        self._kit = kit
-        self._config = kit.config
+    def _take_over(self, services: Services) -> None:
+        self._services = services
+        self._config = services.config
 
 
 def _words(letter: Message) -> str:
@@ -227,4 +231,4 @@ def _words(letter: Message) -> str:
 def _with_address(said: Spoken) -> Message:
     """The filed letter tells where it can be read."""
     posted = {"channel": said.channel, "room": said.room, "post": said.post_id, "thread": said.thread}
-    return said.letter.but(extra={**said.letter.extra, "posted": posted})
+    return said.letter.evolve(extra={**said.letter.extra, "posted": posted})

@@ -2,12 +2,12 @@
 
 import sys
 
-from kingdom import role
 from kingdom.errors import Exit
 from kingdom.general.campaign import Campaign
+from kingdom.runtime import role
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or not sys.argv[1].startswith("gen-"):
         print("which general? python -m kingdom.general gen-briefing", file=sys.stderr)
         sys.exit(Exit.REFUSED)
-    sys.exit(role.run(role.Life(sys.argv[1], "general", once=role.asked_once(sys.argv)), Campaign))
+    sys.exit(role.run(role.RoleSpec(sys.argv[1], "general", once=role.wants_once(sys.argv)), Campaign))

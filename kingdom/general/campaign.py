@@ -13,37 +13,39 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from kingdom import called_back, cancellations, config, gate, manifests, policy, sessions
-from kingdom.atomic import is_there, make_folder
-from kingdom.codec import to_json
+from kingdom.disk.atomic import is_there, make_folder
+from kingdom.disk.codec import to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
-from kingdom.general import memory, outfit, verdict
-from kingdom.general.barrack import Barrack, last_sign
-from kingdom.general.broom import finish
-from kingdom.general.consent import Refused
-from kingdom.general.ground import Ground, NoGround
-from kingdom.general.outfit import NeedsSetUp
-from kingdom.general.purse import Purse, Wait
-from kingdom.general.verdict import Done, Failed, Limited, Report
-from kingdom.messages import Result, Task, Waiting
-from kingdom.places import check_name
-from kingdom.role import Kit, Turn
-from kingdom.shelf import Shelf
-from kingdom.times import stamp
+from kingdom.home import config, manifests
+from kingdom.home.places import check_name
+from kingdom.records import called_back, cancellations, load, sessions
+from kingdom.records.backlog import Backlog
+from kingdom.records.messages import Queued, Result, Task
+from kingdom.rules import gate, retry
+from kingdom.runtime.role import Services, Turn
+from kingdom.soldiers import memory, prepare, results
+from kingdom.soldiers.budgets import Purse, Wait
+from kingdom.soldiers.cleanup import finish
+from kingdom.soldiers.consent import Refused
+from kingdom.soldiers.handle import Barrack, last_sign
+from kingdom.soldiers.prepare import NeedsSetUp
+from kingdom.soldiers.results import Done, Failed, Limited, Report
+from kingdom.soldiers.workspace import Ground, NoGround
+from kingdom.times import rests_until, stamp
 
 BATCH = 16
 """So many are claimed at once, that the soldiers of the first need not wait for the last."""
 
 
 class Campaign:
-    def __init__(self, kit: Kit) -> None:
-        self.name = check_name("general", kit.name)
-        self._purse = Purse(kit.places, kit.light, kit.log, {})
-        self._ground = Ground(kit.places, self.name, kit.light, {})
-        self._take_over(kit)
-        self._manifest = manifests.of(kit.places, self.name)
-        self._tasks = Shelf(kit.post, "tasks", mine=self._is_mine, buries=False)
-        self._mine_in_progress = Shelf(kit.post, "tasks", "in_progress", mine=self._is_mine, buries=False)
+    def __init__(self, services: Services) -> None:
+        self.name = check_name("general", services.name)
+        self._purse = Purse(services.places, services.unsynced, services.log, {})
+        self._ground = Ground(services.places, self.name, services.unsynced, {})
+        self._take_over(services)
+        self._manifest = manifests.of(services.places, self.name)
+        self._tasks = Backlog(services.queues.tasks, mine=self._is_mine, owner=False)
+        self._mine_in_progress = Backlog(services.queues.tasks, "in_progress", mine=self._is_mine, owner=False)
         self._resting: set[str] = set()
         """Tasks in progress whose time has not come: they need no soldier yet."""
         self._children: dict[str, Popen[bytes]] = {}
@@ -51,14 +53,14 @@ class Campaign:
         self._next_look = 0.0
         self._clear_what_ended()
         if not self._manifest.sandbox:
-            kit.log.warn("NO CAGE for its soldiers: its manifest says `sandbox: off`")
+            services.log.warn("NO CAGE for its soldiers: its manifest says `sandbox: off`")
 
     def folders(self) -> Iterable[Path]:
-        places = self._kit.places
+        places = self._services.places
         return (places.folder("tasks", "pending"), places.results)
 
-    def reload(self, kit: Kit) -> None:
-        self._take_over(kit)
+    def reload(self, services: Services) -> None:
+        self._take_over(services)
         self._follow_manifest()
 
     def close(self) -> None:
@@ -74,16 +76,16 @@ class Campaign:
         return Turn(any(steps) or claimed, wait=self._sleep(), busy=len(self._mine_in_progress) > 0)
 
     def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
-        now = self._kit.ticks()
+        now = self._services.monotonic()
         if arrivals is None:
-            sessions.mend(self._kit.light, self._kit.places)
+            sessions.mend(self._services.unsynced, self._services.places)
         if arrivals is None or now >= self._next_look:
             self._follow_manifest()
             self._tasks.rescan()
             self._mine_in_progress.rescan()
             self._next_look = now + self._config["intervals"]["task_check_seconds"]
         else:
-            self._tasks.note(arrivals.get(self._kit.places.folder("tasks", "pending"), ()))
+            self._tasks.note(arrivals.get(self._services.places.folder("tasks", "pending"), ()))
 
     def _claim(self) -> bool:
         room = BATCH
@@ -92,28 +94,28 @@ class Campaign:
         chosen = list(self._tasks)[: max(0, room)]
         if not chosen:
             return False
-        post = self._kit.post
+        queues = self._services.queues
         stuck = set(
-            post.move("tasks", [each.filename.removesuffix(".json") for each in chosen], "pending", "in_progress")
+            queues.tasks.move([each.filename.removesuffix(".json") for each in chosen], "pending", "in_progress")
         )
         self._tasks.drop(each.filename for each in chosen)
         taken = [each.filename for each in chosen if each.filename.removesuffix(".json") not in stuck]
         self._mine_in_progress.note(taken)
         for name in taken:
-            self._kit.log.say(f"claims {name.removesuffix('.json')}")
+            self._services.log.info(f"claims {name.removesuffix('.json')}")
         return bool(taken)
 
     def _is_mine(self, task: Task) -> bool:
         return task.target_general == self.name
 
-    def _step(self, waiting: Waiting) -> bool:
+    def _step(self, waiting: Queued) -> bool:
         """Whatever is next for this task. Returns whether anything was done."""
         task = self._task(waiting.filename)
         if task is None:
             self._mine_in_progress.drop([waiting.filename])
             return False
-        barrack = Barrack(self._kit.places, self.name, task.id)
-        if is_there(self._kit.places.result(task.id)):
+        barrack = Barrack(self._services.places, self.name, task.id)
+        if is_there(self._services.places.result(task.id)):
             self._mine_in_progress.drop([waiting.filename])
             self._clear_traces(task.id, barrack, self._ground.kept(task))
             return False
@@ -122,44 +124,47 @@ class Campaign:
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
-        if (by := cancellations.who(self._kit.places, task.id)) is not None:
+        if (by := cancellations.who(self._services.places, task.id)) is not None:
             return self._give_up(task, barrack, by)
         if lives:
-            barrack.adopt(self._kit.light, task.attempt)
+            barrack.adopt(self._services.unsynced, task.attempt)
             return self._watch(task, barrack)
         started = barrack.started()
         if started is not None and started.attempt == task.attempt:
             return self._fell(task, barrack)
-        if policy.rests_until(task.not_before, self._kit.clock()) is not None:
+        if rests_until(task.not_before, self._services.clock()) is not None:
             self._resting.add(waiting.filename)
             return False
         most, own_most = self._king["concurrency"]["max_soldiers"], self._manifest.max_soldiers
-        if gate.no_soldier_because(self._kit.places, self.name, task.type == "resume", own_most, most) is not None:
+        running = load.soldiers_out(self._services.places, min(most, own_most or most))
+        if gate.no_soldier_because(running, self.name, task.type == "resume", own_most, most) is not None:
             return False
         return self._send(task, barrack)
 
     def _task(self, filename: str) -> Task | None:
-        task: Task | None = self._kit.post.open("tasks", "in_progress", filename, buries=False)
+        task: Task | None = self._services.queues.tasks.take("in_progress", filename, owner=False)
         return task
 
     def _send(self, task: Task, barrack: Barrack) -> bool:
         """Money, ground and engine first; whatever is missing makes the task wait or end in words."""
         try:
-            engine, program = outfit.engine(self._kit, self._manifest)
-            account = outfit.account(self._manifest, engine)
-            wait = self._purse.may_start(self.name, account, task.id, self._kit.clock())
+            engine, program = prepare.engine(self._services, self._manifest)
+            account = prepare.account(self._manifest, engine)
+            wait = self._purse.may_start(self.name, account, task.id, self._services.clock())
             if wait is not None:
                 return self._postpone(task, wait)
             workspace = self._ground.ready(task, self._ground.kept(task))
             if workspace is None:
                 return False
-            order = outfit.order(self._kit, self._manifest, task, barrack, engine, program, workspace)
+            order = prepare.order(self._services, self._manifest, task, barrack, engine, program, workspace)
         except (NeedsSetUp, Refused) as why:
             self._report(task, barrack, Result(task_id=task.id, status="skipped", reason=str(why)))
             return True
         except NoGround as trouble:
             return self._failed(task, barrack, Failed(str(trouble)), {})
-        child = barrack.march(self._kit.light, order, outfit.environment(self._kit, self._manifest, task, barrack))
+        child = barrack.march(
+            self._services.unsynced, order, prepare.environment(self._services, self._manifest, task, barrack)
+        )
         if child is None:
             return False
         self._children[task.id] = child
@@ -175,29 +180,29 @@ class Campaign:
             "started_at": self._now(),
             "priority": task.priority,
         }
-        sessions.enlist(self._kit.light, self._kit.places, row)
-        self._kit.log.say(f"sends {soldier} for {task.type}")
-        self._kit.log.event("task.started", task_id=task.id, general=self.name, attempt=task.attempt)
-        self._kit.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
+        sessions.enlist(self._services.unsynced, self._services.places, row)
+        self._services.log.info(f"sends {soldier} for {task.type}")
+        self._services.log.event("task.started", task_id=task.id, general=self.name, attempt=task.attempt)
+        self._services.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
 
     def _postpone(self, task: Task, wait: Wait) -> bool:
         """Not a try: the task waits with its reason in it, for `cat` and `why`."""
-        waiting = task.but(not_before=stamp(wait.until), extra={**task.extra, "waits_because": wait.why})
-        self._kit.post.annotate("tasks", "in_progress", [waiting])
-        self._kit.log.warn(f"{task.id} waits: {wait.why}")
+        waiting = task.evolve(not_before=stamp(wait.until), extra={**task.extra, "waits_because": wait.why})
+        self._services.queues.tasks.update("in_progress", [waiting])
+        self._services.log.warn(f"{task.id} waits: {wait.why}")
         return True
 
     def _kept_ground_of(self, task_id: str) -> str | None:
         """Of a task that has ended."""
         try:
-            return self._ground.kept(self._kit.post.read("tasks", "completed", task_id))
+            return self._ground.kept(self._services.queues.tasks.read("completed", task_id))
         except (FileNotFoundError, BadInput):
             return None
 
     def _give_up(self, task: Task, barrack: Barrack, by: str) -> bool:
         """A person has cancelled it: no grace, no retry."""
         barrack.end()
-        self._kit.log.event("soldier.killed", task_id=task.id)
+        self._services.log.event("soldier.killed", task_id=task.id)
         self._report(task, barrack, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
         return True
 
@@ -206,16 +211,16 @@ class Campaign:
         patience = self._config["timeouts"]["term_seconds"]
         if stopping is not None:
             # Either way: a clock that was set back must not give it an hour.
-            if abs(self._kit.clock() - stopping.since) > patience + 1:
-                self._kit.log.event("soldier.killed", task_id=task.id)
+            if abs(self._services.clock() - stopping.since) > patience + 1:
+                self._services.log.event("soldier.killed", task_id=task.id)
                 return barrack.end() > 0
             return False
         served, allowed = barrack.seconds_served(), self._allowed(task, barrack)
         if served < allowed:
             return False
-        self._kit.log.warn(f"the soldier of {task.id} has taken {served:.0f} s and is told to end")
-        self._kit.log.event("soldier.timeout", task_id=task.id)
-        barrack.tell_to_end(self._kit.disk, self._overtime(served, allowed), self._kit.clock())
+        self._services.log.warn(f"the soldier of {task.id} has taken {served:.0f} s and is told to end")
+        self._services.log.event("soldier.timeout", task_id=task.id)
+        barrack.tell_to_end(self._services.disk, self._overtime(served, allowed), self._services.clock())
         return True
 
     def _overtime(self, served: float, allowed: float) -> str:
@@ -228,36 +233,38 @@ class Campaign:
         """The manifest's time, and a little more at a time while the soldier is visibly at work."""
         rules = self._config["timeouts"]
         base = float(self._manifest.timeout_seconds)
-        soldier = outfit.soldier_name(task)
-        logs = [self._kit.places.session_log(soldier, stream) for stream in ("out", "err")]
-        silent = self._kit.clock() - last_sign(logs)
+        soldier = prepare.soldier_name(task)
+        logs = [self._services.places.session_log(soldier, stream) for stream in ("out", "err")]
+        silent = self._services.clock() - last_sign(logs)
         if silent > rules["active_within_seconds"]:
             return base
         return float(min(base * rules["most"], max(base, barrack.seconds_served() + rules["extension_seconds"])))
 
     def _receive(self, task: Task, barrack: Barrack, report: Report) -> bool:
-        self._kit.log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
+        self._services.log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
         if report.get("lacking"):
-            self._kit.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
+            self._services.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
         if (stopping := barrack.told_to_end()) is not None:
             return self._failed(task, barrack, Failed(stopping.why), report)
-        if report.get("result") is None and called_back.was(self._kit.places, barrack.camp):
+        if report.get("result") is None and called_back.was(self._services.places, barrack.camp):
             return self._begin_again(task, barrack)
-        account = barrack.account() or outfit.account(self._manifest, outfit.engine_name(self._kit, self._manifest))
-        match verdict.judge(task, report):
+        account = barrack.account() or prepare.account(
+            self._manifest, prepare.engine_name(self._services, self._manifest)
+        )
+        match results.judge(task, report):
             case Limited(quota):
-                return self._rest(task, barrack, self._purse.limited(account, quota, self._kit.clock()))
+                return self._rest(task, barrack, self._purse.limited(account, quota, self._services.clock()))
             case Failed() as failed:
                 if failed.result is not None:
                     self._book(task, account, failed.result)
                 return self._failed(task, barrack, failed, report)
             case Done(result):
                 self._book(task, account, result)
-                self._report(task, barrack, verdict.measured(task, report, result))
+                self._report(task, barrack, results.measured(task, report, result))
         return True
 
     def _book(self, task: Task, account: str, result: Result) -> None:
-        self._purse.spent(self.name, account, task.id, result.metrics, self._kit.clock())
+        self._purse.spent(self.name, account, task.id, result.metrics, self._services.clock())
 
     def _rest(self, task: Task, barrack: Barrack, wait: Wait) -> bool:
         """A limit is no failure: the same try is made again when the account has rested."""
@@ -267,15 +274,15 @@ class Campaign:
 
     def _begin_again(self, task: Task, barrack: Barrack) -> bool:
         """The same try: its soldier was called back when the kingdom went down."""
-        self._kit.log.say(f"{task.id} begins again: its soldier was called back")
+        self._services.log.info(f"{task.id} begins again: its soldier was called back")
         self._dismiss(task.id, barrack)
         return True
 
     def _fell(self, task: Task, barrack: Barrack) -> bool:
         """It started and left no report: killed, or the machine went down."""
         barrack.end()
-        self._kit.log.event("soldier.killed", task_id=task.id)
-        if called_back.was(self._kit.places, barrack.camp):
+        self._services.log.event("soldier.killed", task_id=task.id)
+        if called_back.was(self._services.places, barrack.camp):
             return self._begin_again(task, barrack)
         stopping = barrack.told_to_end()
         why = stopping.why if stopping else "its soldier died without a report"
@@ -283,36 +290,38 @@ class Campaign:
 
     def _failed(self, task: Task, barrack: Barrack, failed: Failed, report: Report) -> bool:
         """Another try after a pause, or this was the last word."""
-        spent = verdict.spent(task, failed.result)
-        if (end := verdict.used_up(self._manifest, spent)) is not None:
+        spent = results.spent(task, failed.result)
+        if (end := results.used_up(self._manifest, spent)) is not None:
             failed = replace(failed, why=f"{failed.why} (and {end})")
-        elif policy.may_retry(task.attempt + 1, self._king["retry"]["max_attempts"]):
-            later = stamp(self._kit.clock() + self._king["retry"]["backoff_seconds"])
-            because = f"try {task.attempt + 1} failed: {self._kit.log.clean(failed.why)}"
+        elif retry.may_retry(task.attempt + 1, self._king["retry"]["max_attempts"]):
+            later = stamp(self._services.clock() + self._king["retry"]["backoff_seconds"])
+            because = f"try {task.attempt + 1} failed: {self._services.log.clean(failed.why)}"
             noted = {**task.extra, **spent, "waits_because": because}
-            again = task.but(attempt=task.attempt + 1, not_before=later, extra=noted)
-            self._kit.post.annotate("tasks", "in_progress", [again])
-            self._purse.let_go(task.id, self._kit.clock())
+            again = task.evolve(attempt=task.attempt + 1, not_before=later, extra=noted)
+            self._services.queues.tasks.update("in_progress", [again])
+            self._purse.let_go(task.id, self._services.clock())
             self._dismiss(task.id, barrack)
-            self._kit.log.warn(f"{task.id} failed ({failed.why}); tries again after {later}")
-            self._kit.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=failed.why)
+            self._services.log.warn(f"{task.id} failed ({failed.why}); tries again after {later}")
+            self._services.log.event("task.retried", task_id=task.id, attempt=again.attempt, error=failed.why)
             return True
-        self._report(task, barrack, verdict.last_word(task, report, failed))
+        self._report(task, barrack, results.last_word(task, report, failed))
         return True
 
     def _report(self, task: Task, barrack: Barrack, result: Result) -> None:
         """What others need first (checkpoint, memory), then the result, then the traces are cleared."""
-        result = verdict.fit_to_tell(result, self._kit.log.clean, self._manifest)
+        result = results.fit_to_tell(result, self._services.log.clean, self._manifest)
         if result.status == "needs_human":
-            self._kit.disk.rewrite(self._kit.places.checkpoint(task.id), to_json(self._checkpoint(task, result)))
+            self._services.disk.rewrite(
+                self._services.places.checkpoint(task.id), to_json(self._checkpoint(task, result))
+            )
         most = self._config["memory"]["largest_bytes"]
-        memory.learn(self._kit.disk, self._kit.places, self.name, task.repo, result.memory_updates, most)
+        memory.learn(self._services.disk, self._services.places, self.name, task.repo, result.memory_updates, most)
         try:
-            self._kit.disk.create(self._kit.places.result(task.id), to_json(result.to_json()))
+            self._services.disk.create(self._services.places.result(task.id), to_json(result.to_json()))
         except Collision:
-            self._kit.log.warn(f"{task.id} has a result already; it stands")
-        self._purse.let_go(task.id, self._kit.clock())
-        self._kit.log.say(f"{task.id}: {result.status}")
+            self._services.log.warn(f"{task.id} has a result already; it stands")
+        self._purse.let_go(task.id, self._services.clock())
+        self._services.log.info(f"{task.id}: {result.status}")
         self._clear_traces(task.id, barrack, self._ground.kept(task))
 
     def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
@@ -324,7 +333,7 @@ class Campaign:
             "matter": task.matter,
             "repo": task.repo,
             "session_id": result.extra.get("session_id"),
-            "workspace": self._ground.kept(task) or str(self._kit.places.workspace(self.name, task.id)),
+            "workspace": self._ground.kept(task) or str(self._services.places.workspace(self.name, task.id)),
             "payload": dict(task.payload),
             "question": result.question,
             "asked_at": self._now(),
@@ -332,13 +341,13 @@ class Campaign:
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""
-        places = self._kit.places
+        places = self._services.places
         camps, grounds = places.camp(self.name, "any").parent, places.workspace(self.name, "any").parent
         for folder in (grounds, places.soldiers):
             finish(folder)
         make_folder(camps)
         for task in (camp.name for camp in camps.iterdir()):
-            if not self._kit.post.has("tasks", task, "in_progress", "pending"):
+            if not self._services.queues.tasks.has(task, "in_progress", "pending"):
                 barrack = Barrack(places, self.name, task)
                 barrack.end()
                 self._clear_traces(task, barrack, self._kept_ground_of(task))
@@ -354,31 +363,31 @@ class Campaign:
 
     def _dismiss(self, task_id: str, barrack: Barrack) -> None:
         """Its soldier is out no more, and leaves nothing."""
-        sessions.dismiss(self._kit.light, self._kit.places, task_id)
-        barrack.clear(self._kit.light)
+        sessions.dismiss(self._services.unsynced, self._services.places, task_id)
+        barrack.clear(self._services.unsynced)
 
     def _follow_manifest(self) -> None:
         try:
-            self._manifest = manifests.of(self._kit.places, self.name)
+            self._manifest = manifests.of(self._services.places, self.name)
             self._told_of_manifest = ""
         except (BadConfig, NoSuchThing) as trouble:
             if str(trouble) != self._told_of_manifest:
-                self._kit.log.error(f"keeps its old manifest: {trouble}")
+                self._services.log.error(f"keeps its old manifest: {trouble}")
             self._told_of_manifest = str(trouble)
 
-    def _take_over(self, kit: Kit) -> None:
+    def _take_over(self, services: Services) -> None:
         """All of it or nothing: what can be wrong is read first."""
-        king = config.load(kit.places, "king")
+        king = config.load(services.places, "king")
         self._king = king
-        self._kit = kit
-        self._config = kit.config
-        self._purse.rules = {**kit.config["budgets"], **kit.config["quota"]}
-        self._ground.rules = kit.config["repositories"]
+        self._services = services
+        self._config = services.config
+        self._purse.rules = {**services.config["budgets"], **services.config["quota"]}
+        self._ground.rules = services.config["repositories"]
 
     def _sleep(self) -> float:
         """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""
-        quiet = self._next_look - self._kit.ticks()
+        quiet = self._next_look - self._services.monotonic()
         return min(quiet, 1.0) if len(self._mine_in_progress) else quiet
 
     def _now(self) -> str:
-        return stamp(self._kit.clock())
+        return stamp(self._services.clock())

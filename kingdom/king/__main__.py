@@ -2,8 +2,8 @@
 
 import sys
 
-from kingdom import role
 from kingdom.king.court import Court
+from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.Life("king", "king", once=role.asked_once(sys.argv)), Court))
+    sys.exit(role.run(role.RoleSpec("king", "king", once=role.wants_once(sys.argv)), Court))

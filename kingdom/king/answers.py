@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kingdom import questions, schemas
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, BadMessage, BadName
-from kingdom.king.letters import reply_address
-from kingdom.messages import Event, Task
-from kingdom.places import LONGEST_NAME, Places
+from kingdom.home import schemas
+from kingdom.home.places import LONGEST_NAME, Places
+from kingdom.king.messages import reply_address
+from kingdom.records import questions
+from kingdom.records.messages import Event, Task
 
 
 @dataclass(frozen=True, slots=True)

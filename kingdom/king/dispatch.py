@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kingdom import questions
 from kingdom.errors import BadInput
-from kingdom.gate import Gate
-from kingdom.king import answers, letters
+from kingdom.king import answers, messages
 from kingdom.king.answers import Lost
-from kingdom.king.desk import ANYWHERE, Desk, with_letters
-from kingdom.king.letters import Draft
-from kingdom.messages import Event, Task, Waiting
-from kingdom.shelf import Shelf
+from kingdom.king.context import ANYWHERE, Desk, with_letters
+from kingdom.king.messages import Draft
+from kingdom.records import questions
+from kingdom.records.backlog import Backlog
+from kingdom.records.messages import Event, Queued, Task
+from kingdom.rules.gate import Gate
 from kingdom.times import stamp
 
 BATCH = 128
@@ -38,25 +38,25 @@ class Decree:
 class Dispatch:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self.shelf = Shelf(desk.kit.post, "events")
+        self.backlog = Backlog(desk.services.queues.events)
 
     def serve(self) -> bool:
         """The next group of what waits, as far as the gate admits it."""
         chosen = self._admitted(self._desk.gate())
         if not chosen:
             return False
-        opened = [self._desk.kit.post.open("events", "pending", each.filename) for each in chosen]
+        opened = [self._desk.services.queues.events.take("pending", each.filename) for each in chosen]
         events = [event for event in opened if event is not None]
         fresh = self._without_replays(events)
         self._carry_out(self._decide(fresh))
-        self.shelf.drop(each.filename for each in chosen)
+        self.backlog.drop(each.filename for each in chosen)
         return True
 
-    def _admitted(self, gate: Gate) -> list[Waiting]:
+    def _admitted(self, gate: Gate) -> list[Queued]:
         """In the order of service. What has begun, and what people answer, is never held."""
-        chosen: list[Waiting] = []
+        chosen: list[Queued] = []
         room = gate.room
-        for each in self.shelf:
+        for each in self.backlog:
             if len(chosen) == BATCH:
                 break
             if each.begun or each.is_answer:
@@ -78,7 +78,7 @@ class Dispatch:
 
     def _replay_of(self, event: Event) -> str | None:
         """What this event became before, when it is only told again."""
-        if self._desk.kit.post.has("events", event.id, "dispatched", "completed"):
+        if self._desk.services.queues.events.has(event.id, "dispatched", "completed"):
             return self._desk.done.task_of(event.id) or "an earlier decision"
         if event.task_id or event.letters or "requeued_by" in event.extra:
             return None
@@ -86,14 +86,14 @@ class Dispatch:
 
     def _dismiss_replay(self, event: Event, task: str) -> None:
         reason = f"told again: it became {task}"
-        post = self._desk.kit.post
-        if post.has("events", event.id, "dispatched", "completed"):
-            self._desk.kit.disk.remove(self._desk.kit.places.letter("events", "pending", event.id))
+        queues = self._desk.services.queues
+        if queues.events.has(event.id, "dispatched", "completed"):
+            self._desk.services.disk.remove(self._desk.services.places.queue_file("events", "pending", event.id))
         else:
-            post.annotate("events", "pending", [event.but(status="discarded", discarded_reason=reason)])
-            post.move("events", [event.id], "pending", "completed")
-        self._desk.kit.log.say(f"{event.id} is {reason}")
-        self._desk.kit.log.event("event.discarded", event_id=event.id, reason=reason)
+            queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
+            queues.events.move([event.id], "pending", "completed")
+        self._desk.services.log.info(f"{event.id} is {reason}")
+        self._desk.services.log.event("event.discarded", event_id=event.id, reason=reason)
 
     def _decide(self, events: Sequence[Event]) -> list[Decree]:
         events = [self._disowned(event) for event in events]
@@ -107,10 +107,10 @@ class Dispatch:
             return event
         for state in ANYWHERE["tasks"]:
             try:
-                other: Task = self._desk.kit.post.read("tasks", state, event.task_id)
+                other: Task = self._desk.services.queues.tasks.read(state, event.task_id)
             except (FileNotFoundError, BadInput):
                 continue
-            return event if other.event_id == event.id else event.but(task_id=None, letters={})
+            return event if other.event_id == event.id else event.evolve(task_id=None, letters={})
         return event
 
     def _decree(self, event: Event, new_id: str | None) -> Decree:
@@ -121,18 +121,18 @@ class Dispatch:
             return self._lost(event, task, repeated)
         if task is None:
             reason = f"no general subscribes to {event.type}"
-            note = event.but(status="discarded", discarded_reason=reason, task_id=None)
+            note = event.evolve(status="discarded", discarded_reason=reason, task_id=None)
             return Decree(note, None, [], "completed", repeated)
         draft = (
-            letters.resumed(task, self._desk.channel)
+            messages.resumed(task, self._desk.channel)
             if task.type == "resume"
-            else letters.started(task, self._desk.channel)
+            else messages.started(task, self._desk.channel)
         )
-        note = event.but(status="dispatched", task_id=task_id, discarded_reason=None)
+        note = event.evolve(status="dispatched", task_id=task_id, discarded_reason=None)
         return Decree(note, task, [draft], "dispatched", repeated)
 
     def _task_for(self, event: Event, task_id: str) -> Task | Lost | None:
-        now = stamp(self._desk.kit.clock())
+        now = stamp(self._desk.services.clock())
         if event.is_answer:
             return self._resumed(event, task_id, now)
         route = self._desk.routes.route(event)
@@ -149,12 +149,12 @@ class Dispatch:
             created_at=now,
             status="pending",
             attempt=0,
-            reply_to=letters.reply_address(event),
+            reply_to=messages.reply_address(event),
         )
 
     def _resumed(self, event: Event, task_id: str, now: str) -> Task | Lost:
         """A question is taken by its first answer before anything follows from it: the next one finds it taken."""
-        places, disk = self._desk.kit.places, self._desk.kit.disk
+        places, disk = self._desk.services.places, self._desk.services.disk
         task = answers.resume(event, places, self._desk.routes.repos, task_id, now)
         question = answers.question_of(event)
         if isinstance(task, Task) and question is not None:
@@ -162,12 +162,12 @@ class Dispatch:
         return task
 
     def _lost(self, event: Event, lost: Lost, repeated: bool) -> Decree:
-        self._desk.kit.log.error(f"{event.id}: {lost.why}")
-        note = event.but(status="failed", discarded_reason=lost.why, task_id=None)
+        self._desk.services.log.error(f"{event.id}: {lost.why}")
+        note = event.evolve(status="failed", discarded_reason=lost.why, task_id=None)
         return Decree(
             note,
             None,
-            [letters.lost_answer(event, self._desk.channel, lost.why, lost.thread)],
+            [messages.lost_answer(event, self._desk.channel, lost.why, lost.thread)],
             "completed",
             repeated or bool(event.letters),
         )
@@ -182,10 +182,9 @@ class Dispatch:
         ]
 
     def _carry_out(self, decrees: list[Decree]) -> None:
-        post = self._desk.kit.post
-        post.annotate("events", "pending", [each.event for each in decrees])
-        post.deliver(
-            "tasks",
+        queues = self._desk.services.queues
+        queues.events.update("pending", [each.event for each in decrees])
+        queues.tasks.create(
             [each.task for each in decrees if each.task and not self._desk.there("tasks", each.task.id, each.repeated)],
         )
         for each in decrees:
@@ -194,13 +193,13 @@ class Dispatch:
         self._desk.done.note((each.event.id, each.task.id) for each in decrees if each.task)
         for place in ("dispatched", "completed"):
             names = [each.event.id for each in decrees if each.moves_to == place]
-            for stuck in post.move("events", names, "pending", place):
-                self._desk.kit.log.warn(f"event {stuck} could not move to {place}: gone, or there already")
+            for stuck in queues.events.move(names, "pending", place):
+                self._desk.services.log.warn(f"event {stuck} could not move to {place}: gone, or there already")
 
     def _tell_decree(self, decree: Decree) -> None:
-        log, event = self._desk.kit.log, decree.event
+        log, event = self._desk.services.log, decree.event
         if decree.task:
-            log.say(f"{event.id} ({event.type}) → {decree.task.id} for {decree.task.target_general}")
+            log.info(f"{event.id} ({event.type}) → {decree.task.id} for {decree.task.target_general}")
             log.event("event.dispatched", event_id=event.id, task_id=decree.task.id)
             log.event(
                 "task.resumed" if decree.task.type == "resume" else "task.created",

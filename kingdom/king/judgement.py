@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kingdom.king import letters
-from kingdom.king.letters import Draft
-from kingdom.messages import Result, Task
+from kingdom.king import messages
+from kingdom.king.messages import Draft
+from kingdom.records.messages import Result, Task
 
 Verdict = Callable[[Task, Result, str], list[Draft]]
 
 JUDGE: Mapping[str, Verdict] = {
-    "success": letters.completed,
-    "failed": letters.failed,
-    "skipped": letters.skipped,
-    "needs_human": letters.asked,
+    "success": messages.completed,
+    "failed": messages.failed,
+    "skipped": messages.skipped,
+    "needs_human": messages.asked,
 }
 
 STATUS = {"success": "completed", "failed": "failed", "skipped": "skipped", "needs_human": "needs_human"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from kingdom.role import Kit
-from kingdom.roster import ROLES, Seat
+from kingdom.home.roster import ROLES, RoleRow
+from kingdom.runtime.role import Services
 from kingdom.steward import pick
 from kingdom.steward.roll_call import Finding, RollCall
 
@@ -14,22 +14,30 @@ PERIOD_SECONDS = 5.0
 
 
 class Watchman:
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, services: Services) -> None:
         launcher = os.environ.get("KINGDOM_LAUNCHER")
         self._next = 0.0
         self._call: RollCall | None = None
         if launcher is not None:
-            steward = pick(kit.places, launcher)
-            self._call = RollCall(kit.places, steward, kit.light, self._seats, kit.name, kit.ticks, kit.ends)
+            steward = pick(services.places, launcher)
+            self._call = RollCall(
+                services.places,
+                steward,
+                services.unsynced,
+                self._seats,
+                services.name,
+                services.monotonic,
+                services.exits,
+            )
 
     @staticmethod
-    def threshold(kit: Kit) -> float:
-        return float(kit.system["heartbeat"]["threshold_seconds"])
+    def threshold(services: Services) -> float:
+        return float(services.system["heartbeat"]["threshold_seconds"])
 
-    def look(self, kit: Kit) -> Iterator[Finding]:
-        now = kit.ticks()
+    def look(self, services: Services) -> Iterator[Finding]:
+        now = services.monotonic()
         if self._call is not None and (now >= self._next or self._call.someone_ended()):
-            threshold = self.threshold(kit)
+            threshold = self.threshold(services)
             yield from self._call.call(threshold, min(PERIOD_SECONDS, threshold / 4))
             self._next = now + self._call.wait
 
@@ -39,5 +47,5 @@ class Watchman:
         return self._next if self._call is not None else float("inf")
 
     @staticmethod
-    def _seats() -> list[Seat]:
+    def _seats() -> list[RoleRow]:
         return [ROLES["chamberlain"]]

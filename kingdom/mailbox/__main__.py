@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kingdom.mailbox.manager import Manager
-from kingdom.role import Kit, Life, run
+from kingdom.runtime.role import RoleSpec, Services, run
 
 
 def main() -> int:
@@ -18,10 +18,10 @@ def main() -> int:
     words.add_argument("--once", action="store_true", help="serve what waits, then end")
     given = words.parse_args()
 
-    def build(kit: Kit) -> Manager:
-        return Manager(kit, given.config)
+    def build(services: Services) -> Manager:
+        return Manager(services, given.config)
 
-    return run(Life("mailbox", "mq", once=given.once), build)
+    return run(RoleSpec("mailbox", "mq", once=given.once), build)
 
 
 if __name__ == "__main__":

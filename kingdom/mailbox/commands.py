@@ -1,14 +1,14 @@
-"""What the mailbox can be asked: the calls of the engine (wire.CALLS) and what only a manager knows."""
+"""What the mailbox can be asked: the calls of the engine (calls.CALLS) and what only a manager knows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kingdom.mailbox.figures import Figures
-from kingdom.mq import wire
+from kingdom.mailbox.counters import Figures
+from kingdom.mq import calls
+from kingdom.mq.calls import Call, Data, Unfinished
 from kingdom.mq.engine import Engine
-from kingdom.mq.wire import Call, Data, Unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Command:
     empty: Callable[[Data], bool] | None = None
 
 
-def _on_engine(answering: wire.Answering) -> Callable[[Desk, Call], Data | Unfinished]:
+def _on_engine(answering: calls.Answering) -> Callable[[Desk, Call], Data | Unfinished]:
     def run(desk: Desk, call: Call) -> Data | Unfinished:
         return answering(desk.engine, call)
 
@@ -54,7 +54,7 @@ RUN_ONCE = frozenset({"purge", "reprocess_dlq"})
 MAY_WAIT = {"consume_next": _no_message, "consume_batch": _no_message}
 
 COMMANDS: dict[str, Command] = {
-    **{name: Command(_on_engine(call), name in RUN_ONCE, MAY_WAIT.get(name)) for name, call in wire.CALLS.items()},
+    **{name: Command(_on_engine(call), name in RUN_ONCE, MAY_WAIT.get(name)) for name, call in calls.CALLS.items()},
     "health": Command(health),
     "metrics": Command(metrics),
 }

@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from kingdom.atomic import Disk, make_folder
-from kingdom.config import thawed
-from kingdom.lock import Lock
-from kingdom.mailbox.answers import Answers
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.lock import Lock
+from kingdom.home.config import thawed
 from kingdom.mailbox.commands import Desk
-from kingdom.mailbox.figures import Figures
+from kingdom.mailbox.counters import Figures
+from kingdom.mailbox.responses import Answers
 from kingdom.mailbox.serve import Server
-from kingdom.mq import opening, settings
+from kingdom.mq import configuration, opening
 from kingdom.mq.client import MANAGER_LOCK
-from kingdom.mq.settings import Settings
-from kingdom.role import Kit, Turn
-from kingdom.wake import Waker
+from kingdom.mq.configuration import Settings
+from kingdom.runtime.role import Services, Turn
+from kingdom.runtime.wake import Waker
 
 LOCK_WAIT_SECONDS = 0.9
 CHECK_LOCK_SECONDS = 0.5
@@ -28,10 +28,10 @@ SCRATCH = ".drafts"
 class Manager:
     """One mailbox and its engine. With a `file` that one is read instead of config/mq.yaml."""
 
-    def __init__(self, kit: Kit, file: Path | None = None) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, file: Path | None = None) -> None:
+        self._services = services
         self._file = file
-        self._settings = self._read(kit)
+        self._settings = self._read(services)
         box, config = self._settings.box, self._settings.config
         make_folder(box.root)
         self._lock = Lock(box.root / MANAGER_LOCK, "queue manager")
@@ -44,14 +44,14 @@ class Manager:
         for warning in self._settings.warnings:
             self._say(warning, "warn")
         self._engine = opening.engine(self._settings, self._now_ms, self._tell)
-        desk = Desk(self._engine, Figures(kit.clock()), config["nodeId"], kit.clock)
+        desk = Desk(self._engine, Figures(services.clock()), config["nodeId"], services.clock)
         answers = Answers(
-            box.responses, box.root / SCRATCH, config["ipc"]["clients"], config["ipc"]["responseTtlSec"], kit.clock
+            box.responses, box.root / SCRATCH, config["ipc"]["clients"], config["ipc"]["responseTtlSec"], services.clock
         )
         disk = Disk(box.root / SCRATCH, durability=config["durability"], guard=self._lock.check)
         self._server = Server(desk, self._settings, disk, self._quick, answers, self._say)
         self._server.open()
-        self._poll_seconds = self._must_poll(kit)
+        self._poll_seconds = self._must_poll(services)
         gc.freeze()  # what is here now stays: no collection has to look at it again
         self._say(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
 
@@ -68,29 +68,29 @@ class Manager:
             wait = min(wait, self._poll_seconds)
         return Turn(worked, wait, settled=wait > 0)
 
-    def reload(self, kit: Kit) -> None:
+    def reload(self, services: Services) -> None:
         """The policies of named queues change at once, the rest at the next start."""
-        new = self._read(kit)
+        new = self._read(services)
         if _kept(new) != _kept(self._settings):
             self._say("policies of named queues are taken over now, everything else at the next start", "warn")
         opening.apply_policies(self._engine, new)
         self._engine.commit()
-        self._kit = kit
+        self._services = services
 
     def close(self) -> None:
         self._server.close()
         self._engine.close()
         self._lock.release()
 
-    def _read(self, kit: Kit) -> Settings:
+    def _read(self, services: Services) -> Settings:
         if self._file is not None:
-            return settings.load(kit.places, self._file)
-        return settings.settled(thawed(kit.config), kit.places.home, kit.places.config / "mq.yaml")
+            return configuration.load(services.places, self._file)
+        return configuration.settled(thawed(services.config), services.places.home, services.places.config / "mq.yaml")
 
-    def _must_poll(self, kit: Kit) -> float | None:
+    def _must_poll(self, services: Services) -> float | None:
         """The period in which to look, where nothing wakes us when a request arrives."""
         ipc = self._settings.config["ipc"]
-        if ipc["useFolderWatcher"] and kit.system["wake"] == "inotify":
+        if ipc["useFolderWatcher"] and services.system["wake"] == "inotify":
             probe = Waker([self._settings.box.requests])
             polls = probe.polls
             probe.close()
@@ -107,10 +107,10 @@ class Manager:
             self._lock.check()
 
     def _now_ms(self) -> int:
-        return int(self._kit.clock() * 1000)
+        return int(self._services.clock() * 1000)
 
     def _say(self, sentence: str, level: str) -> None:
-        self._kit.log.say(sentence, level)
+        self._services.log.info(sentence, level)
         if self._own_log is not None:
             self._quick.append(self._own_log / "yirangmq.log", f"{level:<5} {sentence}\n".encode("utf-8", "replace"))
 

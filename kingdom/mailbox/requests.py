@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from kingdom.codec import DEEPEST, parse_json, read_bytes
+from kingdom.disk.codec import DEEPEST, parse_json, read_bytes
 from kingdom.errors import BadFile, BadInput, BadName
-from kingdom.places import check_name
+from kingdom.home.places import check_name
 
 LARGEST_REQUEST = 64 << 20
 """A batch of a hundred large payloads; what is larger is no request."""

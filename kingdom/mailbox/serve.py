@@ -23,18 +23,18 @@ from typing import Any
 
 import orjson
 
-from kingdom.atomic import Disk, make_folder
-from kingdom.codec import to_json
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import to_json
 from kingdom.errors import Collision
+from kingdom.home.places import is_hidden
 from kingdom.mailbox import commands, requests
-from kingdom.mailbox.answers import Answers, owner_of
 from kingdom.mailbox.commands import Command, Desk
 from kingdom.mailbox.requests import Request, Unreadable
-from kingdom.mq import wire
-from kingdom.mq.refusals import Refusal, StoreTrouble
-from kingdom.mq.settings import Settings
-from kingdom.mq.wire import Call, Data, Unfinished
-from kingdom.places import is_hidden
+from kingdom.mailbox.responses import Answers, owner_of
+from kingdom.mq import calls
+from kingdom.mq.calls import Call, Data, Unfinished
+from kingdom.mq.configuration import Settings
+from kingdom.mq.errors import Refusal, StoreTrouble
 from kingdom.times import stamp
 
 MOST_AT_ONCE = 512
@@ -265,7 +265,7 @@ class Server:
                 deed.done += data.done
                 self._going_on.append(deed)
                 group.remove(deed)
-            elif command.empty is not None and command.empty(data) and (wait := wire.wait_ms(request.payload)):
+            elif command.empty is not None and command.empty(data) and (wait := calls.wait_ms(request.payload)):
                 self._park(deed, wait)
                 group.remove(deed)
             else:

@@ -10,11 +10,11 @@ from typing import Any
 
 _HOMES = {
     "Client": "kingdom.mq.client",
-    "Draft": "kingdom.mq.envelopes",
+    "Draft": "kingdom.mq.message_format",
     "Engine": "kingdom.mq.engine",
     "EngineSettings": "kingdom.mq.queues",
     "Plan": "kingdom.mq.stores.base",
-    "Policy": "kingdom.mq.policies",
+    "Policy": "kingdom.mq.policy",
     "open_engine": "kingdom.mq.engine",
 }
 

@@ -23,14 +23,14 @@ from typing import Any, Self
 
 import orjson
 
-from kingdom.atomic import make_folder
-from kingdom.bulk import Relay
-from kingdom.codec import read_bytes
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.bulk import Relay
+from kingdom.disk.codec import read_bytes
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
-from kingdom.lock import is_locked
-from kingdom.mq.box import Box
-from kingdom.places import Places, check_name, find_home
-from kingdom.wake import Mode, Waker
+from kingdom.home.places import Places, check_name, find_home
+from kingdom.mq.mailbox_folders import Box
+from kingdom.runtime.wake import Mode, Waker
 
 LARGEST_ANSWER = 256 << 20
 POLL_SECONDS = 0.05
@@ -409,9 +409,9 @@ class Client:
 
 
 def _box_of_home() -> Box:
-    from kingdom.mq import settings  # the configuration's reader is heavy, and only needed here
+    from kingdom.mq import configuration
 
-    return settings.box_of_home(Places(find_home()))
+    return configuration.box_of_home(Places(find_home()))
 
 
 def _given(**fields: Any) -> dict[str, Any]:

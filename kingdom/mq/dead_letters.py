@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kingdom.mq import envelopes, names
-from kingdom.mq.envelopes import Ids, Unfit
-from kingdom.mq.fates import Say, resting
-from kingdom.mq.lines import Line
+from kingdom.mq import message_format, names
+from kingdom.mq.errors import DlqNotFound
+from kingdom.mq.failures import Say, resting
+from kingdom.mq.message_format import Ids, Unfit
+from kingdom.mq.queue_state import Line
 from kingdom.mq.queues import Queues
-from kingdom.mq.refusals import DlqNotFound
 from kingdom.mq.stores.base import Gone, Store
 from kingdom.mq.timers import Timers
 
@@ -51,7 +51,7 @@ class DeadLetters:
             except Unfit as spoiled:
                 record = str(spoiled.args[1])
             marks = names.marks_of(name)
-            said = str(envelopes.failure_of(record).get("reasonMessage", ""))
+            said = str(message_format.failure_of(record).get("reasonMessage", ""))
             key, died_at, attempt = names.key_of(line.name, name), names.due_of(name), int(marks[""])
             letters.append(DeadLetter(key, line.name, marks["r"], died_at, attempt, "q" in marks, said, record))
         return letters
@@ -141,7 +141,7 @@ class DeadLetters:
         new = names.compose(int(name[:7]), now, self._ids.next(), names.join({"": "0", **marks}), name[-36:])
         try:
             try:
-                body = envelopes.original(self._store.read(line.name, "dlq", name))
+                body = message_format.original(self._store.read(line.name, "dlq", name))
             except Unfit as spoiled:
                 self._say("mq.unfit", f"{names.key_of(line.name, name)} stays: {spoiled.args[0]}", queue=line.name)
                 return False

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kingdom.lock import Lock
-from kingdom.mq import envelopes, names
+from kingdom.disk.lock import Lock
+from kingdom.mq import message_format, names
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.envelopes import Draft, Ids, Unfit
-from kingdom.mq.fates import LATEST, Fate, Fates, Say, resting
+from kingdom.mq.deduplication import KEPT_MS, Memos
+from kingdom.mq.errors import InvalidRequest, MessageNotFound, QueueNotFound, Refusal, StoreTrouble, ValidationFailed
+from kingdom.mq.failures import LATEST, Fate, Fates, Say, resting
 from kingdom.mq.leases import Flight, Leases, digest_of
-from kingdom.mq.lines import NEVER, Line
-from kingdom.mq.memos import KEPT_MS, Memos
+from kingdom.mq.message_format import Draft, Ids, Unfit
+from kingdom.mq.queue_state import NEVER, Line
 from kingdom.mq.queues import EngineSettings, Queues
-from kingdom.mq.refusals import InvalidRequest, MessageNotFound, QueueNotFound, Refusal, StoreTrouble, ValidationFailed
 from kingdom.mq.status import QueueStatus, Waiting
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State, Store, Stray
@@ -68,7 +68,7 @@ class Leased(NamedTuple):
 
     def envelope(self) -> dict[str, Any]:
         """Everything of the message but payload and attributes: type, traceId and so on."""
-        return envelopes.header(self.body)
+        return message_format.header(self.body)
 
 
 def open_engine(
@@ -175,31 +175,31 @@ class Engine:
             twin = self._memos.twin(line, draft.dedup_key, now)
             if twin is not None:
                 return Published(twin, f"msg:{queue}:{twin}", True)
-        payload, extra = envelopes.spliced(draft)
+        payload, extra = message_format.spliced(draft)
         if line.check is not None:
             wrong = line.check(orjson.loads(payload))
             if wrong:
                 raise ValidationFailed(queue=queue, why=wrong)
         sequence = self._ids.next()
-        kind = envelopes.REMEMBERED if request_id or draft.dedup_key else "7"
+        kind = message_format.REMEMBERED if request_id or draft.dedup_key else "7"
         message_id = self._ids.message(now, sequence, kind)
         if request_id:
-            extra = envelopes.request_line(request_id, index) + extra
+            extra = message_format.request_line(request_id, index) + extra
         if draft[1:] == _PLAIN and not line.policy.ttl_ms:
             due, expires = now, 0
             if line.head_at != now:
-                line.head_at, line.head = now, envelopes.head(draft, line.quoted, now, now, 0)
+                line.head_at, line.head = now, message_format.head(draft, line.quoted, now, now, 0)
             name = f"1000000-{now:013d}-{sequence:08d}-0-{message_id}"
-            body = envelopes.write(message_id, line.head, extra, "{}", payload)
+            body = message_format.write(message_id, line.head, extra, "{}", payload)
         else:
             draft = _checked(draft, now)
             due = now + draft.delay_ms
             ttl = draft.ttl_ms or line.policy.ttl_ms
             expires = now + ttl if ttl else 0
-            marks = envelopes.first_marks(expires, draft.target)
+            marks = message_format.first_marks(expires, draft.target)
             name = names.compose(names.HIGHEST - draft.priority, due, sequence, marks, message_id)
-            head = envelopes.head(draft, line.quoted, now, due, expires)
-            body = envelopes.write(message_id, head, extra, draft.attributes, payload)
+            head = message_format.head(draft, line.quoted, now, due, expires)
+            body = message_format.write(message_id, head, extra, draft.attributes, payload)
         self.store.put(queue, "delayed" if due > now else "ready", name, body)
         line.published += 1
         self._queues.touched = True
@@ -291,11 +291,11 @@ class Engine:
             body,
         )
 
-    def _content(self, line: Line, name: str, body: str) -> tuple[envelopes.Content | None, str]:
+    def _content(self, line: Line, name: str, body: str) -> tuple[message_format.Content | None, str]:
         if ".r" in name:
-            return envelopes.Content(body.strip(), "{}"), ""
+            return message_format.Content(body.strip(), "{}"), ""
         try:
-            content = envelopes.content(body, self.store.by_hand)
+            content = message_format.content(body, self.store.by_hand)
         except Unfit as unfit:
             return None, str(unfit)
         if line.check is not None and ".h" in name:
@@ -382,7 +382,7 @@ class Engine:
     def nack(self, key: str, lease_id: str = "", consumer: str = "", reason: str = "", requeue: bool = False) -> Fate:
         """Where it goes: to another try, to the dead letters, or to the archive."""
         self._ready()
-        envelopes.whole_text("reason", reason)
+        message_format.whole_text("reason", reason)
         now = self.clock()
         flight = self._leases.held(key, lease_id, consumer, now)
         line = flight.line
@@ -458,10 +458,10 @@ class Engine:
 
     def _adopt_one(self, stray: Stray, now: int) -> None:
         line = self._queues.declare(stray.queue)
-        priority, due, expires, target = envelopes.by_hand(stray.body)
+        priority, due, expires, target = message_format.by_hand(stray.body)
         due = max(due, now)
         sequence = self._ids.next()
-        marks = envelopes.first_marks(expires, target, hand=True)
+        marks = message_format.first_marks(expires, target, hand=True)
         message_id = self._ids.message(now, sequence)
         name = names.compose(names.HIGHEST - priority, due, sequence, marks, message_id)
         try:
@@ -471,7 +471,7 @@ class Engine:
         line.published += 1
         self._queues.touched = True
         try:
-            envelopes.content(stray.body, True)
+            message_format.content(stray.body, True)
         except Unfit:
             # Leasing it to ourselves finds what is wrong and buries it.
             self._lease(line, "ready", name, "", names.digest(""), now, now)
@@ -519,7 +519,7 @@ class Engine:
             self.store.drop(line.name, "ready", name)
 
     def check(self, repair: bool = False) -> list[Finding]:
-        """Look the whole store over. Ends the group: call it between requests."""
+        """Look the whole store over. ProcessExits the group: call it between requests."""
         self._ready()
         self.commit()
         findings = self.store.check(repair, self.clock())
@@ -615,5 +615,5 @@ def _checked(draft: Draft, now: int) -> Draft:
     _check_range("delayMs", draft.delay_ms, 0, LATEST - now)
     _check_range("ttlSec", draft.ttl_ms, 0, LATEST - now)
     for what, text in (("type", draft.type), ("traceId", draft.trace_id), ("targetConsumerId", draft.target)):
-        envelopes.whole_text(what, text)
-    return draft._replace(attributes=envelopes.checked_attributes(draft.attributes))
+        message_format.whole_text(what, text)
+    return draft._replace(attributes=message_format.checked_attributes(draft.attributes))

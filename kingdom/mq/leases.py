@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
-from kingdom.mq import envelopes, names
-from kingdom.mq.lines import NEVER, Line
+from kingdom.mq import message_format, names
+from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
+from kingdom.mq.expiring_map import Recall, fingerprint
+from kingdom.mq.queue_state import NEVER, Line
 from kingdom.mq.queues import Queues
-from kingdom.mq.recall import Recall, fingerprint
-from kingdom.mq.refusals import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
 
 KEPT_MS = 86_400_000
 MOST_PAST = 8_192
@@ -39,7 +39,7 @@ class Flight:
 
 @lru_cache(maxsize=10_000)
 def digest_of(consumer: str) -> str:
-    envelopes.whole_text("consumerId", consumer)
+    message_format.whole_text("consumerId", consumer)
     return names.digest(consumer)
 
 

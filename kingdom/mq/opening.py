@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kingdom.config import thawed
+from kingdom.home.config import thawed
+from kingdom.mq.configuration import Settings
 from kingdom.mq.engine import Engine, open_engine
-from kingdom.mq.policies import Policy
+from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
-from kingdom.mq.settings import Settings
 from kingdom.mq.stores.base import Plan
 
 

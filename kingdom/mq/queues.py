@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from kingdom.mq.lines import Line
-from kingdom.mq.policies import Policy
-from kingdom.mq.refusals import InvalidRequest, QueueNotFound
+from kingdom.mq.errors import InvalidRequest, QueueNotFound
+from kingdom.mq.policy import Policy
+from kingdom.mq.queue_state import Line
 from kingdom.mq.stores.base import Store
 
 LONGEST_NAME = 256

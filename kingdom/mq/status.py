@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kingdom.mq import envelopes, names
-from kingdom.mq.envelopes import Unfit
-from kingdom.mq.lines import RATE_WINDOW_MS, Line
-from kingdom.mq.policies import Policy
+from kingdom.mq import message_format, names
+from kingdom.mq.message_format import Unfit
+from kingdom.mq.policy import Policy
+from kingdom.mq.queue_state import RATE_WINDOW_MS, Line
 from kingdom.mq.stores.base import Gone, State, Store
 
 
@@ -67,11 +67,11 @@ class Waiting(NamedTuple):
         due = names.due_of(name)
         state: State = "delayed" if due > now else "ready"
         try:
-            content = envelopes.content(store.read(queue, state, name), store.by_hand)
+            content = message_format.content(store.read(queue, state, name), store.by_hand)
         except Gone:
             return None
         except Unfit as spoiled:
-            content = envelopes.Content(str(spoiled.args[-1]), "{}")
+            content = message_format.Content(str(spoiled.args[-1]), "{}")
         return cls(
             message_id=name[-36:],
             message_key=names.key_of(queue, name),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from kingdom.mq import names
-from kingdom.mq.lines import NEVER, Line
+from kingdom.mq.queue_state import NEVER, Line
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import Store
 

@@ -16,16 +16,16 @@ from subprocess import DEVNULL, Popen, SubprocessError, run
 from types import FrameType
 from typing import Any
 
-from kingdom.atomic import Disk
-from kingdom.codec import read_json, to_json
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import BadFile
-from kingdom.pen import Pen
-from kingdom.places import Places, find_home
-from kingdom.processes import tree
+from kingdom.home.places import Places, find_home
+from kingdom.runtime.cgroup import Cgroup
+from kingdom.runtime.processes import tree
 from kingdom.soldier import cage
-from kingdom.soldier.engines import ENGINES
-from kingdom.soldier.engines.base import Engine
-from kingdom.soldier.watch import DISK, MOST_SAID, TALK, Watch
+from kingdom.soldier.limits import DISK, MOST_SAID, TALK, Watch
+from kingdom.soldiers.engines import ENGINES
+from kingdom.soldiers.engines.base import Engine
 
 SEEN_BYTES = 2000
 LOOK_MILLISECONDS = 200
@@ -45,13 +45,13 @@ def serve(task_id: str) -> int:
     places = Places(find_home())
     order = read_json(os.environ["KINGDOM_ORDER"])
     cage.adopt_orphans()
-    pen = Pen(places.home, task_id)
-    pen.build(order["limits"]["processes"])
+    cgroup = Cgroup(places.home, task_id)
+    cgroup.create(order["limits"]["processes"])
     begun = time.monotonic()
     lacking = cage.missing() if order["sandbox"] else None
-    report = _refusal(order, lacking) or _run(order, _engine(str(order["engine"])), pen)
+    report = _refusal(order, lacking) or _run(order, _engine(str(order["engine"])), cgroup)
     _end_tree()
-    pen.clear()
+    cgroup.kill_all()
     report |= {"task_id": task_id, "attempt": order["attempt"], "lacking": lacking}
     report["seconds"] = round(time.monotonic() - begun, 3)
     disk = Disk(places.soldier(task_id))
@@ -71,11 +71,11 @@ def _refusal(order: Mapping[str, Any], lacking: str | None) -> dict[str, Any] | 
     return {"ended": "never ran", "code": None, "seen": lacking, "result": asks}
 
 
-def _run(order: Mapping[str, Any], engine: Engine, pen: Pen) -> dict[str, Any]:
+def _run(order: Mapping[str, Any], engine: Engine, cgroup: Cgroup) -> dict[str, Any]:
     signal.signal(signal.SIGTERM, _told)
     watch = Watch(os.environ["KINGDOM_HOME"], order["limits"], (order["out"], order["err"]))
     try:
-        code = _wait(_spawn(order, engine.argv(order), pen), watch)
+        code = _wait(_spawn(order, engine.argv(order), cgroup), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except Told:
         return {"ended": "told to", "code": None, "result": None, "seen": _seen(order)}
@@ -110,9 +110,9 @@ def _exceeded(order: Mapping[str, Any], excess: str) -> dict[str, Any]:
     return {"ended": "resource", "code": None, "result": None, "seen": excess}
 
 
-def _spawn(order: Mapping[str, Any], argv: list[str], pen: Pen) -> Popen[bytes]:
+def _spawn(order: Mapping[str, Any], argv: list[str], cgroup: Cgroup) -> Popen[bytes]:
     def enter() -> None:
-        pen.enter()
+        cgroup.join()
         cage.enter(order)
 
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from kingdom.errors import LauncherTrouble
-from kingdom.places import Places
+from kingdom.home.places import Places
 from kingdom.steward.base import Steward
 
 STEWARDS = {

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kingdom.atomic import make_folder
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.lock import Lock
 from kingdom.errors import Exit, LauncherTrouble
-from kingdom.lock import Lock
-from kingdom.places import Places, find_data
-from kingdom.roster import Seat
+from kingdom.home.places import Places, find_data
+from kingdom.home.roster import RoleRow
 
 STAYS_DOWN = (Exit.DONE, Exit.LOCKED, Exit.REFUSED)
 """A role that ended so is not started again; one that ended otherwise is, at once."""
@@ -76,10 +76,10 @@ class Steward(Protocol):
 
     name: str
 
-    def raise_all(self, seats: Sequence[Seat]) -> None:
+    def raise_all(self, rows: Sequence[RoleRow]) -> None:
         """The launcher stands and exactly these roles are in its care. Takes the launch lock itself."""
 
-    def start(self, seat: Seat) -> None:
+    def start(self, row: RoleRow) -> None:
         """A running role is left alone. The launcher must stand."""
 
     def stop(self, name: str) -> None:
@@ -98,8 +98,8 @@ class Steward(Protocol):
         """The launcher itself, at once: it lives and does not answer. Its roles end as after any death of it."""
 
 
-def command(seat: Seat) -> list[str]:
-    return ["/bin/sh", str(find_data() / "bin" / "role"), seat.name]
+def command(row: RoleRow) -> list[str]:
+    return ["/bin/sh", str(find_data() / "bin" / "role"), row.name]
 
 
 def environment(places: Places, launcher: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
-from kingdom.codec import read_bytes
+from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
 
 Face = tuple[object, ...]

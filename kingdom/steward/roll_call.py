@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kingdom.atomic import Disk
-from kingdom.codec import read_bytes
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import read_bytes
+from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import BadFile, KingdomError, LauncherTrouble
-from kingdom.lock import holder_pid, is_locked
-from kingdom.places import Places
-from kingdom.processes import carries, home_mark, stat_fields
-from kingdom.roster import Seat, wanted
-from kingdom.steward import groups
+from kingdom.home.places import Places
+from kingdom.home.roster import RoleRow, desired_state
+from kingdom.runtime.processes import carries, home_mark, stat_fields
+from kingdom.runtime.wake import ProcessExits
+from kingdom.steward import process_groups
 from kingdom.steward.base import PATIENT, Patience, Steward, Word, command
-from kingdom.steward.duties import DUTIES, Action, Owner, Sight, State, judge
+from kingdom.steward.diagnosis import DUTIES, Action, Owner, Sight, State, judge
 from kingdom.steward.hearts import Stopwatch, Unchanged, face
-from kingdom.wake import Ends
 
 SOON = 0.2
 """The next look while something is being ended, or has just ended and its launcher should bring it back."""
@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass
 class _Ending:
-    seat: Seat
+    row: RoleRow
     pid: int
     kill_at: float
     start_again: bool
@@ -76,16 +76,16 @@ class RollCall:
         places: Places,
         steward: Steward,
         disk: Disk,
-        seats: Callable[[], Sequence[Seat]],
+        rows: Callable[[], Sequence[RoleRow]],
         own: str,
         clock: Callable[[], float],
-        ends: Ends,
+        ends: ProcessExits,
         patience: Patience = PATIENT,
     ) -> None:
         self._places = places
         self._steward = steward
         self._disk = disk
-        self._seats = seats
+        self._seats = rows
         self._own = own
         self._clock = clock
         self._ends = ends
@@ -121,27 +121,32 @@ class RollCall:
         try:
             if not self._steward.standing():
                 return self._raise(now) if self._own == CHAMBERLAIN else []
-            doubtful = [seat for seat in self._watched() if not self._is_well(seat.name, threshold, now)]
+            doubtful = [row for row in self._watched() if not self._is_well(row.name, threshold, now)]
             words = self._steward.alive() if doubtful or self._endings else {}
             for ending in list(self._endings.values()):
-                findings += self._go_on(ending, words.get(ending.seat.name), now)
-            for seat in doubtful:
-                if seat.name not in self._endings:
-                    findings += self._look(seat, words.get(seat.name), threshold, now)
+                findings += self._go_on(ending, words.get(ending.row.name), now)
+            for row in doubtful:
+                if row.name not in self._endings:
+                    findings += self._look(row, words.get(row.name), threshold, now)
         except LauncherTrouble as trouble:
             return findings + self._suffer(trouble, threshold)
         self._told_trouble, self._unanswered_since = "", None
         return findings
 
-    def _watched(self) -> list[Seat]:
+    def _watched(self) -> list[RoleRow]:
         if self._own == CHAMBERLAIN:
-            return [seat for seat in self._seats() if seat.name != CHAMBERLAIN]
-        return [seat for seat in self._seats() if seat.name == CHAMBERLAIN]
+            return [row for row in self._seats() if row.name != CHAMBERLAIN]
+        return [row for row in self._seats() if row.name == CHAMBERLAIN]
 
     def _is_well(self, role: str, threshold: float, now: float) -> bool:
         """It holds its lock and has beaten lately: the launcher, whose answer costs a process, need not be asked."""
         silence = self._silence(role, now)
-        if role in self._endings or silence is None or silence >= threshold or wanted(self._places, role) != "up":
+        if (
+            role in self._endings
+            or silence is None
+            or silence >= threshold
+            or desired_state(self._places, role) != "up"
+        ):
             return False
         if self._states.get(role) is not State.WELL:
             self._states[role], self._unrest = State.WELL, now
@@ -158,10 +163,10 @@ class RollCall:
         heart = holder, face(self._places.heartbeat(role))
         return self._unchanged.since(f"{role}'s heart", heart, now)
 
-    def _look(self, seat: Seat, word: Word | None, threshold: float, now: float) -> list[Finding]:
-        sight = self._see(seat, word, now)
+    def _look(self, row: RoleRow, word: Word | None, threshold: float, now: float) -> list[Finding]:
+        sight = self._see(row, word, now)
         state = judge(sight, threshold, 2 * self._period)
-        before, self._states[seat.name] = self._states.get(seat.name), state
+        before, self._states[row.name] = self._states.get(row.name), state
         if state is State.WELL and word is not None and word.pid is not None:
             self._ends.follow(word.pid)
         if state is State.ENDED and before in (State.UNWANTED, State.LINGERING):
@@ -169,72 +174,72 @@ class RollCall:
         is_new = state is not before
         if is_new or state not in RESTFUL:
             self._unrest = now
-        return self._act(seat, state, is_new, word, sight.unchanged, now)
+        return self._act(row, state, is_new, word, sight.unchanged, now)
 
-    def _see(self, seat: Seat, word: Word | None, now: float) -> Sight:
+    def _see(self, row: RoleRow, word: Word | None, now: float) -> Sight:
         pid = None if word is None else word.pid
-        heart = face(self._places.heartbeat(seat.name))
-        silence = self._silence(seat.name, now) or 0.0
-        other = self._other(seat.name) if pid is None else None
-        waits = pid is not None and _command_line(pid) == command(seat)
+        heart = face(self._places.heartbeat(row.name))
+        silence = self._silence(row.name, now) or 0.0
+        other = self._other(row.name) if pid is None else None
+        waits = pid is not None and _command_line(pid) == command(row)
         return Sight(
-            wanted=wanted(self._places, seat.name),
+            wanted=desired_state(self._places, row.name),
             runs=pid is not None,
             waits=waits,
             elsewhere=other is not None,
-            has_beaten=_beater(self._places.heartbeat(seat.name)) in (None, pid, other),
+            has_beaten=_beater(self._places.heartbeat(row.name)) in (None, pid, other),
             code=None if word is None else word.code,
-            unchanged=max(silence, self._unchanged.since(seat.name, (heart, word, waits), now)),
+            unchanged=max(silence, self._unchanged.since(row.name, (heart, word, waits), now)),
         )
 
     def _act(
-        self, seat: Seat, state: State, is_new: bool, word: Word | None, unchanged: float, now: float
+        self, row: RoleRow, state: State, is_new: bool, word: Word | None, unchanged: float, now: float
     ) -> list[Finding]:
         action = DUTIES[state][Owner.WATCHER]
         if action is Action.START:
-            self._steward.start(seat)
-            return [Finding(seat.name, What.STARTED, f"started:{seat.name}:{os.getpid()}:{now:.0f}", state.value)]
+            self._steward.start(row)
+            return [Finding(row.name, What.STARTED, f"started:{row.name}:{os.getpid()}:{now:.0f}", state.value)]
         if action in (Action.REPLACE, Action.END):
-            return self._begin_ending(seat, action is Action.REPLACE, word, unchanged, now)
+            return self._begin_ending(row, action is Action.REPLACE, word, unchanged, now)
         if state is State.QUARANTINED and now - self._unrest >= self._patience.quarantine:
-            return self._start_quarantined(seat)
+            return self._start_quarantined(row)
         if action is Action.TELL and is_new:
             what = What.QUARANTINED if state is State.QUARANTINED else What.REFUSED
-            return [Finding(seat.name, what, f"{state.name.lower()}:{seat.name}:{self._wanted_since(seat.name)}")]
+            return [Finding(row.name, what, f"{state.name.lower()}:{row.name}:{self._wanted_since(row.name)}")]
         return []
 
     def _begin_ending(
-        self, seat: Seat, start_again: bool, word: Word | None, unchanged: float, now: float
+        self, row: RoleRow, start_again: bool, word: Word | None, unchanged: float, now: float
     ) -> list[Finding]:
-        pid = word.pid if word is not None and word.pid is not None else self._other(seat.name)
+        pid = word.pid if word is not None and word.pid is not None else self._other(row.name)
         if pid is None:
             return []
-        self._endings[seat.name] = _Ending(seat, pid, now + self._patience.hung, start_again)
-        groups.send([pid], signal.SIGTERM)
+        self._endings[row.name] = _Ending(row, pid, now + self._patience.hung, start_again)
+        process_groups.send([pid], signal.SIGTERM)
         if not start_again:
             return []
-        return [Finding(seat.name, What.MISSED, f"missed:{seat.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
+        return [Finding(row.name, What.MISSED, f"missed:{row.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
 
     def _go_on(self, ending: _Ending, word: Word | None, now: float) -> list[Finding]:
-        name = ending.seat.name
-        if groups.living([ending.pid]):
+        name = ending.row.name
+        if process_groups.living([ending.pid]):
             if now >= ending.kill_at and not ending.killed:
-                groups.send([ending.pid], signal.SIGKILL)
+                process_groups.send([ending.pid], signal.SIGKILL)
                 ending.killed = True
             return []
         if word is not None and word.pid == ending.pid:
             return []  # the launcher has not noticed yet, and would call a start superfluous
         if ending.start_again:
-            self._steward.start(ending.seat)
+            self._steward.start(ending.row)
         del self._endings[name]
         what = What.RESTARTED if ending.start_again else What.STOPPED
         how = "it had to be killed" if ending.killed else "it ended when asked"
         return [Finding(name, what, f"{what.name.lower()}:{name}:{ending.pid}", how)]
 
-    def _start_quarantined(self, seat: Seat) -> list[Finding]:
-        self._disk.remove(self._places.wanted(seat.name))
-        self._steward.start(seat)
-        return [Finding(seat.name, What.REARMED, f"rearmed:{seat.name}")]
+    def _start_quarantined(self, row: RoleRow) -> list[Finding]:
+        self._disk.remove(self._places.wanted(row.name))
+        self._steward.start(row)
+        return [Finding(row.name, What.REARMED, f"rearmed:{row.name}")]
 
     def _wanted_since(self, role: str) -> int:
         with suppress(FileNotFoundError):
@@ -243,20 +248,20 @@ class RollCall:
 
     def _raise(self, now: float) -> list[Finding]:
         """Its roles end with it. Those who take their time are waited for: a newcomer would find them at work."""
-        left = [seat for seat in self._watched() if seat.name not in self._endings]
-        for seat in left:
-            pid = self._other(seat.name)
+        left = [row for row in self._watched() if row.name not in self._endings]
+        for row in left:
+            pid = self._other(row.name)
             if pid is not None:
-                self._endings[seat.name] = _Ending(seat, pid, now + self._patience.hung, start_again=False)
-                groups.send([pid], signal.SIGTERM)
+                self._endings[row.name] = _Ending(row, pid, now + self._patience.hung, start_again=False)
+                process_groups.send([pid], signal.SIGTERM)
         for ending in list(self._endings.values()):
             ending.start_again = False
             self._go_on(ending, None, now)
         if self._endings:
             return []
-        seats = sorted(self._seats(), key=lambda seat: seat.name == CHAMBERLAIN)
+        rows = sorted(self._seats(), key=lambda row: row.name == CHAMBERLAIN)
         try:
-            self._steward.raise_all(seats)
+            self._steward.raise_all(rows)
         except KingdomError as trouble:
             return self._trouble(trouble)
         return [Finding(self._steward.name, What.RAISED, f"raised:{self._steward.name}:{os.getpid()}")]

@@ -13,12 +13,12 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, make_folder
-from kingdom.codec import read_bytes
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile, LauncherTrouble
-from kingdom.places import Places, find_data
-from kingdom.roster import ROLES, Seat
-from kingdom.steward import groups
+from kingdom.home.places import Places, find_data
+from kingdom.home.roster import ROLES, RoleRow
+from kingdom.steward import process_groups
 from kingdom.steward.base import (
     CANNOT_RUN,
     PATIENT,
@@ -44,7 +44,7 @@ def render(base: str, role_command: str, wanted: Collection[str], inherits: bool
     """The configuration of a home at `base`: the fixed roles here, the generals by include."""
     places = Places(Path(base))
     head = f"""\
-; The fixed roles, rendered from the process table (kingdom/roster.py); a test compares the two.
+; The fixed roles, rendered from the process table (kingdom/home/roster.py); a test compares the two.
 [unix_http_server]
 file={places.supervisor_socket}
 chmod=0700
@@ -95,7 +95,7 @@ stdout_logfile=NONE
 
 def render_checkout() -> str:
     """The supervisord.conf at the top of the checkout."""
-    by_default = {name for name, seat in ROLES.items() if seat.by_default}
+    by_default = {name for name, row in ROLES.items() if row.by_default}
     return render("%(here)s", '/bin/sh "%(here)s/bin/role"', by_default, inherits=False)
 
 
@@ -107,17 +107,17 @@ class Supervisord:
         self._patience = patience
         self._disk = Disk(places.launch_scratch)
 
-    def raise_all(self, seats: Sequence[Seat]) -> None:
+    def raise_all(self, rows: Sequence[RoleRow]) -> None:
         with launching(self._places):
-            self._raise_all(seats)
+            self._raise_all(rows)
 
-    def start(self, seat: Seat) -> None:
+    def start(self, row: RoleRow) -> None:
         try:
-            self._call("startProcess", seat.name, False, fine=(_ALREADY_STARTED,))
+            self._call("startProcess", row.name, False, fine=(_ALREADY_STARTED,))
         except _Unknown:
-            self._write_program(seat)
+            self._write_program(row)
             self._take_over_programs()
-            self._call("startProcess", seat.name, False, fine=(_ALREADY_STARTED,))
+            self._call("startProcess", row.name, False, fine=(_ALREADY_STARTED,))
 
     def stop(self, name: str) -> None:
         word = self.alive().get(name)
@@ -125,8 +125,8 @@ class Supervisord:
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
             self._call("stopProcess", name, False, fine=(_NOT_RUNNING,))
             if word.pid is not None:
-                groups.end([word.pid], self._patience.stop)
-            time.sleep(groups.LOOK_SECONDS)
+                process_groups.end([word.pid], self._patience.stop)
+            time.sleep(process_groups.LOOK_SECONDS)
             word = self.alive().get(name)
 
     def alive(self) -> dict[str, Word]:
@@ -142,29 +142,29 @@ class Supervisord:
         if not self._answers():
             if server is not None:
                 os.kill(server, signal.SIGTERM)
-                groups.wait_ended(server, self._patience.stop)
+                process_groups.wait_ended(server, self._patience.stop)
             return
         running = [word.pid for word in self.alive().values() if word.pid is not None]
         # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
         self._call("stopAllProcesses", False)
-        groups.end(running, self._patience.stop)
+        process_groups.end(running, self._patience.stop)
         self._call("shutdown")
         if server is not None:
-            groups.wait_ended(server, self._patience.stop)
+            process_groups.wait_ended(server, self._patience.stop)
 
     def kill(self) -> None:
         server = self._server()
         if server is not None:
             os.kill(server, signal.SIGKILL)
 
-    def _raise_all(self, seats: Sequence[Seat]) -> None:
-        names = {seat.name for seat in seats}
+    def _raise_all(self, rows: Sequence[RoleRow]) -> None:
+        names = {row.name for row in rows}
         make_folder(self._places.supervisor_folder)
         for left in self._places.supervisor_folder.iterdir():
             if left.stem not in names:
                 self._disk.remove(left)
-        for seat in seats:
-            self._write_program(seat)
+        for row in rows:
+            self._write_program(row)
         self._write_conf(names)
         stood = self._answers()
         if not stood:
@@ -173,17 +173,17 @@ class Supervisord:
         words = self.alive()
         for name in words.keys() - names:
             self.stop(name)
-        for seat in seats:
+        for row in rows:
             # A new supervisord has started its programs itself; one that has ended since is not tried twice.
-            if stood or words[seat.name] == Word():
-                self.start(seat)
+            if stood or words[row.name] == Word():
+                self.start(row)
 
-    def _write_program(self, seat: Seat) -> None:
-        if seat.name in ROLES:
+    def _write_program(self, row: RoleRow) -> None:
+        if row.name in ROLES:
             return
-        program = render_program(seat.name, self._role_command(), wanted=True, home=self._named_home())
+        program = render_program(row.name, self._role_command(), wanted=True, home=self._named_home())
         make_folder(self._places.supervisor_folder)
-        self._disk.rewrite(self._places.supervisor_program(seat.name), program.encode())
+        self._disk.rewrite(self._places.supervisor_program(row.name), program.encode())
 
     def _write_conf(self, names: Collection[str]) -> None:
         if self._is_checkout():
@@ -219,7 +219,7 @@ class Supervisord:
         while not self._answers():
             if time.monotonic() > give_up:
                 raise self._trouble("start", "itself", f"no answer within {START_SECONDS:g} s")
-            time.sleep(groups.LOOK_SECONDS)
+            time.sleep(process_groups.LOOK_SECONDS)
 
     def _spawn(self) -> None:
         try:

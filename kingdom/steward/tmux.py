@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kingdom.errors import LauncherTrouble
-from kingdom.places import Places
-from kingdom.processes import all_pids
-from kingdom.roster import Seat
-from kingdom.steward import groups
+from kingdom.home.places import Places
+from kingdom.home.roster import RoleRow
+from kingdom.runtime.processes import all_pids
+from kingdom.steward import process_groups
 from kingdom.steward.base import (
     ANSWER_SECONDS,
     CANNOT_RUN,
@@ -59,31 +59,31 @@ class Tmux:
         # Relative, because an absolute path over 107 bytes is refused; every call runs in the home.
         self._socket = str(places.roles_socket.relative_to(places.home))
 
-    def raise_all(self, seats: Sequence[Seat]) -> None:
+    def raise_all(self, rows: Sequence[RoleRow]) -> None:
         with launching(self._places):
             self.standing()
             self._tmux("start", "its server", "start-server", ";", *_SETTINGS)
-            for name in self.alive().keys() - {seat.name for seat in seats}:
+            for name in self.alive().keys() - {row.name for row in rows}:
                 self.stop(name)
-            for seat in seats:
-                self.start(seat)
+            for row in rows:
+                self.start(row)
 
-    def start(self, seat: Seat) -> None:
-        there = self._panes().get(seat.name)
+    def start(self, row: RoleRow) -> None:
+        there = self._panes().get(row.name)
         if there is not None and there.word.pid is not None:
             return
-        life = self._life(seat)
+        life = self._life(row)
         if there is None:
-            self._tmux("start", seat.name, "new-session", "-d", "-s", seat.name, *life, fine=("duplicate session",))
+            self._tmux("start", row.name, "new-session", "-d", "-s", row.name, *life, fine=("duplicate session",))
         else:
             # Without -k a role that the hook has just brought back is left alone.
-            self._tmux("start", seat.name, "respawn-pane", "-t", f"={seat.name}:", *life, fine=("still active",))
+            self._tmux("start", row.name, "respawn-pane", "-t", f"={row.name}:", *life, fine=("still active",))
 
     def stop(self, name: str) -> None:
         while (pane := self._panes().get(name)) is not None:
             self._tmux("stop", name, "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "off", fine=_GONE)
             if pane.word.pid is not None:
-                groups.end([pane.pid], self._patience.stop)
+                process_groups.end([pane.pid], self._patience.stop)
             self._tmux("stop", name, "kill-session", "-t", f"={name}", fine=_GONE)
 
     def alive(self) -> dict[str, Word]:
@@ -98,10 +98,10 @@ class Tmux:
         server = self._server()
         self._tmux("stop", "its roles", "set-hook", "-gu", "pane-died", ";", *_LET_GO)
         while running := [pane.pid for pane in self._panes().values() if pane.word.pid is not None]:
-            groups.end(running, self._patience.stop)
+            process_groups.end(running, self._patience.stop)
         self._tmux("stop", "its server", "kill-server")
         if server is not None:
-            groups.wait_ended(server, ANSWER_SECONDS)
+            process_groups.wait_ended(server, ANSWER_SECONDS)
 
     def kill(self) -> None:
         server = self._server()
@@ -112,10 +112,10 @@ class Tmux:
         """To be run in the home, by a person's terminal."""
         return [self._binary, "-f", "/dev/null", "-S", self._socket, "attach-session", "-t", f"={name}"]
 
-    def _life(self, seat: Seat) -> list[str]:
+    def _life(self, row: RoleRow) -> list[str]:
         """A clean environment for each life: panes would get the one that the server was born with."""
         settings = [f"{name}={value}" for name, value in environment(self._places, self.name).items()]
-        return ["-c", str(self._places.home), "/usr/bin/env", "-i", *settings, *command(seat)]
+        return ["-c", str(self._places.home), "/usr/bin/env", "-i", *settings, *command(row)]
 
     def _panes(self) -> dict[str, _Pane]:
         """A role's pane is the oldest of its session: people may have split it to look around."""
@@ -150,7 +150,7 @@ class Tmux:
         while not self._answers():
             if time.monotonic() > give_up:
                 raise self._trouble("reach", "its server", f"pid {server} has no socket; end it with kill {server}")
-            time.sleep(groups.LOOK_SECONDS)
+            time.sleep(process_groups.LOOK_SECONDS)
         return True
 
     def _server(self) -> int | None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kingdom.chamberlain.alerts import Alerts
-from kingdom.codec import read_json
-from tests.kit import Clock, all_of, here, kit, write
+from kingdom.disk.codec import read_json
+from tests.fixtures import Clock, all_of, here, services, write
 
 
 def alerts(home: Path, clock: Clock) -> Alerts:
-    return Alerts(kit(home, "chamberlain", clock))
+    return Alerts(services(home, "chamberlain", clock))
 
 
 def said(home: Path) -> list[str]:
@@ -115,7 +115,7 @@ def test_a_damaged_page_is_left_out_and_that_is_told_once(home: Path, name: str,
     clock = Clock()
     alerts(home, clock).tell("a", "first")
     write(book(home), {**read_json(book(home)), name: page})
-    role = kit(home, "chamberlain", clock)
+    role = services(home, "chamberlain", clock)
     ours = Alerts(role)
     ours.tell("b", "second")
     ours.send(clock)
@@ -123,7 +123,7 @@ def test_a_damaged_page_is_left_out_and_that_is_told_once(home: Path, name: str,
     assert ("first" in said(home)[0]) is (name != "waiting")
     role.log.flush()
     assert f"left out what is damaged: {name}" in role.places.role_log("chamberlain").read_text()
-    again = kit(home, "chamberlain", clock)
+    again = services(home, "chamberlain", clock)
     Alerts(again)
     again.log.flush()
     assert role.places.role_log("chamberlain").read_text().count("left out") == 1
@@ -133,7 +133,7 @@ def test_the_day_in_an_id_is_the_kingdoms(home: Path) -> None:
     """10 in the morning in UTC is the next day on Kiritimati."""
     clock = Clock()
     clock.pass_(3600)
-    ours = Alerts(kit(home, "chamberlain", clock, system={"timezone": "Pacific/Kiritimati"}))
+    ours = Alerts(services(home, "chamberlain", clock, system={"timezone": "Pacific/Kiritimati"}))
     ours.tell("a", "first")
     ours.send(clock)
     assert here(home, "messages", "pending") == ["msg-20260208-chamberlain-001"]

@@ -9,8 +9,8 @@ import pytest
 from kingdom.chamberlain import rounds
 from kingdom.chamberlain.rounds import Rounds
 from kingdom.chamberlain.vitals import Health, Reading
-from kingdom.codec import read_json
-from tests.kit import Clock, all_of, kit
+from kingdom.disk.codec import read_json
+from tests.fixtures import Clock, all_of, services
 
 THRESHOLDS = {"yellow": 60.0, "orange": 80.0, "red": 90.0}
 
@@ -64,7 +64,7 @@ def letters(home: Path) -> list[str]:
 
 def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> None:
     machine.now = reading(cpu=7.04, memory=8.06)
-    ours = kit(home, "chamberlain", Clock())
+    ours = services(home, "chamberlain", Clock())
     Rounds(ours).turn(None)
     vitals = read_json(ours.places.resources)
     assert vitals["timestamp"] == "2026-02-07T10:00:00Z"
@@ -76,7 +76,7 @@ def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> 
 
 def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machine: Machine) -> None:
     machine.now = reading(memory=95)
-    ours = kit(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
+    ours = services(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
     role = Rounds(ours)
     for _ in range(6):
         role.turn(None)
@@ -86,7 +86,7 @@ def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machin
 
 def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
     machine.now = reading(disk=86)
-    ours = kit(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
+    ours = services(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
     role = Rounds(ours)
     for _ in range(4):
         role.turn(None)
@@ -95,7 +95,7 @@ def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
 
 def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: Machine) -> None:
     quick = {"intervals": {"vitals_seconds": 0.0001}}
-    ours = kit(home, "chamberlain", Clock(), chamberlain=quick, king={"concurrency": {"max_soldiers": 7}})
+    ours = services(home, "chamberlain", Clock(), chamberlain=quick, king={"concurrency": {"max_soldiers": 7}})
     role = Rounds(ours)
     role.turn(None)
     (ours.places.config / "king.yaml").write_text("concurrency: {max_soldeirs: 3}\n")

@@ -15,8 +15,8 @@ import pytest
 
 from kingdom.cli.init import furnish
 from kingdom.cli.main import main
-from kingdom.lock import Lock
-from kingdom.places import Places
+from kingdom.disk.lock import Lock
+from kingdom.home.places import Places
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Terminal:
         return said.out
 
     def put(self, kind: str, state: str, name: str, **content: Any) -> Path:
-        path = self.places.letter(kind, state, name)
+        path = self.places.queue_file(kind, state, name)
         path.write_text(json.dumps({"id": name, **content}))
         return path
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kingdom.places import Places
+from kingdom.home.places import Places
 from kingdom.times import stamp
 from tests.cli.conftest import Terminal
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.places import Places, find_data
+from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
 
 WHOLE: dict[str, Any] = {"name": "gen-x", "description": "does x", "timeout_seconds": 60, "engine": "command"}

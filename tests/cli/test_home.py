@@ -12,7 +12,7 @@ import pytest
 
 from kingdom.cli import home as commands
 from kingdom.cli.packages import DEFAULTS
-from kingdom.places import Places, find_data
+from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
 
 
@@ -69,7 +69,7 @@ def test_what_a_killed_command_left_is_swept_after_a_minute(terminal: Terminal) 
 
 
 def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> None:
-    from kingdom import config, schemas
+    from kingdom.home import config, schemas
 
     for path in sorted(Places(find_data()).config.glob("*.yaml")):
         if path.stem == "mq":
@@ -82,7 +82,7 @@ def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> 
 @pytest.mark.parametrize("name", ["system", "king", "general", "envoy", "chamberlain"])
 def test_a_commented_default_is_the_default(name: str, terminal: Terminal) -> None:
     """Each commented setting, taken in as it stands, changes nothing."""
-    from kingdom import config, schemas
+    from kingdom.home import config, schemas
 
     lines = (Places(find_data()).config / f"{name}.yaml").read_text().splitlines()
     settings = [line.removeprefix("# ") for line in lines if line.startswith("# ") and _is_setting(line[2:])]

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from kingdom import questions
-from kingdom.atomic import make_folder
 from kingdom.cli import home, say
+from kingdom.disk.atomic import make_folder
 from kingdom.errors import TookTooLong
+from kingdom.records import questions
 from kingdom.times import stamp
-from kingdom.words import line, plain, span, table
+from kingdom.words import duration, one_line, printable, table
 from tests.cli.conftest import Held, Terminal
 
 
@@ -72,7 +72,7 @@ def test_one_task_with_its_result(terminal: Terminal) -> None:
     terminal.task("completed", "task-1", outcome="success")
     terminal.places.result("task-1").write_text('{"summary": "all done"}\n')
     said = terminal.ok("tasks", "task-1")
-    assert said.startswith(f"{terminal.places.letter('tasks', 'completed', 'task-1')}:\n")
+    assert said.startswith(f"{terminal.places.queue_file('tasks', 'completed', 'task-1')}:\n")
     assert '{"summary": "all done"}' in said
 
 
@@ -215,12 +215,12 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
         assert line.startswith("it waits: the machine is orange (the vitals are 50")
         hold(terminal, "orange", age=510)
         assert told() == []
-        terminal.places.letter("events", "pending", "evt-1").unlink()
+        terminal.places.queue_file("events", "pending", "evt-1").unlink()
         terminal.event("dispatched", "evt-1", task_id="task-1")
         terminal.task("in_progress", "task-1", not_before=LATER, waits_because="try 1 failed: no tests")
         (line,) = told()
         assert line.startswith("task-1: try 1 failed: no tests; it goes on at ")
-        terminal.places.letter("tasks", "in_progress", "task-1").unlink()
+        terminal.places.queue_file("tasks", "in_progress", "task-1").unlink()
         terminal.task("completed", "task-1", outcome="success", letters={"final": "msg-1"})
         terminal.put("messages", "pending", "msg-1", type="notification", content="done")
         (line,) = told()
@@ -283,7 +283,7 @@ def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
 
 def test_an_old_question_is_reported_as_long_as_it_waits(terminal: Terminal) -> None:
     ask(terminal)
-    for path in (terminal.places.checkpoint("task-1"), terminal.places.letter("tasks", "completed", "task-1")):
+    for path in (terminal.places.checkpoint("task-1"), terminal.places.queue_file("tasks", "completed", "task-1")):
         os.utime(path, (1000, 1000))
     assert "Unanswered: task-1; `" in terminal.ok("report")
 
@@ -328,7 +328,7 @@ def test_nothing_happened(terminal: Terminal) -> None:
 
 def test_text_from_outside_cannot_steer_the_terminal(terminal: Terminal) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\rrm"
-    assert plain(evil) == "]0;owned[2J31mrm"
+    assert printable(evil) == "]0;owned[2J31mrm"
     terminal.event("completed", "evt-1", status="discarded", discarded_reason=evil, payload={"text": evil}, type=evil)
     for words in (("events",), ("events", "evt-1"), ("why", "evt-1"), ("report",), ("queue", "ls", "events")):
         assert not {"\x1b", "\x9b", "\x07", "\r"} & set(terminal.ok(*words)), words
@@ -339,12 +339,12 @@ def test_text_from_outside_cannot_steer_the_terminal(terminal: Terminal) -> None
     [(0.04, "0.0 s"), (2.4, "2.4 s"), (59, "59 s"), (119, "119 s"), (121, "2 min"), (7300, "2 h"), (200_000, "2 d")],
 )
 def test_spans(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert duration(seconds) == said
 
 
 def test_lines_are_cut_and_columns_stand_straight() -> None:
-    assert line("a\n  b\tc") == "a b c"
-    assert line("x" * 200, 10) == "xxxxxxxxx…"
+    assert one_line("a\n  b\tc") == "a b c"
+    assert one_line("x" * 200, 10) == "xxxxxxxxx…"
     assert table([("현황", "x"), ("abcd", "y")], indent="") == "현황  x\nabcd  y"
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kingdom import schemas
 from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel
-from tests.kit import Clock, kit
+from kingdom.home import schemas
+from tests.fixtures import Clock, services
 
 
 @pytest.fixture(params=CHANNELS)
 def opened(request: pytest.FixtureRequest, home: Path) -> Callable[[], Channel]:
     """A life of the channel over the same home."""
     module, attribute = CHANNELS[request.param].split(":")
-    given = kit(home, "envoy", Clock())
+    given = services(home, "envoy", Clock())
 
     def open_again() -> Channel:
         channel: Channel = getattr(import_module(module), attribute)(

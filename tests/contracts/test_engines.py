@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kingdom.errors import BadFile
-from kingdom.soldier.engines import ENGINES
-from kingdom.soldier.engines.base import LARGEST_RESULT, Engine
+from kingdom.soldiers.engines import ENGINES
+from kingdom.soldiers.engines.base import LARGEST_RESULT, Engine
 
 
 @pytest.fixture(params=ENGINES)

@@ -15,8 +15,8 @@ from typing import Protocol
 import pytest
 
 from kingdom.errors import LauncherTrouble
-from kingdom.places import Places
-from kingdom.processes import started_at
+from kingdom.home.places import Places
+from kingdom.runtime.processes import started_at
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Patience, Steward, Word
 from kingdom.steward.supervisord import Supervisord
@@ -237,7 +237,8 @@ def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch:
 
 def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court, launcher: str) -> None:
     program = (
-        "import sys; from pathlib import Path; from kingdom.places import Places; from kingdom.steward import pick;"
+        "import sys; from pathlib import Path; from kingdom.home.places import Places;"
+        "from kingdom.steward import pick;"
         "from tests.standins import seat;"
         f"pick(Places(Path(sys.argv[1])), {launcher!r}).raise_all([seat('king'), seat('gen-a')])"
     )

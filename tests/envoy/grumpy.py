@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kingdom.atomic import Disk
+from kingdom.disk.atomic import Disk
 from kingdom.envoy.channels.base import ChannelRefused
 
 refusals: list[str] = []

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kingdom import questions
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
 from kingdom.envoy.channels import CHANNELS
+from kingdom.envoy.conversations import SENDERS
 from kingdom.envoy.outbound import Outbound
-from kingdom.envoy.threads import SENDERS
-from kingdom.places import Places
-from kingdom.role import Kit
-from kingdom.schemas import load
+from kingdom.home.places import Places
+from kingdom.home.schemas import load
+from kingdom.records import questions
+from kingdom.runtime.role import Services
 from tests.envoy import grumpy
-from tests.kit import MORNING, Clock, here, kit, message, put, read, write
+from tests.fixtures import MORNING, Clock, here, message, put, read, services, write
 
 TASK = "task-20260207-001"
 
@@ -39,21 +39,21 @@ def a_grumpy_channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Envoy(NamedTuple):
-    kit: Kit
+    services: Services
     mouth: Outbound
 
 
 def speak(home: Path, clock: Clock, envoy: Envoy | None = None) -> Envoy:
     """A new envoy, or the one there is, until nothing is left to say."""
     if envoy is None:
-        given = kit(home, "envoy", clock)
+        given = services(home, "envoy", clock)
         envoy = Envoy(given, Outbound(given))
     for _ in range(100):
         if not envoy.mouth.turn(None).worked:
             break
     else:
         raise AssertionError("it never comes to rest")
-    envoy.kit.log.flush()
+    envoy.services.log.flush()
     return envoy
 
 
@@ -78,20 +78,22 @@ def traces(home: Path) -> list[str]:
 
 
 def test_without_a_word_of_arrivals_it_looks_by_itself_in_time(home: Path, clock: Clock) -> None:
-    ticks = Clock()
-    given = replace(kit(home, "envoy", clock, envoy={"intervals": {"message_check_seconds": 7}}), ticks=ticks)
+    monotonic = Clock()
+    given = replace(
+        services(home, "envoy", clock, envoy={"intervals": {"message_check_seconds": 7}}), monotonic=monotonic
+    )
     mouth = Outbound(given)
     assert mouth.turn({}).wait == 7
     put(home, "messages", "pending", **message("msg-1"))
-    ticks.pass_(6)
+    monotonic.pass_(6)
     assert not mouth.turn({}).worked
-    ticks.pass_(1)
+    monotonic.pass_(1)
     assert mouth.turn({}).worked
     assert spoken(home) == ["msg-1"]
 
 
 def test_a_letter_is_said_and_filed_with_its_address(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     put(home, "messages", "pending", **message(channel="dev-eddy", colour="blue"))
     speak(home, clock)
     (line,) = transcript(home)
@@ -103,7 +105,7 @@ def test_a_letter_is_said_and_filed_with_its_address(home: Path, clock: Clock) -
 
 
 def test_the_most_urgent_is_said_first(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     put(home, "messages", "pending", **message("msg-4", created_at="2026-01-01T00:00:00Z"))
     put(home, "messages", "pending", **message("msg-5"))
     put(home, "messages", "pending", **message("msg-20"))
@@ -114,7 +116,7 @@ def test_the_most_urgent_is_said_first(home: Path, clock: Clock) -> None:
 
 
 def test_more_than_one_batch_keeps_the_order(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     names = [f"msg-{number:03d}" for number in range(70)]
     for name in names:
         put(home, "messages", "pending", **message(name))
@@ -148,7 +150,7 @@ def test_a_tasks_letters_hang_under_its_first(home: Path, clock: Clock) -> None:
 
 
 def test_a_thread_is_opened_before_the_question_that_overtakes_it(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     for number in range(60):
         start(home, f"msg-1{number:02d}", f"task-{number}", created_at="2026-01-01T00:00:00Z")
     start(home, "msg-500")
@@ -177,7 +179,7 @@ def test_a_thread_is_opened_before_the_question_that_overtakes_it(home: Path, cl
 def test_a_final_word_ends_the_thread_and_nothing_else_does(
     home: Path, clock: Clock, fields: dict[str, Any], kept: bool
 ) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     start(home)
     envoy = speak(home, clock)
     put(home, "messages", "pending", **{**message("msg-2", task_id=TASK), **fields})
@@ -186,7 +188,7 @@ def test_a_final_word_ends_the_thread_and_nothing_else_does(
 
 
 def test_news_for_another_channel_leave_the_thread(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     start(home)
     put(home, "messages", "pending", **message("msg-2", task_id=TASK, channel="C9"))
     put(home, "messages", "pending", **message("msg-3", task_id=f"proclamation-{TASK}", channel="C0TEAMCH"))
@@ -195,7 +197,7 @@ def test_news_for_another_channel_leave_the_thread(home: Path, clock: Clock) -> 
 
 
 def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     start(home)
     context = {"checkpoint_path": "/c", "reply_context": {"general": "gen-pr"}}
     put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK, context=context))
@@ -208,7 +210,7 @@ def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> Non
 
 def test_a_question_that_was_answered_before_it_was_asked_is_not_awaited(home: Path, clock: Clock) -> None:
     envoy = speak(home, clock)
-    questions.note_answer(envoy.kit.places, envoy.kit.disk, TASK, "evt-1")
+    questions.note_answer(envoy.services.places, envoy.services.disk, TASK, "evt-1")
     put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK))
     speak(home, clock, envoy)
     assert spoken(home) == ["msg-2"]
@@ -216,7 +218,7 @@ def test_a_question_that_was_answered_before_it_was_asked_is_not_awaited(home: P
 
 
 def test_a_failure_is_said_with_how_to_look_further(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     put(home, "messages", "pending", **message(content="[failed] no", context={"failed_task": TASK}))
     speak(home, clock)
     assert transcript(home)[0]["text"] == f"[failed] no\n`kingdom why {TASK}` shows more"
@@ -244,7 +246,7 @@ def test_a_question_is_awaited_until_its_own_answer_has_come(home: Path, clock: 
 
 
 def test_a_letter_goes_back_the_way_its_cause_came(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     put(home, "messages", "pending", **message(channel="C1", source_ref={"source": "grumpy"}))
     put(home, "messages", "pending", **message("msg-2", channel="C1", source_ref={"source": "nobody"}))
     speak(home, clock)
@@ -255,7 +257,7 @@ def test_a_letter_goes_back_the_way_its_cause_came(home: Path, clock: Clock) -> 
     "book", ["{half", "[]", f'{{"{TASK}": 5}}', f'{{"{TASK}": {{}}}}', f'{{"{TASK}": {{"thread_ts": "1.2"}}}}']
 )
 def test_a_damaged_book_of_threads_silences_nobody(home: Path, clock: Clock, book: str) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     own = Places(home).own("envoy")
     (own / "thread-mappings.json").write_text(book)
     (own / "awaiting-responses.json").write_text(book)
@@ -265,7 +267,7 @@ def test_a_damaged_book_of_threads_silences_nobody(home: Path, clock: Clock, boo
 
 
 def test_a_thread_on_a_channel_that_is_gone_is_a_refusal(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock, envoy={"retry": {"attempts": 1}})
+    services(home, "envoy", clock, envoy={"retry": {"attempts": 1}})
     page = {"channel": "pigeon", "room": "r", "thread": "t"}
     write(Places(home).own("envoy") / "thread-mappings.json", {TASK: page})
     put(home, "messages", "pending", **message(task_id=TASK))
@@ -283,7 +285,7 @@ def intent(home: Path, name: str = "msg-1") -> None:
 def post(home: Path, clock: Clock, name: str = "msg-1") -> str:
     from kingdom.envoy.channels.console import Console
 
-    given = kit(home, "envoy", clock)
+    given = services(home, "envoy", clock)
     return Console(given.places.own("envoy") / "console", given.disk, clock).post(name, "room", "x", None)
 
 
@@ -308,7 +310,7 @@ INTERRUPTED: dict[str, Callable[[Path, Clock], object]] = {
 @pytest.mark.parametrize("moment", INTERRUPTED)
 @pytest.mark.parametrize("type", ["notification", "thread_start"])
 def test_an_envoy_killed_at_any_moment_says_it_once(home: Path, clock: Clock, moment: str, type: str) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     (Places(home).own("envoy") / "intents").mkdir(parents=True)
     (Places(home).own("envoy") / "receipts").mkdir()
     INTERRUPTED[moment](home, clock)
@@ -322,7 +324,7 @@ def test_an_envoy_killed_at_any_moment_says_it_once(home: Path, clock: Clock, mo
 
 
 def test_traces_of_a_letter_that_was_filed_are_cleared(home: Path, clock: Clock) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     (Places(home).own("envoy") / "intents").mkdir(parents=True)
     intent(home)
     put(home, "messages", "sent", **message())
@@ -353,7 +355,7 @@ def test_an_error_after_the_post_does_not_repeat_it(home: Path, clock: Clock, br
 
 @pytest.mark.parametrize("place", ["sent", "failed"])
 def test_a_letter_under_a_used_id_is_buried_not_said_for_ever(home: Path, clock: Clock, place: str) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     put(home, "messages", place, **message(content="the first"))
     put(home, "messages", "pending", **message(content="the second"))
     envoy = speak(home, clock)
@@ -402,7 +404,7 @@ def test_a_refused_letter_waits_and_holds_nobody_up(home: Path, clock: Clock) ->
 
 @pytest.mark.parametrize("fields", [{"tries": "many"}, {"tries": -1}, {"not_before": "later"}, {"not_before": 5}])
 def test_strange_notes_of_foreign_writers_bury_the_letter(home: Path, clock: Clock, fields: dict[str, Any]) -> None:
-    kit(home, "envoy", clock)
+    services(home, "envoy", clock)
     put(home, "messages", "pending", **message("msg-1", **fields))
     put(home, "messages", "pending", **message("msg-2"))
     speak(home, clock)

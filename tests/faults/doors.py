@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kingdom.errors import BadName
-from kingdom.places import LONGEST_NAME, Places
+from kingdom.home.places import LONGEST_NAME, Places
 
 EVIL = (
     *("..", ".", "../x", "../../../../../../tmp/evil", "/etc/passwd", "/tmp/evil", "a/b", "a/../../b", "./a", "~root"),
@@ -40,7 +40,7 @@ EVIL = (
 ALPHABET = [*"abc019._:@+-", *"/\\.. \n\0~$`;|&<>*?'\"%#(){}[]!,=^", "é", "가", "\u2028", "\ufeff", "\udcff"]
 
 DOORS: dict[str, Callable[[Places, str], tuple[Path, Path]]] = {
-    "letter": lambda places, name: (places.letter("events", "pending", name), places.folder("events", "pending")),
+    "letter": lambda places, name: (places.queue_file("events", "pending", name), places.folder("events", "pending")),
     "own": lambda places, name: (places.own(name), places.state),
     "scratch": lambda places, name: (places.scratch(name).parent, places.state),
     "heartbeat": lambda places, name: (places.heartbeat(name).parent, places.state),

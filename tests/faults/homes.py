@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from kingdom.atomic import Disk, make_folder
-from kingdom.codec import to_json
-from kingdom.places import Places
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import to_json
+from kingdom.home.places import Places
 
 GENERAL = "gen-pr"
 NOW = "2026-02-07T10:00:00Z"
@@ -47,7 +47,7 @@ def write(path: Path, thing: dict[str, Any]) -> None:
 
 def put(home: Path, kind: str, state: str, *things: dict[str, Any]) -> None:
     for thing in things:
-        write(Places(home).letter(kind, state, thing["id"]), thing)
+        write(Places(home).queue_file(kind, state, thing["id"]), thing)
 
 
 def event(name: str, type: str = "github.pr.review_requested", **fields: Any) -> dict[str, Any]:

@@ -71,10 +71,10 @@ def chosen(mutants: Iterable[Mutant]) -> list[Mutant]:
     return [mutant for mutant in mutants if mutant.quick or trees.ALL_MUTANTS]
 
 
-ATOMIC, CODEC, LOCK = "kingdom/atomic.py", "kingdom/codec.py", "kingdom/lock.py"
-PLACES, ROLE, CONFIG = "kingdom/places.py", "kingdom/role.py", "kingdom/config.py"
+ATOMIC, CODEC, LOCK = "kingdom/disk/atomic.py", "kingdom/disk/codec.py", "kingdom/disk/lock.py"
+PLACES, ROLE, CONFIG = "kingdom/home/places.py", "kingdom/runtime/role.py", "kingdom/home/config.py"
 DISPATCH, OUTBOUND = "kingdom/king/dispatch.py", "kingdom/envoy/outbound.py"
-CAMPAIGN, BARRACK = "kingdom/general/campaign.py", "kingdom/general/barrack.py"
+CAMPAIGN, BARRACK = "kingdom/general/campaign.py", "kingdom/soldiers/handle.py"
 
 MUTANTS = [
     # 1: killed anywhere
@@ -91,7 +91,7 @@ MUTANTS = [
         "an event moves before its task is made",
         DISPATCH,
         '        post.deliver(\n            "tasks",\n',
-        '        post.move("events", [e.event.id for e in decrees if e.task], "pending", "dispatched")\n'
+        '        queues.events.move([e.event.id for e in decrees if e.task], "pending", "dispatched")\n'
         '        post.deliver(\n            "tasks",\n',
         caught_by="king kill",
         near="tasks|tmp",
@@ -99,7 +99,7 @@ MUTANTS = [
     Mutant(
         "the task's id is not noted in its event first",
         DISPATCH,
-        '        post.annotate("events", "pending", [each.event for each in decrees])\n',
+        '        queues.events.update("pending", [each.event for each in decrees])\n',
         "",
         caught_by="king kill",
         near="^renameat2 queue/events|done",
@@ -124,9 +124,9 @@ MUTANTS = [
     Mutant(
         "a result is reported before its checkpoint and its lessons",
         CAMPAIGN,
-        '        if result.status == "needs_human":\n            self._kit.disk.rewrite(',
-        "        self._kit.disk.rewrite(self._kit.places.result(task.id), to_json(result.to_json()))\n"
-        '        if result.status == "needs_human":\n            self._kit.disk.rewrite(',
+        '        if result.status == "needs_human":\n            self._services.disk.rewrite(',
+        "        self._services.disk.rewrite(self._services.places.result(task.id), to_json(result.to_json()))\n"
+        '        if result.status == "needs_human":\n            self._services.disk.rewrite(',
         caught_by="general kill",
         near="results|memory",
     ),
@@ -149,7 +149,7 @@ MUTANTS = [
     Mutant(
         "an order forgets what it has made before it is done",
         "kingdom/king/orders.py",
-        'self._note(self._kit.post.read("orders", "pending", order.id), outcome=outcome)',
+        'self._note(self._services.queues.orders.read("pending", order.id), outcome=outcome)',
         "self._note(order, outcome=outcome)",
         caught_by="orders kill",
         near="orders/pending/ord-retry",
@@ -224,7 +224,7 @@ MUTANTS = [
     Mutant("NaN passes", CODEC, "parse_constant=_no_constant, ", "", caught_by="bad events"),
     Mutant(
         "no reason beside the dead",
-        "kingdom/post.py",
+        "kingdom/records/queues.py",
         "{grave.name}.reason",
         "{grave.name}.tmp",
         caught_by="bad events",
@@ -233,7 +233,7 @@ MUTANTS = [
     Mutant(
         "a defect is told with its secrets",
         ROLE,
-        "        log = kit.log  # which knows the secrets\n",
+        "        log = services.log  # which knows the secrets\n",
         "",
         caught_by="a defect and a secret",
         quick=True,
@@ -276,7 +276,7 @@ MUTANTS = [
     Mutant(
         "broken configuration ends a running role",
         ROLE,
-        '            self._kit.log.error(f"keeps its old configuration: {trouble}")\n',
+        '            self._services.log.error(f"keeps its old configuration: {trouble}")\n',
         "            raise SystemExit(78) from trouble\n",
         caught_by="reload",
     ),

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile
-from kingdom.places import Places, is_hidden
-from kingdom.states import MOVES
+from kingdom.home.places import Places, is_hidden
+from kingdom.home.states import MOVES
 
 PARKED = "dead"
 

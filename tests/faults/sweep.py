@@ -29,7 +29,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import oracle, powerloss, trees
 from tests.faults.strace import CHANGING, READING, STRACE, Call, only_first_process, paths_of, read_calls, was_killed
 

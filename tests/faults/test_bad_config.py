@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.errors import Exit
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 
 KING = ("-m", "kingdom.king")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 
 KING = ("-m", "kingdom.king", "--once")
@@ -39,8 +39,8 @@ def put_back_after_a_lost_move(home: Path, king: Callable[[], list[str]]) -> lis
     """The event as the king left it, noted, beside its own dispatched copy: as after a restored backup."""
     wrong = [*tell(home), *king()]
     places = Places(home)
-    dispatched = places.letter("events", "dispatched", NAME)
-    places.letter("events", "pending", NAME).write_bytes(dispatched.read_bytes())
+    dispatched = places.queue_file("events", "dispatched", NAME)
+    places.queue_file("events", "pending", NAME).write_bytes(dispatched.read_bytes())
     dispatched.unlink()
     return [*wrong, *king(), *one_task(home)]
 
@@ -74,7 +74,7 @@ def finish(home: Path) -> list[str]:
     """What a general does, in short: claim, then a result."""
     places = Places(home)
     for task in oracle.contents(home, "tasks"):
-        places.letter("tasks", "pending", task["id"]).replace(places.letter("tasks", "in_progress", task["id"]))
+        places.queue_file("tasks", "pending", task["id"]).replace(places.queue_file("tasks", "in_progress", task["id"]))
         homes.write(places.result(task["id"]), {"task_id": task["id"], "status": "success", "summary": "done"})
     return []
 

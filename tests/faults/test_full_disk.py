@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.codec import to_json
-from kingdom.places import Places
+from kingdom.disk.codec import to_json
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 
 SIZE = "512k"
@@ -39,7 +39,7 @@ def check(role: str, tree: Path) -> list[str]:
         draft = places.folder(kind, "pending") / ".draft"
         draft.write_bytes(to_json(thing))
         ballast = fill(home)
-        draft.replace(places.letter(kind, "pending", thing["id"]))
+        draft.replace(places.queue_file(kind, "pending", thing["id"]))
         if wrong := lives_on(places, role, process):
             return wrong
         ballast.unlink()

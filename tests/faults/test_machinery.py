@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import Disk
-from kingdom.codec import to_json
-from kingdom.places import Places
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import to_json
+from kingdom.home.places import Places
 from tests.faults import oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
 
@@ -24,7 +24,7 @@ def prepare(home: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     disk = Disk(places.scratch("test"))
     for name in EVENTS:
-        disk.create(places.letter("events", "pending", name), to_json({"id": name}))
+        disk.create(places.queue_file("events", "pending", name), to_json({"id": name}))
 
 
 def check(home: Path) -> list[str]:

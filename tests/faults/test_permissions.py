@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.errors import Exit
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 
 KING = ("-m", "kingdom.king", "--once")
@@ -68,7 +68,7 @@ CLUMSY = """
 from kingdom import role
 
 class Clumsy:
-    def __init__(self, kit):
+    def __init__(self, services):
         pass
 
     def folders(self):
@@ -77,7 +77,7 @@ class Clumsy:
     def turn(self, arrivals):
         raise ValueError("xoxb-of-the-owner is what it died of")
 
-raise SystemExit(role.run(role.Life("king", "king"), Clumsy))
+raise SystemExit(role.run(role.RoleSpec("king", "king"), Clumsy))
 """
 
 

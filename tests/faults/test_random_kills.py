@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import end_strays, processes_of
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.atomic import make_folder
-from kingdom.places import Places
+from kingdom.disk.atomic import make_folder
+from kingdom.home.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.codec import parse_json
-from kingdom.lock import is_locked
-from kingdom.places import Places
+from kingdom.disk.codec import parse_json
+from kingdom.disk.lock import is_locked
+from kingdom.home.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, processes_of, sweep
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle
 from tests.faults.strace import READING
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep

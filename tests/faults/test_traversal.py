@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.doors import EVIL, LONGEST_NAME, SAFE
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
-from kingdom.lock import is_locked
-from kingdom.places import Places
+from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 
 ARGV = ("-m", "kingdom.king")

@@ -13,10 +13,10 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom.atomic import Disk
-from kingdom.codec import read_json, to_json
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import Collision
-from kingdom.places import Places
+from kingdom.home.places import Places
 
 VARIANTS = ("right", "in_place", "no_fsync", "move_first", "random_ids", "leave_litter")
 
@@ -33,7 +33,7 @@ def main(variant: str) -> None:
         if variant == "move_first":
             disk.move(waiting / name, dispatched)
         task = f"task-{uuid.uuid4() if variant == 'random_ids' else event['id']}"
-        path = places.letter("tasks", "pending", task)
+        path = places.queue_file("tasks", "pending", task)
         data = to_json({"id": task, "event_id": event["id"]})
         if variant == "in_place":
             write_in_place(path, data)

@@ -17,19 +17,19 @@ from typing import Any
 
 import pytest
 
-from kingdom import called_back, cancellations
-from kingdom.atomic import Disk, Item
-from kingdom.codec import read_json
+from kingdom.disk.atomic import Disk, Item
+from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
-from kingdom.general.barrack import Barrack
 from kingdom.general.campaign import Campaign
+from kingdom.home.places import Places
 from kingdom.king.orders import Orders
-from kingdom.places import Places
-from kingdom.post import Post
-from kingdom.processes import end_carriers, started_at
-from kingdom.role import Kit
+from kingdom.records import called_back, cancellations
+from kingdom.records.queues import Queues
+from kingdom.runtime.processes import end_carriers, started_at
+from kingdom.runtime.role import Services
+from kingdom.soldiers.handle import Barrack
 from kingdom.times import stamp
-from tests.kit import MORNING, Clock, here, install, kit, put, read, task, write
+from tests.fixtures import MORNING, Clock, here, install, put, read, services, task, write
 from tests.standins import runs
 from tests.waiting import wait_until
 
@@ -55,12 +55,12 @@ class Army:
     def __init__(self, home: Path, clock: Clock) -> None:
         self.home, self.clock, self.places = home, clock, Places(home)
         king = {"retry": {"max_attempts": 2, "backoff_seconds": 60}}
-        kit(home, "king", clock, king=king)
+        services(home, "king", clock, king=king)
         self.manifest()
         package = self.places.package(GENERAL)
         package.mkdir(parents=True)
         (package / "prompt.md").write_text("Look at {{TASK_TYPE}}.\n")
-        self.kit: Kit
+        self.services: Services
         self.awake = self.wake()
 
     def manifest(self, **fields: Any) -> None:
@@ -74,8 +74,8 @@ class Army:
 
     def wake(self) -> Campaign:
         """A new life of the general."""
-        self.kit = kit(self.home, GENERAL, self.clock)
-        self.awake = Campaign(self.kit)
+        self.services = services(self.home, GENERAL, self.clock)
+        self.awake = Campaign(self.services)
         return self.awake
 
     def until(self, seen: Callable[[], object], what: str) -> None:
@@ -85,7 +85,7 @@ class Army:
 
         folders = (self.places.results, self.places.soldiers, self.home)
         wait_until(turn_and_look, SOON, what, folders)
-        self.kit.log.flush()
+        self.services.log.flush()
 
     def ended(self, name: str = TASK) -> dict[str, Any]:
         self.until(self.places.result(name).exists, f"the result of {name}")
@@ -166,7 +166,7 @@ SECOND, THIRD = "task-20260207-002", "task-20260207-003"
 
 def answered(army: Army, asked: str, name: str) -> None:
     """As the king would take an answer to a question."""
-    army.places.letter("tasks", "in_progress", asked).rename(army.places.letter("tasks", "completed", asked))
+    army.places.queue_file("tasks", "in_progress", asked).rename(army.places.queue_file("tasks", "completed", asked))
     payload = {"original_task_id": asked, "human_response": "yes"}
     about = read_json(army.places.checkpoint(asked))["matter"]
     put(army.home, "tasks", "pending", **task(name, type="resume", payload=payload, thread_task_id=TASK, matter=about))
@@ -360,7 +360,7 @@ def test_a_soldier_that_was_called_back_costs_its_task_no_try(army: Army, signal
     army.wake()
     put(army.home, "tasks", "pending", **task())
     army.fighting()
-    called_back.note(army.places, army.kit.disk, army.barrack().camp)
+    called_back.note(army.places, army.services.disk, army.barrack().camp)
     soldier = army.barrack().started()
     assert soldier is not None
     os.kill(soldier.pid, signal_number)
@@ -414,7 +414,7 @@ def test_what_ended_while_no_general_was_awake_is_cleared(army: Army) -> None:
     army.runs(FIGHTS)
     put(army.home, "tasks", "pending", **task())
     engine = army.fighting()
-    army.places.letter("tasks", "in_progress", TASK).rename(army.places.letter("tasks", "completed", TASK))
+    army.places.queue_file("tasks", "in_progress", TASK).rename(army.places.queue_file("tasks", "completed", TASK))
     army.wake()
     wait_until(lambda: not runs(engine), SOON, "the soldier's end")
     army.awake.turn(None)
@@ -429,9 +429,9 @@ def test_a_task_is_never_fought_by_two(army: Army) -> None:
     order = read_json(army.barrack().camp / "order.json")
     result = army.barrack().result_path
     result.write_text("{}")
-    assert army.barrack().march(army.kit.light, order, dict(os.environ)) is None
+    assert army.barrack().march(army.services.unsynced, order, dict(os.environ)) is None
     assert result.exists(), "what the first one wrote stays"
-    other = Campaign(kit(army.home, GENERAL, army.clock))
+    other = Campaign(services(army.home, GENERAL, army.clock))
     for _ in range(3):
         other.turn(None)
     assert len(army.lives()) == 1
@@ -559,7 +559,7 @@ def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(army: Army) -> Non
     army.runs(FIGHTS)
     put(army.home, "tasks", "pending", **task())
     engine = army.fighting()
-    cancellations.note(army.places, army.kit.disk, TASK, "kim")
+    cancellations.note(army.places, army.services.disk, TASK, "kim")
     assert army.ended()["error"] == "cancelled by kim"
     assert not runs(engine)
 
@@ -578,7 +578,7 @@ class Meanwhile(Disk):
 @pytest.mark.parametrize("general_first", [True, False])
 def test_neither_a_cancellation_nor_a_try_is_lost(army: Army, result: dict[str, Any], general_first: bool) -> None:
     """The king cancels while its general notes the next try."""
-    king = kit(army.home, "king", army.clock)
+    king = services(army.home, "king", army.clock)
 
     def cancel() -> None:
         put(army.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
@@ -591,8 +591,8 @@ def test_neither_a_cancellation_nor_a_try_is_lost(army: Army, result: dict[str, 
     army.wake()
     disk = Meanwhile(army.places.scratch(GENERAL), durability="process")
     disk.then = (lambda: None) if general_first else cancel
-    army.kit = replace(army.kit, disk=disk, post=Post(army.places, disk, army.kit.log, army.clock))
-    army.awake = Campaign(army.kit)
+    army.services = replace(army.services, disk=disk, post=Queues(army.places, disk, army.services.log, army.clock))
+    army.awake = Campaign(army.services)
     army.until(lambda: read(army.home, "tasks", "in_progress", TASK).get("not_before"), "the next try")
     if general_first:
         cancel()
@@ -617,7 +617,7 @@ def test_a_probe_that_comes_to_nothing_holds_nobody(army: Army, what: str) -> No
         army.runs("exit 1")
     if what == "is cancelled":
         army.fighting()
-        cancellations.note(army.places, army.kit.disk, TASK, "kim")
+        cancellations.note(army.places, army.services.disk, TASK, "kim")
     army.ended()
     assert read_json(army.places.purse)["rests command:gen-pr"]["probe"] is None
 
@@ -674,7 +674,7 @@ def test_a_manifest_that_breaks_again_in_the_same_way_is_told_again(army: Army) 
         army.manifest() if text is None else army.places.manifest(GENERAL).write_text(text)
         army.awake.turn(None)
         army.awake.turn(None)
-    army.kit.log.flush()
+    army.services.log.flush()
     assert army.places.role_log(GENERAL).read_text().count("keeps its old manifest") == 2
 
 
@@ -690,7 +690,7 @@ def test_new_configuration_beside_a_broken_king_yaml_is_not_taken_over(army: Arm
     army.runs(says(status="success", memory_updates=["x" * 5000]))
     (army.places.config / "king.yaml").write_text("retry: [")
     with pytest.raises(BadConfig):
-        army.awake.reload(kit(army.home, GENERAL, army.clock, general={"memory": {"largest_bytes": 1}}))
+        army.awake.reload(services(army.home, GENERAL, army.clock, general={"memory": {"largest_bytes": 1}}))
     put(army.home, "tasks", "pending", **task())
     army.ended()
     assert (army.places.general_memory(GENERAL) / "learned-patterns.md").stat().st_size > 1000
@@ -752,12 +752,12 @@ SPILT = {
 
 @pytest.mark.parametrize("what", SPILT)
 def test_a_secret_that_a_soldier_spills_is_struck_out(army: Army, what: str) -> None:
-    army.kit.log.hide(["canary-1234"])
+    army.services.log.redact(["canary-1234"])
     army.runs(says(**SPILT[what]))
     put(army.home, "tasks", "pending", **task())
     army.until(lambda: army.places.result(TASK).exists() or "attempt" in read_task(army), "an outcome")
     written = [*army.places.results.iterdir(), *army.places.memory.rglob("*.md")]
-    written += [army.places.letter("tasks", "in_progress", TASK)]
+    written += [army.places.queue_file("tasks", "in_progress", TASK)]
     told = "".join(path.read_text() for path in written)
     assert "[hidden]" in told
     assert "canary-1234" not in told

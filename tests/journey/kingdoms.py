@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import make_folder
-from kingdom.lock import is_locked
-from kingdom.places import Places
-from kingdom.processes import all_pids
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.lock import is_locked
+from kingdom.home.places import Places
+from kingdom.runtime.processes import all_pids
 from tests.waiting import wait_until
 
 KINGDOM = Path(sys.executable).with_name("kingdom")
@@ -91,7 +91,7 @@ class Kingdom:
         draft.rename(folder / f"{name}.json")
 
     def read(self, kind: str, state: str, name: str) -> Document:
-        document: Document = json.loads(self.places.letter(kind, state, name).read_text())
+        document: Document = json.loads(self.places.queue_file(kind, state, name).read_text())
         return document
 
     def all(self, kind: str, state: str) -> list[Document]:
@@ -103,7 +103,7 @@ class Kingdom:
 
     def task_of(self, event: str) -> str:
         for state in ("dispatched", "completed"):
-            if self.places.letter("events", state, event).exists():
+            if self.places.queue_file("events", state, event).exists():
                 return str(self.read("events", state, event)["task_id"])
         raise AssertionError(f"{event} became no task")
 

@@ -38,7 +38,7 @@ def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
     assert len(own.processes()) >= 2
     own.ok("up")
     (own.home / "go").touch()
-    own.until_there(own.places.letter("tasks", "completed", task))
+    own.until_there(own.places.queue_file("tasks", "completed", task))
     assert own.read("tasks", "completed", task)["attempt"] == 0
 
 
@@ -52,7 +52,7 @@ def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
     own.ok("generals", "install", str(package))
     own.ok("up")
     task = own.task_of(event)
-    own.until_there(own.places.letter("tasks", "completed", task))
+    own.until_there(own.places.queue_file("tasks", "completed", task))
     ended = own.read("tasks", "completed", task)
     assert (ended["attempt"], ended["outcome"]) == (0, "success")
 
@@ -65,7 +65,7 @@ def test_what_is_said_while_all_sleep_is_heard_later(own: Kingdom) -> None:
     event = own.ok("say", "--no-wait", "brief me").strip()
     assert f"{event} is a console.message" in own.ok("why", event)
     own.ok("up")
-    own.until_there(own.places.letter("events", "completed", event))
+    own.until_there(own.places.queue_file("events", "completed", event))
     own.until(lambda: len(own.letters(own.task_of(event))) == 2, "both letters")
 
 
@@ -114,7 +114,7 @@ def test_changed_configuration_is_taken_over_and_a_broken_one_is_not(own: Kingdo
     os.kill(own.beat("king")["pid"], signal.SIGUSR1)
     own.until(lambda: "took over new configuration" in log.read_text(), "the king takes it over")
     own.event("evt-test-9", "console.message")
-    own.until_there(own.places.letter("events", "completed", "evt-test-9"))
+    own.until_there(own.places.queue_file("events", "completed", "evt-test-9"))
     letters = [each for each in own.all("messages", "sent") if each["task_id"] == own.task_of("evt-test-9")]
     assert {each["channel"] for each in letters} == {"market"}
 

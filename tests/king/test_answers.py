@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kingdom import schemas
+from kingdom.home import schemas
 from kingdom.king.answers import Lost, resume
-from kingdom.messages import Event, Task
-from tests.kit import event, founded, write
+from kingdom.records.messages import Event, Task
+from tests.fixtures import event, founded, write
 
 ASKED = "task-20260207-001"
 CHECKPOINT = {

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kingdom import questions
 from kingdom.errors import BadConfig
+from kingdom.home.places import Places
 from kingdom.king.court import Court
-from kingdom.places import Places
-from kingdom.role import Kit
-from tests.kit import MORNING, Clock, all_of, event, here, install, kit, put, read, task, write
+from kingdom.records import questions
+from kingdom.runtime.role import Services
+from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
 
 TASK = "task-20260207-001"
 TYPE = "github.pr.review_requested"
@@ -34,18 +34,18 @@ def castle(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with one general and room for ten soldiers."""
     monkeypatch.delenv("SLACK_DEFAULT_CHANNEL", raising=False)
     monkeypatch.setenv("TZ", "UTC")
-    kit(home, "king", clock, king={"concurrency": {"max_soldiers": 10}})
+    services(home, "king", clock, king={"concurrency": {"max_soldiers": 10}})
     install(home, "gen-pr", subscribes=["github.pr.*"])
     return home
 
 
 class King(NamedTuple):
-    kit: Kit
+    services: Services
     court: Court
 
 
 def crown(home: Path, clock: Clock) -> King:
-    given = kit(home, "king", clock)
+    given = services(home, "king", clock)
     return King(given, Court(given))
 
 
@@ -58,7 +58,7 @@ def reign(home: Path, clock: Clock, king: King | None = None) -> King:
     else:
         raise AssertionError("he never comes to rest")
     king.court.close()
-    king.kit.log.flush()
+    king.services.log.flush()
     return king
 
 
@@ -262,7 +262,7 @@ def test_the_same_reply_told_again_is_harmless(asked: Path, clock: Clock) -> Non
 
 def test_a_king_killed_after_taking_an_answer_goes_on_with_that_one(asked: Path, clock: Clock) -> None:
     king = crown(asked, clock)
-    questions.note_answer(king.kit.places, king.kit.disk, TASK, "evt-taken")
+    questions.note_answer(king.services.places, king.services.disk, TASK, "evt-taken")
     answer(asked, "evt-taken")
     answer(asked, "evt-before", at="2026-02-06T10:00:00Z")
     reign(asked, clock)
@@ -273,7 +273,7 @@ def test_a_king_killed_after_taking_an_answer_goes_on_with_that_one(asked: Path,
 def goes_on(home: Path, clock: Clock, name: str, **fields: Any) -> None:
     """Its general takes a task, and it ends like this; of a question it leaves the checkpoint."""
     places = Places(home)
-    os.rename(places.letter("tasks", "pending", name), places.letter("tasks", "in_progress", name))
+    os.rename(places.queue_file("tasks", "pending", name), places.queue_file("tasks", "in_progress", name))
     if fields["status"] == "needs_human":
         thread = read(home, "tasks", "in_progress", name)["thread_task_id"] or name
         checkpoint = {"target_general": "gen-pr", "task_id": name, "thread_task_id": thread}
@@ -344,12 +344,14 @@ def test_an_event_that_is_told_again_makes_nothing_new(castle: Path, clock: Cloc
     put(castle, "events", "pending", **event())
     reign(castle, clock)
     if state != "dispatched":
-        os.rename(Places(castle).letter("tasks", "pending", TASK), Places(castle).letter("tasks", "in_progress", TASK))
+        os.rename(
+            Places(castle).queue_file("tasks", "pending", TASK), Places(castle).queue_file("tasks", "in_progress", TASK)
+        )
         result(castle)
         reign(castle, clock)
     if state == "gone after retention":
-        Places(castle).letter("events", "completed", "evt-1").unlink()
-        Places(castle).letter("tasks", "completed", TASK).unlink()
+        Places(castle).queue_file("events", "completed", "evt-1").unlink()
+        Places(castle).queue_file("tasks", "completed", TASK).unlink()
     letters = told(castle)
     put(castle, "events", "pending", **event())
     reign(castle, clock)
@@ -365,7 +367,9 @@ def test_the_told_again_one_does_not_keep_the_first_from_ending(castle: Path, cl
     reign(castle, clock)
     put(castle, "events", "pending", **event())
     reign(castle, clock)
-    os.rename(Places(castle).letter("tasks", "pending", TASK), Places(castle).letter("tasks", "in_progress", TASK))
+    os.rename(
+        Places(castle).queue_file("tasks", "pending", TASK), Places(castle).queue_file("tasks", "in_progress", TASK)
+    )
     result(castle)
     reign(castle, clock)
     assert (here(castle, "events", "dispatched"), here(castle, "tasks", "completed")) == ([], [TASK])
@@ -449,8 +453,8 @@ def under_way(castle: Path, clock: Clock) -> Path:
     put(castle, "events", "pending", **event(colour="blue"))
     reign(castle, clock)
     places = Places(castle)
-    os.rename(places.letter("tasks", "pending", TASK), places.letter("tasks", "in_progress", TASK))
-    places.letter("messages", "pending", "msg-20260207-001").unlink()
+    os.rename(places.queue_file("tasks", "pending", TASK), places.queue_file("tasks", "in_progress", TASK))
+    places.queue_file("messages", "pending", "msg-20260207-001").unlink()
     return castle
 
 
@@ -487,11 +491,11 @@ def test_a_verdict_is_finished_under_the_same_ids(under_way: Path, clock: Clock,
     result(under_way)
     noted = read(under_way, "tasks", "in_progress", TASK)
     noted |= {"outcome": "success", "status": "completed", "letters": {"final": "msg-20260207-002"}}
-    write(places.letter("tasks", "in_progress", TASK), noted)
+    write(places.queue_file("tasks", "in_progress", TASK), noted)
     if moment != "after the note":
         put(under_way, "messages", "sent", id="msg-20260207-002", type="notification", content="x", created_at=MORNING)
     if moment == "after the event's end":
-        os.rename(places.letter("events", "dispatched", "evt-1"), places.letter("events", "completed", "evt-1"))
+        os.rename(places.queue_file("events", "dispatched", "evt-1"), places.queue_file("events", "completed", "evt-1"))
     reign(under_way, clock)
     assert here(under_way, "tasks", "completed") == [TASK]
     assert here(under_way, "events", "completed") == ["evt-1"]
@@ -573,12 +577,12 @@ def test_a_soldier_cannot_point_a_question_at_another_checkpoint(under_way: Path
 
 def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules(castle: Path, clock: Clock) -> None:
     rare = {"intervals": {"schedule_check_seconds": 86400}}
-    ticks = Clock()
-    given = replace(kit(castle, "king", clock, king=rare), ticks=ticks)
+    monotonic = Clock()
+    given = replace(services(castle, "king", clock, king=rare), monotonic=monotonic)
     court = Court(given)
     court.turn(None)
     put(castle, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
-    ticks.pass_(61)
+    monotonic.pass_(61)
     court.turn({})
     assert read(castle, "events", "completed", "evt-1")["status"] == "failed"
 
@@ -595,8 +599,8 @@ def test_a_proclamation_is_a_letter_of_its_own(under_way: Path, clock: Clock) ->
 
 def test_a_damaged_file_of_an_ended_task_stops_nobody(under_way: Path, clock: Clock) -> None:
     places = Places(under_way)
-    os.rename(places.letter("tasks", "in_progress", TASK), places.letter("tasks", "completed", TASK))
-    places.letter("tasks", "completed", TASK).write_text("{damaged")
+    os.rename(places.queue_file("tasks", "in_progress", TASK), places.queue_file("tasks", "completed", TASK))
+    places.queue_file("tasks", "completed", TASK).write_text("{damaged")
     put(under_way, "events", "pending", **event("evt-2"))
     reign(under_way, clock)
     assert "evt-2" in here(under_way, "events", "dispatched")
@@ -769,7 +773,7 @@ def test_a_held_run_starts_when_there_is_room_and_not_at_the_next_look(daily: Pa
     clock.set("2026-02-07T22:00:05Z")
     reign(daily, clock, king)
     for number in range(10):
-        Places(daily).letter("tasks", "in_progress", f"task-20260207-10{number}").unlink()
+        Places(daily).queue_file("tasks", "in_progress", f"task-20260207-10{number}").unlink()
     vitals(daily, "red", "2026-02-07T22:00:05Z")
     king.court.turn({})
     assert the_plan(daily)["held_because"].startswith("the machine is red")
@@ -869,7 +873,7 @@ def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another
     king = reign(castle, clock)
     roomy = {"concurrency": {"max_soldiers": 1}, "slack": {"default_channel": "two"}}
     with pytest.raises(BadConfig, match="there is no time zone"):
-        king.court.reload(kit(castle, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
+        king.court.reload(services(castle, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
     put(castle, "events", "pending", **event("evt-1"))
     put(castle, "events", "pending", **event("evt-2"))
     reign(castle, clock, king)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kingdom import cancellations
+from kingdom.home.places import Places
 from kingdom.king.court import Court
-from kingdom.places import Places
-from tests.kit import MORNING, Clock, event, here, install, kit, message, put, read, task, write
+from kingdom.records import cancellations
+from tests.fixtures import MORNING, Clock, event, here, install, message, put, read, services, task, write
 
 TASK = "task-20260207-001"
 
@@ -21,7 +21,7 @@ def clock() -> Clock:
 
 
 def reign(home: Path, clock: Clock) -> Court:
-    court = Court(kit(home, "king", clock))
+    court = Court(services(home, "king", clock))
     while court.turn(None).worked:
         pass
     return court
@@ -39,7 +39,7 @@ def order(home: Path, clock: Clock, action: str, target: str, **fields: Any) -> 
 
 @pytest.fixture
 def court_home(home: Path, clock: Clock) -> Path:
-    kit(home, "king", clock)
+    services(home, "king", clock)
     install(home, "gen-pr", subscribes=["github.pr.*"])
     return home
 
@@ -73,7 +73,7 @@ def test_cancel_tells_the_general_of_a_task_under_way_and_leaves_its_file_alone(
     before = put(court_home, "tasks", "in_progress", **task()).stat()
     assert order(court_home, clock, "cancel", TASK) == "its general has been told to end it"
     assert cancellations.who(Places(court_home), TASK) == "kim"
-    after = Places(court_home).letter("tasks", "in_progress", TASK).stat()
+    after = Places(court_home).queue_file("tasks", "in_progress", TASK).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
@@ -88,7 +88,7 @@ def test_the_note_of_a_cancelled_task_goes_with_it(court_home: Path, clock: Cloc
 
 def test_a_mended_task_is_not_cancelled_by_an_old_note(court_home: Path, clock: Clock) -> None:
     put(court_home, "tasks", "dead", **task())
-    cancellations.note(Places(court_home), kit(court_home, "king", clock).disk, TASK, "kim")
+    cancellations.note(Places(court_home), services(court_home, "king", clock).disk, TASK, "kim")
     assert order(court_home, clock, "requeue", TASK) == "back in tasks/pending"
     assert cancellations.who(Places(court_home), TASK) is None
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from kingdom import config as configuration
-from kingdom.atomic import Disk
 from kingdom.cli.yirangmq import cli
-from kingdom.mailbox.answers import Answers
+from kingdom.disk.atomic import Disk
+from kingdom.home import config as home_config
 from kingdom.mailbox.commands import Desk
-from kingdom.mailbox.figures import Figures
+from kingdom.mailbox.counters import Figures
+from kingdom.mailbox.responses import Answers
 from kingdom.mailbox.serve import Server
-from kingdom.mq import opening, settings
+from kingdom.mq import configuration, opening
 from kingdom.mq.client import Client
 
 Answer = dict[str, Any]
@@ -39,8 +39,8 @@ class ByHand:
     def __init__(self, home: Path, **config: Any) -> None:
         self.now = 1_700_000_000.0
         self.said: list[str] = []
-        whole = configuration.fitted("config/mq", {"durability": "process", **config}, {}, home / "mq.yaml")
-        self.settings = settings.settled(whole, home, home / "mq.yaml")
+        whole = home_config.validated("config/mq", {"durability": "process", **config}, {}, home / "mq.yaml")
+        self.settings = configuration.settled(whole, home, home / "mq.yaml")
         self.box = self.settings.box
         self._count = itertools.count(1)
         self.open()

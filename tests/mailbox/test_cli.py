@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.cli.main import main
 from kingdom.cli.yirangmq import cli
-from kingdom.lock import Lock
+from kingdom.disk.lock import Lock
 from tests.mailbox.boxes import Ended, Running, configure
 
 

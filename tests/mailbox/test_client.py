@@ -159,7 +159,7 @@ def test_without_a_manager_a_request_is_taken_back(home: Path) -> None:
 
 def test_a_manager_that_says_nothing_is_a_time_out(home: Path) -> None:
     box = ByHand(home, backend="memory")
-    from kingdom.lock import Lock
+    from kingdom.disk.lock import Lock
 
     lock = Lock(box.box.root / "manager.lock", "queue manager")
     lock.acquire()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kingdom.codec import parse_json
+from kingdom.disk.codec import parse_json
 from kingdom.mailbox.requests import Unreadable, read
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

@@ -7,10 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Durability
+from kingdom.disk.atomic import Durability
 from kingdom.mq.engine import Engine
-from kingdom.mq.envelopes import Draft, Ids
-from kingdom.mq.policies import Policy
+from kingdom.mq.message_format import Draft, Ids
+from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Plan, Store

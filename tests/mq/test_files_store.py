@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.mq.envelopes import Draft
-from kingdom.mq.refusals import QueueNotFound
+from kingdom.mq.errors import QueueNotFound
+from kingdom.mq.message_format import Draft
 from tests.mq.houses import PAYLOAD, QUEUE, House
 
 

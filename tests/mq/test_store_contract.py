@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kingdom.mq.engine import Published
-from kingdom.mq.envelopes import Draft
-from kingdom.mq.refusals import (
+from kingdom.mq.errors import (
     DlqNotFound,
     InvalidRequest,
     LeaseExpired,
@@ -22,6 +21,7 @@ from kingdom.mq.refusals import (
     QueueNotFound,
     ValidationFailed,
 )
+from kingdom.mq.message_format import Draft
 from kingdom.mq.stores import STORES
 from tests.mq.houses import PAYLOAD, QUEUE, House
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.places import find_data
+from kingdom.home.places import find_data
 from tests.standins import Court, found_court, runs
 from tests.waiting import wait_until
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from kingdom.places import find_data
+from kingdom.home.places import find_data
 from kingdom.steward.supervisord import render_checkout
 
 CHECKOUT = find_data()

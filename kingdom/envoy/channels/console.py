@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kingdom.atomic import Disk, make_folder
-from kingdom.codec import to_line
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import to_line
 from kingdom.envoy.channels.base import ChannelRefused
 from kingdom.times import stamp
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from kingdom.atomic import Durability
+from kingdom.disk.atomic import Durability
 
 State = Literal["ready", "delayed", "inflight", "dlq", "archived"]
 

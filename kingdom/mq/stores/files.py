@@ -20,16 +20,16 @@ from typing import Any, NoReturn
 
 import orjson
 
-from kingdom.atomic import Disk, make_folder, sync_folder
-from kingdom.bulk import SPARE, Group
-from kingdom.codec import read_bytes, to_json
+from kingdom.disk.atomic import Disk, make_folder, sync_folder
+from kingdom.disk.bulk import SPARE, FileBatch
+from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile
-from kingdom.mq import envelopes, names
-from kingdom.mq.envelopes import Unfit
-from kingdom.mq.refusals import StoreTrouble
+from kingdom.mq import message_format, names
+from kingdom.mq.errors import StoreTrouble
+from kingdom.mq.message_format import Unfit
 from kingdom.mq.stores.base import FOLDERS, Finding, Found, Gone, Memo, Plan, State, Stray
 from kingdom.mq.stores.folders import folder_of
-from kingdom.mq.stores.journal import Journal
+from kingdom.mq.stores.request_journal import Journal
 
 LARGEST_STRAY = 64 << 20
 SMALL_ENOUGH_TO_KEEP = 16 << 10
@@ -51,7 +51,7 @@ class FileStore:
         self._root = str(plan.files or plan.root / "fs")
         self._names = {**FOLDERS, **(plan.folders or {})}
         self._scratch = f"{self._root}/.scratch"
-        self._group = Group(self._scratch, durability=plan.durability, grouping=plan.grouping)
+        self._group = FileBatch(self._scratch, durability=plan.durability, grouping=plan.grouping)
         self._disk = Disk(Path(self._scratch), durability=plan.durability)
         self._journal = Journal(f"{self._root}/.requests")
         self._places: dict[str, dict[str, str]] = {}
@@ -158,7 +158,7 @@ class FileStore:
     def _header(self, folder: str, name: str) -> dict[str, Any]:
         with suppress(OSError, ValueError, Unfit):
             body = self._group.read(folder, f"{name}.json").decode()
-            return envelopes.header(envelopes.original(body) if ".r" in name else body)
+            return message_format.header(message_format.original(body) if ".r" in name else body)
         return {}
 
     # --- the group
@@ -168,7 +168,7 @@ class FileStore:
         so it must be safe only before they go."""
         try:
             if self._group.power:
-                if self._group.takes_away:
+                if self._group.has_removals:
                     self._journal.sync()
                 self._group.commit()
             if self._memos:
@@ -278,7 +278,7 @@ class FileStore:
         make_folder(Path(places["archived"]))
         if inflight or dead:
             ready, inflight, dead = self._once(places, ready, inflight, dead)
-        kind = envelopes.REMEMBERED
+        kind = message_format.REMEMBERED
         for state, found in (("ready", ready), ("inflight", inflight), ("dlq", dead)):
             folder = places[state]
             self._recent += [(queue, folder, name) for name in found if name[-22] == kind and name[-36:-23] >= after]
@@ -352,7 +352,7 @@ class FileStore:
                 continue
             self._looked[inbox] = changed
             ours: list[str] = []
-            at_once = not self._group.takes_away
+            at_once = not self._group.has_removals
             with os.scandir(inbox) as entries:
                 for entry in entries:
                     seen += 1
@@ -430,7 +430,7 @@ class FileStore:
                     yield Finding("invalid_state", queue, f"{name[-36:]} is {where[name[-36:]]} and {state}", repair)
                 try:
                     body = self.read(queue, state, name)
-                    _ = envelopes.original(body) if state == "dlq" else envelopes.content(body, True)
+                    _ = message_format.original(body) if state == "dlq" else message_format.content(body, True)
                 except (Unfit, Gone) as unfit:
                     what = f"{places[state]}/{name}.json: {unfit.args[0] if unfit.args else 'gone'}"
                     yield Finding("unreadable", queue, what, False)

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom.atomic import make_folder, sync_folder
-from kingdom.bulk import SPARE, Group
+from kingdom.disk.atomic import make_folder, sync_folder
+from kingdom.disk.bulk import SPARE, FileBatch
 from kingdom.mq import names
-from kingdom.mq.envelopes import Unfit
-from kingdom.mq.refusals import StoreTrouble
+from kingdom.mq.errors import StoreTrouble
+from kingdom.mq.message_format import Unfit
 from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State
 from kingdom.mq.stores.folders import folder_of
 from kingdom.mq.stores.sqlite import SqliteStore
@@ -34,7 +34,7 @@ class HybridStore(SqliteStore):
     def __init__(self, plan: Plan) -> None:
         self._root = str(plan.payloads or plan.root / "payloads")
         self._scratch = f"{self._root}/.scratch"
-        self._group = Group(self._scratch, durability=plan.durability, grouping=plan.grouping)
+        self._group = FileBatch(self._scratch, durability=plan.durability, grouping=plan.grouping)
         self._folders: dict[str, str] = {}
         self._condemned: list[tuple[str, str, bool]] = []
         self._bulky: set[str] = set()

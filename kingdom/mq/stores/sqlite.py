@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from kingdom.atomic import make_folder
-from kingdom.mq import envelopes, names
-from kingdom.mq.envelopes import Unfit
-from kingdom.mq.refusals import StoreTrouble
+from kingdom.disk.atomic import make_folder
+from kingdom.mq import message_format, names
+from kingdom.mq.errors import StoreTrouble
+from kingdom.mq.message_format import Unfit
 from kingdom.mq.stores.base import Finding, Found, Gone, Memo, Plan, State, Stray
 
 HERE = Path(__file__).parent
@@ -307,7 +307,7 @@ class SqliteStore:
     def _state(self, key: str) -> None:
         """Ready, as it was published, when its header tells; else it is no message of ours and goes."""
         try:
-            name = envelopes.name_of(self.read(key[4:-37], "ready", f"{key[-36:]:>36}"), key[-36:])
+            name = message_format.name_of(self.read(key[4:-37], "ready", f"{key[-36:]:>36}"), key[-36:])
         except (Gone, Unfit, ValueError):
             name = ""
         if names.is_name(name):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kingdom.codec import read_json
-from kingdom.places import Places
+from kingdom.disk.codec import read_json
+from kingdom.home.places import Places
 from tests.faults import homes, trees
 
 GENERAL = "gen-rogue"

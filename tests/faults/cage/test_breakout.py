@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.codec import read_json
-from kingdom.pen import Pen
+from kingdom.disk.codec import read_json
+from kingdom.runtime.cgroup import Cgroup
 from tests.faults import oracle, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
@@ -429,7 +429,7 @@ def check_survivors(cell: Cell, what: str) -> list[str]:
 
 @pytest.fixture
 def penned(home: Path) -> Path:
-    probe = Pen(home, "probe")
+    probe = Cgroup(home, "probe")
     probe.build(4)
     there = probe.folder is not None and os.path.isdir(probe.folder)
     probe.clear()
@@ -457,7 +457,7 @@ def check_orphan_of_the_dead(cell: Cell) -> list[str]:
     wrong = cells.alive([orphan])
     if wrong:
         os.kill(orphan, signal.SIGKILL)
-    folder = Pen(cell.home, task).folder
+    folder = Cgroup(cell.home, task).folder
     return wrong + ([f"{folder} is left"] if folder and os.path.isdir(folder) else [])
 
 

@@ -13,7 +13,7 @@ from tests.faults.cage.cells import Cell
 from tests.faults.mutants import Check, Mutant
 
 CAGE, SERVE, WATCH = (f"kingdom/soldier/{name}.py" for name in ("cage", "serve", "watch"))
-OUTFIT, PROMPT, PLACES = "kingdom/general/outfit.py", "kingdom/general/prompt.py", "kingdom/places.py"
+OUTFIT, PROMPT, PLACES = "kingdom/soldiers/order.py", "kingdom/soldiers/prompt.py", "kingdom/home/places.py"
 
 MUTANTS = [
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = [
         "survivors",
     ),
     Mutant("orphans are not adopted", SERVE, "    cage.adopt_orphans()\n", "", "survivors"),
-    Mutant("nobody is penned", SERVE, "        pen.enter()\n", "", "hidden"),
+    Mutant("nobody is penned", SERVE, "        cgroup.join()\n", "", "hidden"),
     Mutant("nobody watches", SERVE, "(excess := watch.excess()) is not None", "(excess := None) is not None", "bomb"),
     Mutant(
         "only single processes are watched",
@@ -100,9 +100,9 @@ def unpenned(check: Check) -> Check:
     """On a machine that has no control groups: what they would catch must be caught without them."""
 
     def checked(tree: Path, near: str) -> list[str]:
-        pen = tree / "kingdom/pen.py"
-        pen.write_text(pen.read_text().replace('_GROUPS = "/sys/fs/cgroup"', '_GROUPS = "/nowhere"'))
-        trees.compile_file(pen)
+        cgroup = tree / "kingdom/runtime/cgroup.py"
+        cgroup.write_text(cgroup.read_text().replace('_GROUPS = "/sys/fs/cgroup"', '_GROUPS = "/nowhere"'))
+        trees.compile_file(cgroup)
         return check(tree, near)
 
     return checked
@@ -132,7 +132,7 @@ def test_without_a_pen_nothing_of_a_soldier_outlives_its_task_either() -> None:
     tree = trees.new_folder()
     trees.copy_program(trees.program(), tree)
     assert CHECKS["survivors"](tree, "") == []
-    assert '"/nowhere"' in (tree / "kingdom/pen.py").read_text()
+    assert '"/nowhere"' in (tree / "kingdom/runtime/cgroup.py").read_text()
 
 
 def test_the_score(figure: oracle.Figure) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.codec import read_json, to_json
+from kingdom.disk.codec import read_json, to_json
 from tests.faults import homes, mutants, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import Cell

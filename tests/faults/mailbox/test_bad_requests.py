@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.codec import read_json
+from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile
-from kingdom.places import check_name
+from kingdom.home.places import check_name
 from tests.faults import oracle, trees
 from tests.faults.doors import EVIL
 from tests.faults.mutants import Mutant, chosen, is_caught

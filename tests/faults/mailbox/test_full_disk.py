@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk.lock import is_locked
 from kingdom.errors import NotRunning, TookTooLong
-from kingdom.lock import is_locked
+from kingdom.home.places import Places
 from kingdom.mq.client import MANAGER_LOCK, Client, Refused
-from kingdom.places import Places
 from tests.faults import trees
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure

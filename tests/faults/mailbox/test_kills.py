@@ -112,7 +112,7 @@ def test_a_killed_manager_loses_and_doubles_nothing(backend: str, figure: Figure
     assert counts["acked"] > 20
 
 
-SERVE, WIRE = "kingdom/mailbox/serve.py", "kingdom/mq/wire.py"
+SERVE, WIRE = "kingdom/mailbox/serve.py", "kingdom/mq/calls.py"
 
 MUTANTS = [
     Mutant(

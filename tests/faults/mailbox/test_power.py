@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.codec import parse_json
-from kingdom.mq import opening, settings
-from kingdom.places import Places
+from kingdom.disk.codec import parse_json
+from kingdom.home.places import Places
+from kingdom.mq import configuration, opening
 from tests.faults import powerloss, trees
 from tests.faults.mailbox import life
 from tests.faults.mutants import Mutant, chosen, is_caught
@@ -101,7 +101,7 @@ def broken_promises(home: Path, said: bytes) -> list[str]:
 def there(home: Path) -> tuple[Counter[str], Counter[str]]:
     """What waits once all leases have ended, and what is dead, by label."""
     later = time.time_ns() // 1_000_000 + AN_HOUR_MS
-    engine = opening.engine(settings.load(Places(home)), lambda: later, lambda *_, **__: None)
+    engine = opening.engine(configuration.load(Places(home)), lambda: later, lambda *_, **__: None)
     try:
         engine.sweep()
         if life.QUEUE not in engine.queues.names():

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.mq import opening, settings
+from kingdom.home.places import Places
+from kingdom.mq import configuration, opening
 from kingdom.mq.client import Client
-from kingdom.places import Places
 from tests.faults import oracle, trees
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
@@ -36,7 +36,7 @@ def prepare(home: Path, backend: str) -> None:
     for folder in (home / "config", root / "requests"):
         folder.mkdir(mode=0o700, parents=True)
     (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": DURABILITY}))
-    engine = opening.engine(settings.load(Places(home)), lambda: NOW, lambda *_, **__: None)
+    engine = opening.engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
     from kingdom.mq import Draft
 
     for number in range(3):
@@ -77,7 +77,7 @@ def check(home: Path, strict: bool = True) -> list[str]:
 
 
 def _messages(home: Path, told: dict[str, Any]) -> list[str]:
-    engine = opening.engine(settings.load(Places(home)), lambda: NOW, lambda *_, **__: None)
+    engine = opening.engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
     try:
         labels = {each.message_id: json.loads(each.payload) for each in engine.peek(QUEUE, 100)}
         dead, out = len(engine.dead_letters.listed(QUEUE)), engine.status(QUEUE).inflight
@@ -147,7 +147,7 @@ MUTANTS = [
     ),
     Mutant(
         "answers are written in place",
-        "kingdom/mailbox/answers.py",
+        "kingdom/mailbox/responses.py",
         '            self._files.put(f"{self._folder}/{client}/{filename}", answer)\n',
         "            path = self._folder / client / filename\n"
         '            path.open("wb", 0).write(answer[:20]) and path.open("ab", 0).write(answer[20:])\n',

@@ -11,7 +11,7 @@ from tests.faults.oracle import Figure
 from tests.faults.powerloss import OUTCOMES
 from tests.faults.sweep import FULL, KILL, power_cuts, sweep
 
-BULK, ENGINE = "kingdom/bulk.py", "kingdom/mq/engine.py"
+BULK, ENGINE = "kingdom/disk/bulk.py", "kingdom/mq/engine.py"
 FILES, SQLITE, HYBRID = (f"kingdom/mq/stores/{name}.py" for name in ("files", "sqlite", "hybrid"))
 
 
@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant("the folder is not synced", BULK, "        self._sync(self._gained)\n", "        self._gained.clear()\n", "files publish power"),  # noqa: E501
     Mutant("a removal is not synced", BULK, "        self._lost[folder] = None\n        elif", "        pass\n        elif", "files ack power"),  # noqa: E501
     Mutant("messages are written in place", BULK, "            os.close(fd)\n            os.rename(draft, f\"{folder}/{name}\")\n", "            os.close(fd)\n            os.unlink(draft)\n            with open(f\"{folder}/{name}\", 'xb', 0) as half:\n                half.write(data[:99]), half.write(data[99:])\n", "files publish kill", near="inbox|requests", quick=True),  # noqa: E501
-    Mutant("a request is remembered before its message is there", FILES, "            if self._group.power:\n                if self._group.takes_away:\n", "            if self._memos:\n                self._journal.write(self._memos)\n                self._memos = []\n            if self._group.power:\n                if self._group.takes_away:\n", "files publish power", near="everything", quick=True),  # noqa: E501
+    Mutant("a request is remembered before its message is there", FILES, "            if self._group.power:\n                if self._group.has_removals:\n", "            if self._memos:\n                self._journal.write(self._memos)\n                self._memos = []\n            if self._group.power:\n                if self._group.has_removals:\n", "files publish power", near="everything", quick=True),  # noqa: E501
     Mutant("requests that a crash kept from the journal are forgotten", FILES, "            recovered = self._recovered()\n", "            recovered: list[Memo] = []\n", "files publish kill", near="inbox|requests"),  # noqa: E501
     Mutant("a message leaves before its dead letter is there", FILES, '            self._group.create(places[to], f"{new}.json", body.encode())\n            self._group.remove(places[state], f"{name}.json")\n', '            self._group.remove(places[state], f"{name}.json")\n            self._group.create(places[to], f"{new}.json", body.encode())\n', "files bury kill", near="inbox|processing|dlq", quick=True),  # noqa: E501
     Mutant("a message that lies twice after a crash is served twice", FILES, "        if inflight or dead:\n            ready, inflight, dead = self._once(places, ready, inflight, dead)\n", "", "files bury kill", near="inbox|processing|dlq"),  # noqa: E501

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kingdom.places import Places
-from kingdom.processes import carries
+from kingdom.home.places import Places
+from kingdom.runtime.processes import carries
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 from tests.faults import homes, oracle, trees

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.places import Places, find_data
-from kingdom.roster import ROLES
+from kingdom.home.places import Places, find_data
+from kingdom.home.roster import ROLES
 from kingdom.steward import STEWARDS
 from kingdom.steward.base import Steward
 from tests.faults.watch.kingdoms import LAUNCHERS
-from tests.standins import Court, found_court, seat
+from tests.standins import Court, found_court, row
 from tests.waiting import wait_until
 
 CHECKOUT = find_data()
@@ -36,13 +36,13 @@ def steward(request: pytest.FixtureRequest, court: Court) -> Iterator[Steward]:
 
 
 def test_a_deleted_socket_is_made_again(steward: Steward, court: Court) -> None:
-    steward.raise_all([seat("king"), seat("gen-a")])
+    steward.raise_all([row("king"), row("gen-a")])
     court.wait_for_beats("king", "gen-a")
     server = launcher_pid(court, "king")
     for path in (court.places.roles_socket, court.places.supervisor_socket):
         path.unlink(missing_ok=True)
     assert steward.standing()
-    steward.raise_all([seat("king"), seat("gen-a")])
+    steward.raise_all([row("king"), row("gen-a")])
     court.wait_for_beats("king", "gen-a")
     assert launcher_pid(court, "king") == server
     assert len(court.left()) == 2

@@ -27,7 +27,7 @@ Check = Callable[[Path, str], list[str]]
 """Given a tree and a launcher."""
 
 BIN_ROLE, ROLL_CALL = "bin/role", "kingdom/steward/roll_call.py"
-ROLE, HEARTS = "kingdom/role.py", "kingdom/steward/hearts.py"
+ROLE, HEARTS = "kingdom/runtime/role.py", "kingdom/steward/hearts.py"
 
 
 def hung_by(kind: str) -> Check:
@@ -89,7 +89,7 @@ MUTANTS: list[Mutant] = [
     # 5: honest load
     Mutant(
         "a clone is waited for",
-        "kingdom/general/ground.py",
+        "kingdom/soldiers/workspace.py",
         "        self._steps[task_id] = Step(child, mirror, makes)\n",
         "        child.wait()\n        self._steps[task_id] = Step(child, mirror, makes)\n",
         caught_by="slow clone",
@@ -144,7 +144,7 @@ MUTANTS: list[Mutant] = [
     # 11: orphans
     Mutant(
         "another home's soldiers are ours too",
-        "kingdom/processes.py",
+        "kingdom/runtime/processes.py",
         "        if ours in environment and task is not None",
         "        if task is not None",
         caught_by="orphans",

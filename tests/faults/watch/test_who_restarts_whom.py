@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.atomic import Disk
-from kingdom.processes import carries
+from kingdom.disk.atomic import Disk
+from kingdom.runtime.processes import carries
+from kingdom.runtime.wake import ProcessExits, Waker
 from kingdom.steward import STEWARDS, roll_call
 from kingdom.steward.base import Patience, Steward, Word, command
-from kingdom.steward.duties import DUTIES, Action, Owner, State
+from kingdom.steward.diagnosis import DUTIES, Action, Owner, State
 from kingdom.steward.roll_call import Finding, RollCall, What
-from kingdom.wake import Ends, Waker
 from tests.standins import Court, found_court, runs, seat
 from tests.waiting import stays, wait_until
 
@@ -44,7 +44,7 @@ class Stage:
         self.rearm = 1e9
         self.period = 0.1
         self.server = 0
-        self.ends = Ends()
+        self.ends = ProcessExits()
         self.roll: RollCall | None = None
 
     def raise_king(self, *lives: str, beats: bool = True) -> None:
@@ -362,7 +362,7 @@ def test_the_end_of_a_role_wakes_its_watcher_who_then_looks_closely(stage: Stage
     assert stage.roll is not None
     assert stage.roll.wait == stage.period
     waker = Waker(())
-    waker.also(stage.ends.fileno())
+    waker.add_descriptor(stage.ends.fileno())
     assert not stage.roll.someone_ended()
     os.kill(stage.lives[0], signal.SIGKILL)
     waker.wait(SOON)

@@ -1,0 +1,63 @@
+"""What a person tells the king to do, as a file in its queue, and what the king says to it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from kingdom.cli import home
+from kingdom.cli.queue_files import content
+from kingdom.disk.codec import to_json
+from kingdom.disk.lock import is_locked
+from kingdom.errors import Collision, Exit, TookTooLong
+from kingdom.home.places import Places, check_name
+from kingdom.records.messages import Order
+from kingdom.runtime.wake import Waker
+from kingdom.times import stamp
+from kingdom.words import printable
+
+ANSWER_SECONDS = 30.0
+LOOK_SECONDS = 0.5
+
+
+def give(places: Places, action: str, target: str) -> int:
+    """Print what came of it; 1 when the king refused."""
+    places.check()
+    bare = check_name("id", Path(target).name.removesuffix(".json"))
+    done = places.folder("orders", "done")
+    waker = Waker((done,))
+    try:
+        order = _put(places, action, bare)
+        if not is_locked(places.lock("king")):
+            print(f"{order} waits for the king, who does not run; `{home.how_to_start(places, 'king')}` starts it.")
+            return Exit.NOT_RUNNING
+        outcome = _outcome(places, order, waker)
+    finally:
+        waker.close()
+    print(printable(outcome))
+    return Exit.FAILED if outcome.startswith("refused") else Exit.DONE
+
+
+def _put(places: Places, action: str, target: str) -> str:
+    disk = home.disk(places)
+    while True:
+        now = time.time_ns()
+        name = f"ord-{now // 1000}"
+        order = Order(id=name, action=action, target=target, by=home.user(), created_at=stamp(now / 1e9))
+        try:
+            disk.create(places.queue_file("orders", "pending", name), to_json(order.to_json()))
+        except Collision:
+            continue
+        return name
+
+
+def _outcome(places: Places, order: str, waker: Waker) -> str:
+    give_up = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < give_up:
+        for state in ("done", "dead"):
+            path = places.queue_file("orders", state, order)
+            if path.exists():
+                return str(content(path).get("outcome") or "refused: it could not be read")
+        waker.wait(LOOK_SECONDS)
+    hint = f"`{home.command()} why {order}` tells what came of it"
+    raise TookTooLong(what=f"answer of the king to {order}", seconds=ANSWER_SECONDS, hint=hint)

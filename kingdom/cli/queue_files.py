@@ -1,0 +1,86 @@
+"""Finding and reading single files of the queues, for commands that show them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.atomic import is_there
+from kingdom.disk.codec import read_json
+from kingdom.errors import BadFile, NoSuchThing
+from kingdom.home.places import Places, is_hidden
+from kingdom.home.states import MOVES
+from kingdom.words import one_line
+
+REASON = ".reason"
+LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a queue. Its content is empty when it cannot be read as one."""
+
+    kind: str
+    state: str
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.path.name.removesuffix(".json")
+
+    @property
+    def where(self) -> str:
+        return f"queue/{self.kind}/{self.state}"
+
+    def get(self, key: str) -> Any:
+        return self.content.get(key)
+
+
+def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Found:
+    """By id, file name or path, wherever it lies; the first kind wins."""
+    bare = Path(name).name
+    for kind in kinds if bare.strip(".") else ():
+        for state in MOVES[kind]:
+            for file in (bare, f"{bare}.json"):
+                path = places.folder(kind, state) / file
+                if not is_hidden(file) and _lies_there(path):
+                    return Found(kind, state, path, content(path))
+    kind = next(iter(kinds)).removesuffix("s") if len(tuple(kinds)) == 1 else "event, task, message or order"
+    raise NoSuchThing(what=kind, name=one_line(bare, LONGEST_SHOWN), hint="")
+
+
+def _lies_there(path: Path) -> bool:
+    try:
+        return is_there(path)
+    except (OSError, ValueError):  # a name too long for any file, or one with a NUL
+        return False
+
+
+def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:
+    """The files of these states, by their time, the newest first; each is read when it is its turn."""
+    dated: list[tuple[float, str, Path]] = []
+    for state in states:
+        with suppress(FileNotFoundError), os.scandir(places.folder(kind, state)) as entries:
+            for entry in entries:
+                if not is_hidden(entry.name) and not entry.name.endswith(REASON):
+                    with suppress(FileNotFoundError):
+                        dated.append((entry.stat(follow_symlinks=False).st_mtime, state, Path(entry.path)))
+    for _, state, path in sorted(dated, reverse=True):
+        yield Found(kind, state, path, content(path))
+
+
+def reason(found: Found) -> str:
+    """Why something lies in dead/."""
+    return str(content(found.path.with_name(f"{found.path.name}{REASON}")).get("reason", "no reason was kept"))
+
+
+def content(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except (OSError, BadFile):
+        return {}

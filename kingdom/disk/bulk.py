@@ -1,0 +1,358 @@
+"""The wide door to the disk: many small changes a second, made durable together."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+from kingdom.disk.atomic import NEW_FILE, Durability, sync_file_system, write_whole
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+GROUP_WORTH_SYNCFS = 8
+SYNCERS = 16
+MOST_UNSEEN = 512
+SPARE = ".spare.tmp"
+_OLD_FILE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FIRST_READ = 1 << 14
+_MOST_AT_ONCE = 1 << 20
+
+
+class SyncMethod:
+    """Which way of syncing a group is the faster one on this disk: tried by turns, then the better, and again later."""
+
+    TRIALS = 4
+    ROUND = 256
+
+    def __init__(self, ways: Sequence[Literal["fsync", "syncfs"]] = ("fsync", "syncfs")) -> None:
+        self._ways = ways
+        self._took: dict[str, float] = {}
+        self._turn = 0
+
+    def choose(self) -> str:
+        turn = self._turn % self.ROUND
+        self._turn += 1
+        if turn < self.TRIALS * len(self._ways):
+            return self._ways[turn % len(self._ways)]
+        return min(self._took, key=self._took.__getitem__)
+
+    def learn(self, way: str, seconds_each: float) -> None:
+        """The best of a round counts: one slow sync among others is somebody else's writing."""
+        fresh = (self._turn - 1) % self.ROUND < len(self._ways)
+        self._took[way] = seconds_each if fresh else min(seconds_each, self._took.get(way, seconds_each))
+
+
+class FileBatch:
+    """Changes of one writer made durable together: nothing of them is promised before commit.
+
+    With durability "process" each change is there at once. With "power" a new file waits, unseen, until
+    commit has synced its content; moves show at once and are durable after commit; removals come last.
+    The writer owns the folders: names are unique by its own book-keeping, so nothing is ever replaced
+    by accident and the plain rename will do.
+
+    Removed files may be kept as spares, hidden in a folder, and written over: where a file system is slow
+    to create after many removals (ext4 without a journal), only this keeps a queue at its pace.
+    """
+
+    def __init__(
+        self,
+        scratch: str,
+        *,
+        durability: Durability,
+        grouping: Literal["auto", "fsync", "syncfs"] = "auto",
+        most_spares: int = 20_480,
+        mode: int = 0o600,
+    ) -> None:
+        self.scratch = scratch
+        self.power = durability == "power"
+        self._way = SyncMethod() if grouping == "auto" else SyncMethod((grouping,))
+        self.most_spares = most_spares
+        self.mode = mode
+        self._made = 0
+        self._spares: list[str] = []
+        self._unseen: dict[str, tuple[int, str]] = {}
+        self._leaving: dict[str, str] = {}
+        self._gained: dict[str, None] = {}
+        self._lost: dict[str, None] = {}
+        self._folders: dict[str, int] = {}
+        self._syncers: ThreadPoolExecutor | None = None
+
+    def create(self, folder: str, name: str, data: bytes) -> None:
+        size = len(data)
+        if self._spares:
+            draft = self._spares.pop()
+            fd = os.open(draft, _OLD_FILE)
+            longer = os.fstat(fd).st_size > size
+        else:
+            self._made += 1
+            draft = f"{self.scratch}/{self._made}.tmp"
+            fd = os.open(draft, NEW_FILE, self.mode)
+            longer = False
+        try:
+            if os.write(fd, data) < size or longer:
+                self._fill(fd, data)
+        except OSError:
+            os.close(fd)
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+        if not self.power:
+            os.close(fd)
+            os.rename(draft, f"{folder}/{name}")
+            return
+        self._unseen[f"{folder}/{name}"] = (fd, draft)
+        self._gained[folder] = None
+        if len(self._unseen) >= MOST_UNSEEN:
+            self._show()
+
+    def move(self, folder: str, name: str, to: str, new: str) -> None:
+        """FileNotFoundError when it is gone."""
+        src = f"{folder}/{name}"
+        if self.power:
+            self._gained[to] = None
+            if src in self._unseen:
+                self._unseen[f"{to}/{new}"] = self._unseen.pop(src)
+                return
+            self._lost[folder] = None
+        os.rename(src, f"{to}/{new}")
+
+    def remove(self, folder: str, name: str, spares: str = "") -> None:
+        """FileNotFoundError when it is gone. `spares`: the folder that keeps it to be written over, if it may be kept.
+
+        The best one is where new files appear: there a rename has just left room, and no folder grows.
+        """
+        path = f"{folder}/{name}"
+        if self.power:
+            if path not in self._unseen and not os.path.exists(path):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            self._leaving[path] = spares
+            self._lost[folder] = None
+        elif spares and len(self._spares) < self.most_spares:
+            self._made += 1
+            spare = f"{spares}/.{self._made}{SPARE}"
+            os.rename(path, spare)
+            self._spares.append(spare)
+        else:
+            os.unlink(path)
+
+    def read(self, folder: str, name: str) -> bytes:
+        path = f"{folder}/{name}"
+        if self._unseen and path in self._unseen:
+            path = self._unseen[path][1]
+        fd = os.open(path, _TO_READ)
+        try:
+            data = os.read(fd, _FIRST_READ)
+            if len(data) == _FIRST_READ:
+                while part := os.read(fd, _MOST_AT_ONCE):
+                    data += part
+            return data
+        finally:
+            os.close(fd)
+
+    def commit(self) -> None:
+        if not self.power:
+            return
+        if self._unseen:
+            self._show()
+        self._sync(self._gained)
+        if self._leaving:
+            removed = self._take_away()
+            self._sync(self._lost)
+            self._spares += removed
+        else:
+            self._sync(self._lost)
+
+    def abandon(self) -> None:
+        """After an error: forget what was not shown; what was taken away or moved stays so."""
+        for fd, draft in self._unseen.values():
+            with suppress(OSError):
+                os.close(fd)
+            with suppress(OSError):
+                os.unlink(draft)
+        for book in (self._unseen, self._leaving, self._gained, self._lost):
+            book.clear()
+
+    @property
+    def has_removals(self) -> bool:
+        return bool(self._leaving)
+
+    def has(self, folder: str, name: str) -> bool:
+        path = f"{folder}/{name}"
+        return path in self._unseen or os.path.lexists(path)
+
+    def sweep(self) -> None:
+        """Throw away what a killed life left unfinished."""
+        self._spares.clear()
+        for name in os.listdir(self.scratch):
+            os.unlink(f"{self.scratch}/{name}")
+
+    def trim(self, most: int) -> int:
+        """Give back the space of up to `most` spares. Returns how many are left."""
+        for _ in range(min(most, len(self._spares))):
+            with suppress(FileNotFoundError):
+                os.unlink(self._spares.pop())
+        return len(self._spares)
+
+    def close(self) -> None:
+        self.abandon()
+        self.trim(len(self._spares))
+        for fd in self._folders.values():
+            os.close(fd)
+        self._folders.clear()
+        if self._syncers is not None:
+            self._syncers.shutdown()
+            self._syncers = None
+
+    def _fill(self, fd: int, data: bytes) -> None:
+        """The rest of a short write, and an end to what a spare held before."""
+        os.lseek(fd, 0, os.SEEK_SET)
+        write_whole(fd, data)
+        os.ftruncate(fd, len(data))
+
+    def _show(self) -> None:
+        """Sync the content of what waits unseen, then rename it to where readers look."""
+        drafts = [fd for fd, _ in self._unseen.values()]
+        if len(drafts) < GROUP_WORTH_SYNCFS:
+            for fd in drafts:
+                os.fsync(fd)
+        else:
+            way = self._way.choose()
+            began = time.monotonic()
+            if way == "syncfs":
+                self._sync_all(drafts[0])
+            else:
+                self._sync_each(drafts)
+            self._way.learn(way, (time.monotonic() - began) / len(drafts))
+        while self._unseen:
+            path = next(iter(self._unseen))
+            fd, draft = self._unseen[path]
+            os.rename(draft, path)
+            del self._unseen[path]
+            os.close(fd)
+
+    def _sync_each(self, drafts: list[int]) -> None:
+        """Side by side: a file system writes its journal once for all who wait for it."""
+        if self._syncers is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._syncers = ThreadPoolExecutor(SYNCERS, "sync")
+        list(self._syncers.map(os.fsync, drafts))
+
+    def _sync_all(self, fd: int) -> None:
+        sync_file_system(fd, self.scratch)
+
+    def _sync(self, folders: dict[str, None]) -> None:
+        """Each folder leaves the book only after it is synced."""
+        while folders:
+            folder = next(iter(folders))
+            fd = self._folders.get(folder)
+            if fd is None:
+                fd = self._folders[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.fsync(fd)
+            del folders[folder]
+
+    def _take_away(self) -> list[str]:
+        removed: list[str] = []
+        while self._leaving:
+            path, spares = next(iter(self._leaving.items()))
+            with suppress(FileNotFoundError):
+                if spares and len(self._spares) + len(removed) < self.most_spares:
+                    self._made += 1
+                    spare = f"{spares}/.{self._made}{SPARE}"
+                    os.rename(path, spare)
+                    removed.append(spare)
+                else:
+                    os.unlink(path)
+            del self._leaving[path]
+        return removed
+
+
+class Relay:
+    """Small files that come and go by the thousand: each new one is written over one that has ended.
+
+    Where a file system is slow to create and to remove, only this keeps a mailbox at its pace. A new file
+    replaces what lies at its path, and a power cut may take it.
+    """
+
+    LARGEST_SPARE = 1 << 16
+
+    def __init__(self, scratch: str, *, most_spares: int, mode: int = 0o600) -> None:
+        self._scratch = scratch
+        self._most_spares = most_spares
+        self._mode = mode
+        self._spares: list[str] = []
+        self._made = 0
+
+    def put(self, path: str, data: bytes) -> None:
+        """FileNotFoundError when its folder is not there."""
+        fd, draft, size = self._draft()
+        try:
+            try:
+                write_whole(fd, data)
+                if size > len(data):
+                    os.ftruncate(fd, len(data))
+            finally:
+                os.close(fd)
+            os.rename(draft, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+
+    def end(self, path: str) -> None:
+        """FileNotFoundError when it is gone. What has other names or another owner is never written over."""
+        if len(self._spares) < self._most_spares and self._may_be_written_over(os.lstat(path)):
+            spare = self._name()
+            os.rename(path, spare)
+            self._spares.append(spare)
+        else:
+            os.unlink(path)
+
+    def leave(self, path: str) -> None:
+        """Ended as well, but it stays where it lies until the next file is written over it, which saves a move."""
+        if not self._spares and self._may_be_written_over(os.lstat(path)):
+            self._spares.append(path)
+        else:
+            self.end(path)
+
+    def sweep(self) -> None:
+        """Begin with an empty scratch folder, or leave one."""
+        for spare in self._spares:
+            with suppress(FileNotFoundError):
+                os.unlink(spare)
+        self._spares.clear()
+        os.makedirs(self._scratch, 0o700, exist_ok=True)
+        for name in os.listdir(self._scratch):
+            os.unlink(f"{self._scratch}/{name}")
+
+    def _draft(self) -> tuple[int, str, int]:
+        """A file to write into, its path, and how long it is."""
+        while self._spares:
+            spare = self._spares.pop()
+            with suppress(OSError):
+                fd = os.open(spare, _OLD_FILE | os.O_NONBLOCK)
+                about = os.fstat(fd)
+                if self._may_be_written_over(about):
+                    return fd, spare, about.st_size
+                os.close(fd)
+        draft = self._name()
+        try:
+            return os.open(draft, NEW_FILE, self._mode), draft, 0
+        except FileNotFoundError:
+            os.makedirs(self._scratch, 0o700, exist_ok=True)
+        return os.open(draft, NEW_FILE, self._mode), draft, 0
+
+    def _may_be_written_over(self, about: os.stat_result) -> bool:
+        ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+        return ours and about.st_size <= self.LARGEST_SPARE
+
+    def _name(self) -> str:
+        self._made += 1
+        return f"{self._scratch}/{self._made}.tmp"

@@ -1,0 +1,112 @@
+"""One holder at a time: an flock on a file, and who holds it.
+
+Standard library only, and light: one-shot soldiers import it too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from kingdom.disk.atomic import make_folder, write_in_place
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadFile, Locked, LockLost
+
+
+class Lock:
+    """An flock on a file for as long as this process lives (or until release)."""
+
+    def __init__(self, path: Path, role: str) -> None:
+        self.path = path
+        self.role = role
+        self._fd = -1
+
+    def acquire(self, wait: float = 0.0) -> None:
+        """Ours within `wait` seconds, else Locked, which names the holder."""
+        make_folder(self.path.parent)
+        give_up = time.monotonic() + wait
+        while not self._try():
+            if time.monotonic() >= give_up:
+                raise Locked(role=self.role, path=self.path, holder=self.holder())
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        """LockLost when the file under our lock is no longer the one at its path."""
+        if not self._same_file():
+            raise LockLost(path=self.path, role=self.role)
+
+    def holder(self) -> str:
+        try:
+            return read_bytes(self.path, 4096).decode("utf-8", "replace").strip() or "unnamed"
+        except (OSError, BadFile):
+            return "unnamed"
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _try(self) -> bool:
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = self._same_file()
+            if held:
+                write_in_place(self._fd, f"pid {os.getpid():<10}\n".encode())
+        except BlockingIOError:
+            held = False
+        except OSError:
+            # A disk that fails: held without a word of it, this lock would keep out even ourselves.
+            self.release()
+            raise
+        if not held:
+            self.release()
+        return held
+
+    def _same_file(self) -> bool:
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        ours = os.fstat(self._fd)
+        return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
+
+
+def holder_pid(path: Path) -> int | None:
+    """Who wrote itself into a lock last: its holder, if it is held."""
+    try:
+        words = read_bytes(path, 4096).split()
+    except (OSError, BadFile):
+        return None
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some living process holds the lock at `path`. Many may ask at once, also who cannot write there."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return _is_listed(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _is_listed(path: Path) -> bool:
+    """A soldier may not open locks, as it could take them, but the kernel tells everybody who holds which."""
+    about = os.stat(path)
+    lock = f" {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino} "
+    with open("/proc/locks", encoding="ascii") as held:
+        return any("FLOCK" in line and lock in line for line in held)

@@ -1,0 +1,220 @@
+"""Configuration: YAML through its schema into a read-only mapping, and the secrets of `.env`.
+
+An error names the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, tzinfo
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadConfig, BadFile, BadMessage
+from kingdom.home import schemas
+from kingdom.home.places import Places
+
+if TYPE_CHECKING:
+    import yaml
+
+MOST_KEYS = 20_000
+DEEPEST = 50
+Config = Mapping[str, Any]
+Lines = dict[tuple[str | int, ...], int]
+
+
+def load(places: Places, name: str) -> Config:
+    """`config/<name>.yaml`; a file that is missing or empty means the defaults."""
+    path = places.config / f"{name}.yaml"
+    try:
+        value, lines = read_yaml(path)
+    except FileNotFoundError:
+        value, lines = {}, {}
+    config: Config = frozen(validated(f"config/{name}", value, lines, path))
+    return config
+
+
+def for_looking(places: Places, name: str) -> tuple[Config, str]:
+    """For whoever looks or ends things: while the file is broken the defaults must do, and what is wrong with it."""
+    try:
+        return load(places, name), ""
+    except BadConfig as trouble:
+        return frozen(validated(f"config/{name}", {}, {}, places.config / f"{name}.yaml")), str(trouble)
+
+
+def validated(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
+    """The value with all defaults, or BadConfig with the line of the first misfit."""
+    if not isinstance(value, dict):
+        raise BadConfig(path=path, line=":1", key="the file", why="must hold keys and values")
+    whole: dict[str, Any] = schemas.with_defaults(schemas.load(schema), value)
+    try:
+        return schemas.check(schema, whole)
+    except BadMessage as trouble:
+        # The two readers of a schema differ in trifles: a text's last line break, for one.
+        wrong = _by_line(schema, value, lines) or [((), str(trouble.facts["why"]))]
+        raise error_at(path, lines, value, *wrong[0]) from None
+
+
+def errors_in(schema: str, value: Any, lines: Lines, path: Path) -> list[BadConfig]:
+    """Everything that `fitted` would refuse, from top to bottom, for people who mend the file."""
+    try:
+        validated(schema, value, lines, path)
+    except BadConfig as first:
+        wrong = _by_line(schema, value, lines) if isinstance(value, dict) else []
+        return [error_at(path, lines, value, *each) for each in wrong] or [first]
+    return []
+
+
+def _by_line(schema: str, value: Any, lines: Lines) -> list[tuple[tuple[str | int, ...], str]]:
+    return sorted(schemas.errors_in(schema, value), key=lambda each: _line(lines, each[0], value))
+
+
+def error_at(path: Path, lines: Lines, value: Any, where: tuple[str | int, ...], why: str) -> BadConfig:
+    key = ".".join(map(str, where)) or "top level"
+    return BadConfig(path=path, line=f":{_line(lines, where, value)}", key=key, why=why)
+
+
+def read_yaml(path: Path) -> tuple[Any, Lines]:
+    """The plain value of a YAML file and the line of every key in it."""
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except BadFile as trouble:
+        raise BadConfig(path=path, line="", key="the file", why=str(trouble.facts["why"])) from None
+    except UnicodeDecodeError as trouble:
+        raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {trouble.start}") from None
+    if _only_comments(text):
+        return {}, {}
+    # Loaded late: it takes longer than everything else that a quick command does.
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_depth(yaml.parse(text, Loader=loader), path)
+        root = yaml.compose(text, Loader=loader)
+        value = yaml.load(text, Loader=loader)
+    except yaml.MarkedYAMLError as trouble:
+        line = f":{trouble.problem_mark.line + 1}" if trouble.problem_mark else ""
+        raise BadConfig(path=path, line=line, key="YAML", why=str(trouble.problem)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as trouble:
+        raise BadConfig(path=path, line="", key="YAML", why=str(trouble).splitlines()[0]) from None
+    lines: Lines = {}
+    if root is not None:
+        _note_lines(root, (), lines, path)
+    return ({} if value is None else value), lines
+
+
+def _only_comments(text: str) -> bool:
+    return all(not bare or bare.startswith("#") for bare in map(str.strip, text.splitlines()))
+
+
+def _refuse_depth(events: Iterable[yaml.Event], path: Path) -> None:
+    """Before anything recurses: the C library composes by recursion, and falls over when it is too deep."""
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise BadConfig(path=path, line=line, key="the file", why=f"nested more than {DEEPEST} deep")
+
+
+def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: Path) -> None:
+    import yaml
+
+    line = f":{node.start_mark.line + 1}"
+    if len(lines) > MOST_KEYS:
+        raise BadConfig(path=path, line=line, key="the file", why=f"more than {MOST_KEYS} keys, counting aliases")
+    if len(at) > DEEPEST:
+        raise BadConfig(path=path, line=line, key="the file", why=f"nested more than {DEEPEST} deep")
+    lines.setdefault(at, node.start_mark.line + 1)
+    if isinstance(node, yaml.ScalarNode) and node.value.lower().lstrip("+-") in (".inf", ".nan"):
+        raise BadConfig(path=path, line=line, key=".".join(map(str, at)), why=f"{node.value} is no number to work with")
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, part in node.value:
+            if key.value in seen:
+                line = f":{key.start_mark.line + 1}"
+                raise BadConfig(path=path, line=line, key=key.value, why="stands here a second time")
+            seen.add(key.value)
+            lines[(*at, key.value)] = key.start_mark.line + 1
+            _note_lines(part, (*at, key.value), lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, part in enumerate(node.value):
+            _note_lines(part, (*at, index), lines, path)
+
+
+def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
+    """A missing key is reported at its group. Keys that YAML takes for numbers are noted as they are spelt."""
+    group: Any = value
+    spelt: tuple[str | int, ...] = ()
+    for part in where:
+        spelt = (*spelt, str(part) if isinstance(group, dict) else part)
+        group = group[part]
+    return lines.get(spelt, 1)
+
+
+def frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return MappingProxyType({key: frozen(part) for key, part in value.items()})
+    if isinstance(value, list):
+        return tuple(frozen(part) for part in value)
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """A read-only value as plain JSON again."""
+    if isinstance(value, Mapping):
+        return {key: thawed(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return [thawed(part) for part in value]
+    return value
+
+
+def zone(places: Places, system: Config) -> tzinfo:
+    """The time zone that system.yaml names, else the machine's."""
+    name = system["timezone"]
+    if name is None:
+        return _machine_zone()
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        path = places.config / "system.yaml"
+        raise BadConfig(path=path, line="", key="timezone", why=f"there is no time zone {name!r}") from None
+
+
+def _machine_zone() -> tzinfo:
+    """With its rules for summer time, which a bare offset from UTC does not have."""
+    try:
+        return ZoneInfo(os.environ["TZ"].removeprefix(":"))
+    except (KeyError, ValueError, OSError, ZoneInfoNotFoundError):
+        with suppress(OSError, ValueError), open("/etc/localtime", "rb") as rules:
+            return ZoneInfo.from_file(rules)
+        return UTC
+
+
+def secrets(places: Places) -> dict[str, str]:
+    """What `.env` holds. Every role reads it itself; a file that others can read is refused."""
+    path = places.env_file
+    try:
+        about = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return {}
+    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise BadConfig(path=path, line="", key="permissions", why="others may read it; run `chmod 600` on it")
+    found: dict[str, str] = {}
+    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+        bare = line.strip().removeprefix("export ")
+        if not bare or bare.startswith("#"):
+            continue
+        name, equals, text = bare.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise BadConfig(path=path, line=f":{number}", key="line", why="must read NAME=value")
+        found[name.strip()] = text.strip().strip("\"'")
+    return found

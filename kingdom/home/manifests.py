@@ -1,0 +1,104 @@
+"""The installed generals' manifests: who can do what, and when. King, generals and the command line read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kingdom.errors import BadConfig, NoSuchThing
+from kingdom.home import config
+from kingdom.home.places import Places
+
+FIRST_LINE_BYTES = 256
+"""So much of it the kernel reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    name: str
+    cron: str
+    task_type: str
+    payload: Mapping[str, Any]
+    repo: str | None
+    catch_up: str
+    timezone: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    name: str
+    description: str
+    timeout_seconds: int
+    subscribes: tuple[str, ...]
+    schedules: tuple[Schedule, ...]
+    engine: str | None
+    supported_engines: tuple[str, ...]
+    keywords: tuple[str, ...]
+    default_repo: str | None
+    cc_plugins: tuple[str, ...]
+    max_soldiers: int | None
+    env: tuple[str, ...]
+    limits: Mapping[str, Any]
+    sandbox: bool
+
+
+def read(path: Path) -> Manifest:
+    """One manifest, or BadConfig with its file, line and field."""
+    value, lines = config.read_yaml(path)
+    fields = config.validated("manifest", value, lines, path)
+    sandbox = fields.pop("sandbox") in ("on", True)
+    schedules = tuple(Schedule(**each) for each in config.frozen(fields.pop("schedules")))
+    return Manifest(**config.frozen(fields), schedules=schedules, sandbox=sandbox)
+
+
+def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
+    """All that are installed, by name, and what is wrong with those that had to be skipped."""
+    good: list[Manifest] = []
+    bad: list[BadConfig] = []
+    for path in sorted(places.manifests.glob("[!.]*.yaml")):
+        try:
+            manifest = read(path)
+            if manifest.name != path.stem:
+                why = f"says {manifest.name!r}, but the file is called {path.name}"
+                raise BadConfig(path=path, line="", key="name", why=why)
+            good.append(manifest)
+        except BadConfig as trouble:
+            bad.append(trouble)
+        except FileNotFoundError:
+            continue
+    return good, bad
+
+
+def of(places: Places, name: str) -> Manifest:
+    try:
+        return read(places.manifest(name))
+    except FileNotFoundError:
+        raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
+
+
+def names(places: Places) -> list[str]:
+    """Installed generals by file name alone: cheap, and true even when a manifest is broken."""
+    return sorted(path.stem for path in places.manifests.glob("gen-*.yaml"))
+
+
+def program_misfit(program: Path) -> str | None:
+    """Why a general's executable could not even begin, as far as its first line tells."""
+    with open(program, "rb") as file:
+        first, _, _ = file.read(FIRST_LINE_BYTES).partition(b"\n")
+    words = first.removeprefix(b"#!").decode("utf-8", "replace").split()
+    if not first.startswith(b"#!") or not words:
+        return None
+    if first.endswith(b"\r"):
+        return f"{program}:1 ends as on Windows (CR LF), so its interpreter {words[0]} is not found"
+    if words[0].startswith("/") and not os.path.exists(words[0]):
+        return f"{program}:1 begins with `#!{words[0]}`, and there is no {words[0]} here"
+    return None
+
+
+def fingerprint(places: Places) -> tuple[tuple[str, int, int], ...]:
+    """Changes when any manifest does."""
+    with os.scandir(places.manifests) as entries:
+        return tuple(sorted((each.name, each.stat().st_mtime_ns, each.stat().st_ino) for each in entries))

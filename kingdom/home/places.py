@@ -1,0 +1,261 @@
+"""Every path under the home. The only file that spells a directory name."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from kingdom.errors import BadHome, BadName
+from kingdom.home.states import MOVES
+
+LONGEST_NAME = 200
+PROGRAM = "run"
+"""The executable in a general's package."""
+CHECKPOINT = "-checkpoint.json"
+_PACKAGE = Path(__file__).resolve().parent.parent
+LONGEST_FOREIGN = 150
+_FOREIGN = re.compile(r"[^A-Za-z0-9._-]")
+_NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
+
+
+def check_name(what: str, name: object) -> str:
+    """A name that can stand as one path component, or BadName: refused, never mended."""
+    if not isinstance(name, str):
+        why = f"a {type(name).__name__}, not a text"
+    elif not name:
+        why = "empty"
+    elif len(name) > LONGEST_NAME:
+        why = f"{len(name)} characters"
+        name = f"{name[:40]}…"
+    elif name.startswith("."):
+        why = "it starts with a dot"
+    elif not _NAME.match(name):
+        why = "a character that is not allowed"
+    else:
+        return name
+    raise BadName(what=what, name=name, why=why)
+
+
+def as_filename(text: str) -> str:
+    """A name from outside as part of ours: what may not stand there as its code point, what is too long by a digest."""
+    plain = _FOREIGN.sub(lambda found: f"+{ord(found[0]):x}+", text)
+    if len(plain) <= LONGEST_FOREIGN:
+        return plain
+    from hashlib import sha256
+
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{plain[: LONGEST_FOREIGN - 17]}-{digest}"
+
+
+def is_hidden(name: str) -> bool:
+    """Names that no reader sees: something is still being written under them."""
+    return name.startswith(".") or name.endswith(".tmp")
+
+
+def find_data() -> Path:
+    """Where schemas, default configuration and the generals' packages lie: in the wheel, or in the checkout."""
+    packed = _PACKAGE / "data"
+    return packed if packed.is_dir() else _PACKAGE.parent
+
+
+def find_schema(name: str) -> Path:
+    return find_data() / "schemas" / f"{name}.schema.json"
+
+
+def find_home() -> Path:
+    """$KINGDOM_HOME, $KINGDOM_BASE_DIR, the folder around us that has been made a home, or the checkout."""
+    for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
+        if named := os.environ.get(variable):
+            return Path(named).absolute()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "config").is_dir() and (folder / "queue").is_dir():
+            return folder
+    checkout = _PACKAGE.parent
+    if (checkout / "pyproject.toml").is_file():
+        return checkout
+    raise BadHome(path=here, why="no config/ and queue/ here; run `kingdom init FOLDER` and set KINGDOM_HOME")
+
+
+class Places:
+    """The home, spelt once."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.config = home / "config"
+        self.manifests = self.config / "generals"
+        self.packages = home / "generals"
+        self.env_file = home / ".env"
+        self.queue = home / "queue"
+        self.state = home / "state"
+        self.logs = home / "logs"
+        self.memory = home / "memory"
+        self.workspaces = home / "workspace"
+        self.results = self.state / "results"
+        self.prompts = self.state / "prompts"
+        self.soldiers = self.state / "soldiers"
+        self.sessions = self.state / "sessions.json"
+        self.purse = self.state / "purse.json"
+        self.resources = self.state / "resources.json"
+        self.dashboard = self.state / "dashboard.json"
+        self.run = self.state / "run"
+        self.wanted_folder = self.run / "wanted"
+        self.launch_lock = self.run / "launch.lock"
+        self.launch_scratch = self.run / "tmp"
+        self.roles_socket = self.run / "roles.sock"
+        self.supervisor_socket = self.run / "supervisor.sock"
+        self.supervisor_folder = self.run / "supervisor.d"
+        self.supervisor_pid = self.run / "supervisord.pid"
+        self.supervisor_conf = self.run / "supervisord.conf"
+        self.supervisor_log = self.run / "supervisord.log"
+        self.system_log = self.logs / "system.log"
+        self.events_log = self.logs / "events.log"
+        self.session_logs = self.logs / "sessions"
+        self.mailbox = self.queue / "mailbox"
+        self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
+        self._folder_names = {key: str(folder) for key, folder in self._folders.items()}
+
+    def folder(self, kind: str, state: str) -> Path:
+        """queue/<kind>/<state>, of files <id>.json."""
+        return self._folders[kind, state]
+
+    def queue_file(self, kind: str, state: str, name: str) -> Path:
+        return self._folders[kind, state] / f"{check_name(kind, name)}.json"
+
+    def queue_path(self, kind: str, state: str, name: str) -> str:
+        """The same as text, for those who handle thousands."""
+        return f"{self._folder_names[kind, state]}/{check_name(kind, name)}.json"
+
+    def own(self, role: str) -> Path:
+        return self.state / check_name("role", role)
+
+    def scratch(self, role: str) -> Path:
+        return self.own(role) / "tmp"
+
+    def heartbeat(self, role: str) -> Path:
+        return self.own(role) / "heartbeat"
+
+    def lock(self, role: str) -> Path:
+        return self.own(role) / "lock"
+
+    def role_log(self, role: str) -> Path:
+        return self.logs / f"{check_name('role', role)}.log"
+
+    def wanted(self, role: str) -> Path:
+        return self.wanted_folder / check_name("role", role)
+
+    def starts(self, role: str) -> Path:
+        """The ledger of recent starts that bin/role keeps."""
+        return self.run / f"{check_name('role', role)}.starts"
+
+    def last_words(self, role: str) -> Path:
+        """What a role without a terminal says before its own log is open."""
+        return self.logs / f"{check_name('role', role)}.out"
+
+    def supervisor_program(self, role: str) -> Path:
+        return self.supervisor_folder / f"{check_name('role', role)}.conf"
+
+    def result(self, task: str) -> Path:
+        return self.results / f"{check_name('task', task)}.json"
+
+    def raw_result(self, task: str) -> Path:
+        return self.results / f"{check_name('task', task)}-raw.json"
+
+    def checkpoint(self, task: str) -> Path:
+        return self.results / f"{check_name('task', task)}{CHECKPOINT}"
+
+    def askers(self) -> list[str]:
+        """Tasks that have left a checkpoint, in no order."""
+        names = os.listdir(self.results)
+        tasks = (name.removesuffix(CHECKPOINT) for name in names if name.endswith(CHECKPOINT))
+        return [task for task in tasks if _NAME.match(task)]
+
+    def answered(self, task: str) -> Path:
+        """The king's note of whose answer to a task's question he took."""
+        return self.own("king") / "answered" / f"{check_name('task', task)}.json"
+
+    def cancelled(self, task: str) -> Path:
+        """The king's note of who gave a task up while its general was at it."""
+        return self.own("king") / "cancelled" / f"{check_name('task', task)}.json"
+
+    def called_back(self, task: str) -> Path:
+        """The command line's note of which soldier of a task it has ended."""
+        return self.own("cli") / "called-back" / f"{check_name('task', task)}.json"
+
+    def prompt(self, task: str) -> Path:
+        return self.prompts / f"{check_name('task', task)}.md"
+
+    def soldier(self, task: str) -> Path:
+        return self.soldiers / check_name("task", task)
+
+    def camp(self, general: str, task: str) -> Path:
+        """What a general notes of a soldier of its own, out of the soldier's reach."""
+        return self.own(general) / "camp" / check_name("task", task)
+
+    def camps(self) -> list[Path]:
+        """Of all generals, by task: where soldiers are out, or were."""
+        return sorted(self.state.glob("gen-*/camp/*"), key=lambda camp: camp.name)
+
+    def locks(self) -> Iterator[Path]:
+        """What keeps others out for as long as it is held, of all roles and of what they share, there yet or not."""
+        yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.purse.with_suffix(".lock"))
+        yield from (folder / "lock" for folder in self.state.iterdir())
+
+    def not_for(self, general: str, task: str) -> Iterator[Path]:
+        """What the soldier of a task may not even read: secrets, locks, and what others are at, are told or have said.
+
+        Its own workspace and room lie in these folders; they are its own because it may write there.
+        """
+        yield from (self.env_file, self.own("gateway"), *self.locks(), self.camp(general, task) / "lock")
+        yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
+        yield from (room for name in ("camp", "mirrors") for room in self._of_others(general, f"gen-*/{name}"))
+        yield from (camp for camp in self.camps() if camp != self.camp(general, task))
+        yield from (each for each in (self.memory / "generals").glob("*") if each.name != general)
+
+    def _of_others(self, general: str, pattern: str) -> Iterator[Path]:
+        return (room for room in self.state.glob(pattern) if room.parent.name != general)
+
+    def mirrors(self, general: str) -> Path:
+        return self.own(general) / "mirrors"
+
+    def workspace(self, general: str, task: str) -> Path:
+        return self.workspaces / check_name("general", general) / check_name("task", task)
+
+    def session_log(self, soldier: str, stream: str) -> Path:
+        return self.session_logs / f"{check_name('soldier', soldier)}.{stream}"
+
+    def manifest(self, general: str) -> Path:
+        return self.manifests / f"{check_name('general', general)}.yaml"
+
+    def package(self, general: str) -> Path:
+        return self.packages / check_name("general", general)
+
+    def general_memory(self, general: str) -> Path:
+        return self.memory / "generals" / check_name("general", general)
+
+    def folders(self) -> Iterator[Path]:
+        """What a home needs before its first role starts."""
+        yield from (self.config, self.manifests, self.queue, self.state, self.logs, self.memory)
+        yield from (self.workspaces, self.results, self.prompts, self.soldiers, self.run, self.wanted_folder)
+        yield from (self.session_logs, self.memory / "shared", self.memory / "generals")
+        for kind, states in MOVES.items():
+            yield from (self.folder(kind, state) for state in states)
+
+    def check(self) -> None:
+        """BadHome when others could write here, or when it belongs to somebody else."""
+        try:
+            about = os.stat(self.home)
+        except FileNotFoundError:
+            raise BadHome(path=self.home, why="it does not exist; run `kingdom init` first") from None
+        if not stat.S_ISDIR(about.st_mode):
+            raise BadHome(path=self.home, why="it is not a folder")
+        if about.st_uid != os.geteuid():
+            raise BadHome(path=self.home, why=f"it belongs to uid {about.st_uid}, and this is uid {os.geteuid()}")
+        if about.st_mode & stat.S_IWOTH:
+            raise BadHome(path=self.home, why="everybody may write to it; run `chmod o-w` on it")
+        for folder in (self.queue, self.state):
+            if folder.is_dir() and not os.access(folder, os.W_OK):
+                raise BadHome(path=folder, why="it is read-only")

@@ -1,0 +1,60 @@
+"""The process table: every role that can run, in the order in which a kingdom wakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadFile
+from kingdom.home import manifests
+from kingdom.home.places import Places
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRow:
+    """One row of the table. `name` is the launcher's name for it, the state folder and the lock."""
+
+    name: str
+    module: str
+    argument: str = ""
+    by_default: bool = True
+    serves: str = ""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return ("-m", self.module, *([self.argument] if self.argument else []))
+
+
+ROLES: dict[str, RoleRow] = {
+    "chamberlain": RoleRow("chamberlain", "kingdom.chamberlain", serves="keeps everything alive"),
+    "envoy": RoleRow("envoy", "kingdom.envoy", serves="speaks with people"),
+    "king": RoleRow("king", "kingdom.king", serves="routes events to generals"),
+    "mailbox": RoleRow("mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ for local processes"),
+}
+
+
+def general(name: str) -> RoleRow:
+    return RoleRow(name, "kingdom.general", argument=name, serves="a general")
+
+
+def rows(installed_generals: list[str], also: frozenset[str] = frozenset()) -> list[RoleRow]:
+    """Who should run: the default roles, those switched on by name, and the installed generals."""
+    fixed = [row for row in ROLES.values() if row.by_default or row.name in also]
+    return [*fixed, *(general(name) for name in sorted(installed_generals))]
+
+
+def desired_state(places: Places, name: str) -> str:
+    """`up`; `down`, because a person stopped it; `quarantined`, because of a crash loop."""
+    try:
+        word = read_bytes(places.wanted(name), 64).decode("ascii", "replace").strip()
+    except (FileNotFoundError, BadFile):
+        return "up"
+    return word if word in ("down", "quarantined") else "up"
+
+
+def roles_of(places: Places, system: Mapping[str, Any]) -> list[RoleRow]:
+    """Who should run in this home unless stopped by hand, by its system.yaml and its installed manifests."""
+    switched_on = frozenset(name for name, on in system["roles"].items() if on)
+    return rows(manifests.names(places), switched_on)

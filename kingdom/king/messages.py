@@ -1,0 +1,163 @@
+"""The king's letters to people: what each says, where it goes, and under which id it is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kingdom.errors import BadName
+from kingdom.home.places import check_name
+from kingdom.records.messages import Event, Message, Result, Task
+
+NEWS_TYPES = {
+    "start": "thread_start",
+    "update": "thread_update",
+    "final": "notification",
+    "question": "human_input_request",
+    "proclamation": "notification",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A letter before it has an id. Its label is unique within its cause, so that a repeat finds it again."""
+
+    label: str
+    task_id: str
+    channel: str | None
+    content: str
+    urgency: str = "normal"
+    context: Mapping[str, Any] | None = None
+    source_ref: Mapping[str, Any] | None = None
+    dedup_key: str = ""
+
+    def letter(self, id: str, written_at: str) -> Message:
+        return Message(
+            id=id,
+            type=NEWS_TYPES[self.label],
+            task_id=self.task_id,
+            channel=self.channel,
+            urgency=self.urgency,
+            content=self.content,
+            context=self.context or {},
+            source_ref=self.source_ref,
+            created_at=written_at,
+            status="pending",
+            dedup_key=self.dedup_key,
+        )
+
+
+def reply_address(event: Event) -> Mapping[str, Any] | None:
+    """Where a person who wrote to us expects the answer; None for events that no person typed."""
+    if not (event.is_chat or event.is_answer):
+        return None
+    known = ("user", "channel", "message_ts", "thread_ts")
+    return {"source": event.source, "event_id": event.id, **{k: event.payload[k] for k in known if k in event.payload}}
+
+
+def started(task: Task, default_channel: str) -> Draft:
+    scheduled = task.scheduled_for is not None
+    what = f"schedule.{task.type}" if scheduled else task.type
+    return _draft("start", task, default_channel, f"[start] {what}" + (f" — {task.repo}" if task.repo else ""))
+
+
+def resumed(task: Task, default_channel: str) -> Draft:
+    """In the question's thread; it names the task that had asked."""
+    update = _draft("update", task, default_channel, "answer received, resuming")
+    return replace(update, context={"answers": task.payload.get("original_task_id")})
+
+
+def lost_answer(event: Event, default_channel: str, why: str, thread: str | None = None) -> Draft:
+    """To a person whose answer nobody waits for any more."""
+    address = reply_address(event)
+    channel = str(event.payload.get("channel") or default_channel)
+    return Draft(
+        "final",
+        _named(thread) or _named(event.payload.get("task_id")) or event.id,
+        channel,
+        f"[failed] {why}",
+        source_ref=address,
+        dedup_key=f"{event.id}:lost_answer",
+    )
+
+
+def _named(task_id: object) -> str | None:
+    """A task that a person's answer names, if it can be the name of one at all."""
+    try:
+        return check_name("task", task_id)
+    except BadName:
+        return None
+
+
+def lost_task(event: Event, default_channel: str, why: str) -> Draft:
+    """To whoever waits for what a task that vanished would have brought."""
+    address = reply_address(event)
+    channel = str((address or {}).get("channel") or default_channel)
+    key = f"{event.task_id}:notification:lost"
+    return Draft("final", str(event.task_id), channel, f"[failed] {why}", source_ref=address, dedup_key=key)
+
+
+def completed(task: Task, result: Result, default_channel: str) -> list[Draft]:
+    final = _final(task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}")
+    return [final, *_proclaimed(task, result)]
+
+
+def failed(task: Task, result: Result, default_channel: str) -> list[Draft]:
+    """Its context names the task, so that whoever says it can tell how to look further."""
+    final = _final(task, result, default_channel, f"[failed] {result.error or 'unknown'}")
+    return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
+
+
+def skipped(task: Task, result: Result, default_channel: str) -> list[Draft]:
+    """Silent, unless the soldier names a channel or a person waits for an answer."""
+    if result.notify_channel is None and task.reply_to is None:
+        return _proclaimed(task, result)
+    final = _final(task, result, default_channel, f"[skipped] {result.reason or 'out of scope'}")
+    return [final, *_proclaimed(task, result)]
+
+
+def asked(task: Task, result: Result, default_channel: str) -> list[Draft]:
+    """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
+    reply_context = {
+        "general": task.target_general,
+        "session_id": result.extra.get("session_id"),
+        "repo": task.repo,
+        "task_id": task.id,
+        "thread_task_id": task.thread,
+        "matter": task.matter,
+    }
+    context = {"checkpoint_path": result.checkpoint_path, "reply_context": reply_context}
+    question = _draft("question", task, default_channel, f"[question] {result.question}")
+    return [replace(question, urgency="high", context=context)]
+
+
+def _proclaimed(task: Task, result: Result) -> list[Draft]:
+    if result.proclamation is None:
+        return []
+    words = result.proclamation
+    return [
+        Draft(
+            "proclamation",
+            f"proclamation-{task.id}",
+            str(words["channel"]),
+            str(words["message"]),
+            dedup_key=f"{task.id}:proclamation",
+        )
+    ]
+
+
+def _what(task: Task) -> str:
+    return f"resume of {task.matter}" if task.type == "resume" != task.matter else task.type
+
+
+def _final(task: Task, result: Result, default_channel: str, content: str) -> Draft:
+    final = _draft("final", task, default_channel, content)
+    return replace(final, channel=result.notify_channel) if result.notify_channel else final
+
+
+def _draft(label: str, task: Task, default_channel: str, content: str) -> Draft:
+    address = task.reply_to
+    channel = str(address["channel"]) if address and address.get("channel") else default_channel
+    key = f"{task.id}:{NEWS_TYPES[label]}:{task.outcome or 'open'}"
+    return Draft(label, task.thread, channel, content, source_ref=address, dedup_key=key)

@@ -1,0 +1,201 @@
+"""Answers: one file each in the client's own folder, until it fetches them or they are stale."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.bulk import Relay
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadConfig, BadFile
+from kingdom.mq.client import LARGEST_ANSWER
+
+CLIENT_IS_GONE_AFTER = 86400.0
+"""A folder in which a client keeps its drafts outlives the answers: its owner may be idle."""
+SPARES = 256
+
+
+class Answers:
+    def __init__(
+        self,
+        folder: Path,
+        scratch: Path,
+        clients: Mapping[str, Mapping[str, Any]],
+        keep_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder = folder
+        self._clients = clients
+        self._keep = keep_seconds
+        self._clock = clock
+        self._files = Relay(str(scratch), most_spares=0 if clients else SPARES)
+        self._foreign = Disk(scratch, durability="process", mode=0o644)
+        self._known: set[str] = set()
+        self._next_sweep: float | None = clock()
+
+    def open(self) -> None:
+        make_folder(self._folder)
+        self._files.sweep()
+        if any("owner" in about or "group" in about for about in self._clients.values()):
+            # Clients of other users must get through to their folder, without seeing who else there is.
+            os.chmod(self._folder, stat.S_IMODE(os.stat(self._folder).st_mode) | 0o711)
+            os.chmod(self._folder.parent, stat.S_IMODE(os.stat(self._folder.parent).st_mode) | 0o711)
+        for client in self._clients:
+            self._make(client)
+        for client in os.listdir(self._folder):
+            self._drop_torn(self._folder / client)
+
+    def has_room_for(self, client: str) -> bool:
+        """Whether an answer to this client can be put where it looks for it; its folder is made when missing."""
+        if client not in self._known:
+            path = self._folder / client
+            if not os.path.lexists(path):
+                self._make(client)
+            elif not stat.S_ISDIR(os.lstat(path).st_mode):
+                return False
+            self._known.add(client)
+        return True
+
+    def give(self, client: str, request_id: str, answer: bytes) -> None:
+        """Survives a killed process; after a power cut there is no client left to read it."""
+        try:
+            self._put(client, f"{request_id}.json", answer)
+        except FileNotFoundError:
+            self._known.discard(client)
+            self._make(client)
+            self._put(client, f"{request_id}.json", answer)
+        if self._next_sweep is None:
+            self._next_sweep = self._clock() + self._keep
+
+    def end(self, folder: str, filename: str) -> None:
+        """An answered request: a later answer is written over it."""
+        self._files.end(f"{folder}/{filename}")
+
+    def _put(self, client: str, filename: str, answer: bytes) -> None:
+        if client in self._clients:
+            self._foreign.rewrite(self._folder / client / filename, answer)
+        else:
+            self._files.put(f"{self._folder}/{client}/{filename}", answer)
+
+    def close(self) -> None:
+        self._files.sweep()
+
+    def due(self) -> float | None:
+        """When something may be stale, if anything lies here."""
+        return self._next_sweep
+
+    def sweep(self) -> int:
+        """Remove what nobody fetched, and the folders of clients that are gone. Returns how many answers that were."""
+        now = self._clock()
+        removed, oldest = 0, None
+        for client in os.listdir(self._folder):
+            gone, left = self._sweep_client(self._folder / client, now)
+            removed += gone
+            if left is not None:
+                oldest = left if oldest is None else min(oldest, left)
+            elif client not in self._clients:
+                self._leave(client, now)
+        # Not over and over while answers keep coming, and not never after the clock was set back.
+        soonest, latest = now + self._keep / 10, now + self._keep
+        self._next_sweep = None if oldest is None else min(max(oldest + self._keep, soonest), latest)
+        return removed
+
+    def _sweep_client(self, folder: Path, now: float) -> tuple[int, float | None]:
+        removed, oldest = 0, None
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            return 0, None
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                about = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(about.st_mode):
+                    continue
+                if about.st_mtime + self._keep <= now:
+                    os.unlink(entry.path)
+                    removed += 1
+                else:
+                    oldest = about.st_mtime if oldest is None else min(oldest, about.st_mtime)
+        return removed, oldest
+
+    def _drop_torn(self, folder: Path) -> None:
+        """A power cut may leave an answer without its content, or with that of the file it was written over."""
+        with suppress(NotADirectoryError, FileNotFoundError, PermissionError):
+            for name in os.listdir(folder):
+                with suppress(FileNotFoundError, BadFile):
+                    if name.endswith(".json") and not _answers(read_bytes(folder / name, LARGEST_ANSWER), name[:-5]):
+                        os.unlink(folder / name)
+
+    def _leave(self, client: str, now: float) -> None:
+        """The folder of a client that has been silent too long; one with anything in it stays."""
+        folder = self._folder / client
+        with suppress(OSError):
+            silent = now - os.lstat(folder).st_mtime
+            if silent >= CLIENT_IS_GONE_AFTER:
+                for drafts in os.scandir(folder):
+                    shutil.rmtree(drafts.path)
+            if silent >= self._keep:
+                os.rmdir(folder)
+                self._known.discard(client)
+
+    def _make(self, client: str) -> None:
+        folder = self._folder / client
+        about = self._clients.get(client, {})
+        make_folder(folder)
+        if about:
+            os.chmod(folder, int(about["mode"], 8))
+            _hand_over(folder, client, about)
+
+
+def _answers(data: bytes, request_id: str) -> bool:
+    try:
+        answer = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(answer, dict) and answer.get("requestId") == request_id
+
+
+def owner_of(client: str, about: Mapping[str, Any]) -> int | None:
+    """The uid that a configured client runs under."""
+    owner: str | int | None = about.get("owner")
+    if not isinstance(owner, str):
+        return owner
+    try:
+        return pwd.getpwnam(owner).pw_uid
+    except KeyError:
+        raise _no_such(client, "owner", owner) from None
+
+
+def _hand_over(folder: Path, client: str, about: Mapping[str, Any]) -> None:
+    group = _group_of(client, about)
+    owner = owner_of(client, about)
+    if owner is None and group is None:
+        return
+    try:
+        os.chown(folder, -1 if owner is None else owner, -1 if group is None else group)
+    except PermissionError:
+        raise BadFile(path=folder, why="only root may give it to another user; run the mailbox as root") from None
+
+
+def _group_of(client: str, about: Mapping[str, Any]) -> int | None:
+    group: str | int | None = about.get("group")
+    if not isinstance(group, str):
+        return group
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise _no_such(client, "group", group) from None
+
+
+def _no_such(client: str, key: str, name: str) -> BadConfig:
+    return BadConfig(path="mq.yaml", line="", key=f"ipc.clients.{client}.{key}", why=f"no {key} named {name!r} here")

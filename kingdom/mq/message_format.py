@@ -1,0 +1,326 @@
+"""A message as published: one JSON object, header first, the payload last and word for word as it came.
+
+The layout is fixed, so that the payload is cut out and put in without being parsed and written again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import lru_cache
+from random import Random
+from typing import Any, NamedTuple
+
+import orjson
+
+from kingdom.disk.codec import parse_json
+from kingdom.mq.errors import InvalidRequest
+from kingdom.mq.names import HIGHEST, SEQUENCES, compose, digest, join
+
+_START = '{\n  "messageId": "'
+_ATTRIBUTES = '\n  "attributes": '
+_PAYLOAD = ',\n  "payload": '
+_TEXT = ',\n  "payloadIsText": true'
+_FAILURE = '{\n  "failure": '
+_ORIGINAL = ',\n  "originalMessage": '
+_END = "\n}\n"
+_SKIP_ATTRIBUTES, _SKIP_PAYLOAD = len(_ATTRIBUTES), len(_PAYLOAD)
+
+
+class Draft(NamedTuple):
+    """What a publisher wants sent. (A named tuple, as all records of the hot path: a frozen dataclass costs µs.)"""
+
+    payload: str
+    attributes: str = "{}"
+    priority: int = 0
+    delay_ms: int = 0
+    ttl_ms: int = 0
+    type: str = ""
+    version: int = 1
+    trace_id: str = ""
+    dedup_key: str = ""
+    target: str = ""
+
+
+class Content(NamedTuple):
+    """What a consumer gets of a body."""
+
+    payload: str
+    attributes: str
+
+
+class Unfit(Exception):
+    """A body that is no message: its argument says why."""
+
+
+class Ids:
+    """Message ids that sort by time of publishing (UUID version 7), lease ids, and the sequence that keeps order."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.sequence = 0
+        self._bits = Random(secrets.randbits(128) if seed is None else seed).getrandbits
+        self._now = -1
+        self._before = self._behind = ""
+
+    def next(self) -> int:
+        self.sequence = (self.sequence + 1) % SEQUENCES
+        return self.sequence
+
+    def message(self, now: int, sequence: int, kind: str = "7") -> str:
+        """Ids of one millisecond differ in the sequence alone."""
+        if now != self._now:
+            when = f"{now:012x}"
+            self._now = now
+            self._before = f"{when[:8]}-{when[8:]}-"
+            self._behind = f"-{self._bits(48):012x}"
+        tie = sequence & 0x3FFFFFF
+        return f"{self._before}{kind}{tie >> 14:03x}-{0x8000 | tie & 0x3FFF:04x}{self._behind}"
+
+    def lease(self) -> str:
+        return f"{self._bits(64):016x}"
+
+
+REMEMBERED = "8"
+"""The version digit of ids whose body holds a request id or deduplication key."""
+
+
+def is_remembered(name: str) -> bool:
+    return name[-22] == REMEMBERED
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def stamp(now: int) -> str:
+    return f"{_second(now // 1000)}Z"
+
+
+def quoted(text: str) -> str:
+    return orjson.dumps(text).decode() if text else '""'
+
+
+def whole_text(field: str, text: str) -> str:
+    """Text that any file can hold, or InvalidRequest."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidRequest(field=field, why="a lone surrogate, which is no character") from None
+    return text
+
+
+def is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def head(draft: Draft, quoted_queue: str, now: int, due: int, expires: int) -> str:
+    """The header between the message id and what a single request adds: the same for all alike of a millisecond."""
+    return (
+        f'",\n  "timestamp": "{_second(now // 1000)}Z",\n  "queue": {quoted_queue},'
+        f'\n  "type": {quoted(draft.type)},\n  "version": {draft.version},\n  "traceId": {quoted(draft.trace_id)},'
+        f'\n  "deduplicationKey": {quoted(draft.dedup_key)},\n  "priority": {draft.priority},\n  "attempt": 0,'
+        f'\n  "createdAt": {now},\n  "availableAt": {due},\n  "expiresAt": {expires or "null"},'
+        f'\n  "targetConsumerId": {quoted(draft.target)}'
+    )
+
+
+def write(message_id: str, head: str, request: str, attributes: str, payload: str) -> str:
+    """The body. `payload` is the JSON to splice in; `request` more header lines, or nothing."""
+    return f"{_START}{message_id}{head}{request},{_ATTRIBUTES}{attributes}{_PAYLOAD}{payload}{_END}"
+
+
+def request_line(request_id: str, index: int) -> str:
+    return f',\n  "requestId": {quoted(request_id)},\n  "requestIndex": {index}'
+
+
+def spliced(draft: Draft) -> tuple[str, str]:
+    """The payload as JSON, and the header line that says it came as plain text, if it did."""
+    if is_json(draft.payload):
+        return draft.payload, ""
+    return quoted(whole_text("message", draft.payload)), _TEXT
+
+
+def checked_attributes(attributes: str) -> str:
+    """A JSON object on one line."""
+    if attributes == "{}" or not attributes:
+        return "{}"
+    try:
+        value = orjson.loads(attributes)
+    except orjson.JSONDecodeError:
+        raise InvalidRequest(field="attributes", why="not JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(field="attributes", why="not a JSON object")
+    return orjson.dumps(value).decode() if "\n" in attributes else attributes
+
+
+def content(body: str, doubt: bool) -> Content:
+    """Payload and attributes; with doubt (a person may have edited it) the JSON is read again. Unfit when it is not."""
+    at = body.find(_ATTRIBUTES)
+    cut = body.find(_PAYLOAD, at)
+    if at < 0 or cut < 0 or body[-3:] != _END:
+        return _foreign(body)
+    attributes, payload = body[at + _SKIP_ATTRIBUTES : cut], body[cut + _SKIP_PAYLOAD : -3]
+    if doubt and not (is_json(payload) and (attributes == "{}" or is_json(attributes))):
+        return _foreign(body)
+    if body[at - 2] == "e" and body.startswith(_TEXT, at - 1 - len(_TEXT)):
+        payload = orjson.loads(payload)
+    return Content(payload, attributes)
+
+
+def _foreign(body: str) -> Content:
+    """An envelope in another layout, a dead letter or a bare payload, laid in by hand."""
+    value = _strict(body)
+    if isinstance(value, dict) and {"failure", "originalMessage"} <= value.keys():
+        return content(original(body), True)
+    if not is_envelope(value):
+        return Content(body.strip(), "{}")
+    payload, attributes = value["payload"], value.get("attributes", {})
+    if not isinstance(attributes, dict):
+        attributes = _loads_object(attributes)
+        if isinstance(payload, str):
+            return Content(payload, orjson.dumps(attributes).decode())
+    if value.get("payloadIsText") is True and isinstance(payload, str):
+        return Content(payload, orjson.dumps(attributes).decode())
+    return Content(orjson.dumps(payload).decode(), orjson.dumps(attributes).decode())
+
+
+def is_envelope(value: Any) -> bool:
+    return isinstance(value, dict) and "payload" in value
+
+
+def _loads_object(text: object) -> dict[str, Any]:
+    """Older envelopes hold attributes and payload as JSON texts."""
+    try:
+        value = orjson.loads(text or "{}") if isinstance(text, str) else None
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise Unfit("attributes is no JSON object")
+    return value
+
+
+def _strict(body: str) -> Any:
+    try:
+        return parse_json(body.encode("utf-8", "surrogateescape"))
+    except ValueError as trouble:
+        raise Unfit(str(trouble)) from None
+
+
+def header(body: str) -> dict[str, Any]:
+    """All of the envelope but payload and attributes, for those who ask. Empty for a bare payload."""
+    at = body.find("," + _ATTRIBUTES)
+    if at > 0 and body.endswith(_END):
+        try:
+            value = orjson.loads(body[:at] + "}")
+        except orjson.JSONDecodeError:
+            value = None
+    else:
+        value = None
+    if value is None:
+        try:
+            value = _strict(body)
+        except Unfit:
+            return {}
+        if not is_envelope(value):
+            return {}
+        value = {key: part for key, part in value.items() if key not in ("payload", "attributes")}
+    return dict(value)
+
+
+# --- dead letters
+
+
+class Failure(NamedTuple):
+    code: str
+    message: str
+    at: int
+    attempt: int
+    consumer: str
+
+
+def dead(body: str, failure: Failure, queue: str, dlq: str) -> str:
+    """The dead letter's record, with the message in it word for word (as a text, when it is no JSON)."""
+    about = {
+        "reasonCode": failure.code,
+        "reasonMessage": failure.message,
+        "failedAt": stamp(failure.at),
+        "attempt": failure.attempt,
+        "consumerId": failure.consumer,
+    }
+    routing = {"sourceQueue": queue, "dlqQueue": dlq}
+    original = body.strip() if is_json(body) else quoted(body.encode("utf-8", "replace").decode())
+    return (
+        f'{_FAILURE}{orjson.dumps(about).decode()},\n  "routing": {orjson.dumps(routing).decode()}'
+        f"{_ORIGINAL}{original}{_END}"
+    )
+
+
+def original(record: str) -> str:
+    """The body that died."""
+    cut = record.find(_ORIGINAL)
+    if record.startswith(_FAILURE) and cut > 0 and record.endswith(_END):
+        text = record[cut + len(_ORIGINAL) : -len(_END)]
+        if text.startswith('"'):
+            return str(orjson.loads(text))
+        return f"{text}\n"
+    value = _strict(record)
+    if not isinstance(value, dict) or "originalMessage" not in value:
+        raise Unfit("no originalMessage in it")
+    inner = value["originalMessage"]
+    return inner if isinstance(inner, str) else orjson.dumps(inner).decode()
+
+
+def failure_of(record: str) -> dict[str, Any]:
+    """The failure part of a dead letter; empty when a person spoiled it."""
+    line_end = record.find("\n", len(_FAILURE))
+    try:
+        if record.startswith(_FAILURE):
+            value = orjson.loads(record[len(_FAILURE) : line_end].rstrip(","))
+        else:
+            value = _strict(record).get("failure")
+    except (orjson.JSONDecodeError, Unfit, AttributeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def by_hand(body: str) -> tuple[int, int, int, str]:
+    """priority, availableAt, expiresAt and target of a file somebody laid in; zeros where it does not say."""
+    try:
+        about = header(body)
+    except Unfit:
+        about = {}
+    priority = _whole(about.get("priority"))
+    target = about.get("targetConsumerId")
+    return (
+        max(-HIGHEST, min(HIGHEST, priority)),
+        max(0, min(_whole(about.get("availableAt")), 10**13 - 1)),
+        max(0, min(_whole(about.get("expiresAt")), 10**13 - 1)),
+        target if isinstance(target, str) else "",
+    )
+
+
+def name_of(body: str, message_id: str) -> str:
+    """The name under which a body was published."""
+    priority, due, expires, target = by_hand(body)
+    tie = int(message_id[15:18], 16) << 14 | int(message_id[19:23], 16) & 0x3FFF
+    return compose(HIGHEST - priority, due, tie, first_marks(expires, target), message_id)
+
+
+def first_marks(expires: int, target: str, hand: bool = False) -> str:
+    marks = {"": "0"}
+    if expires:
+        marks["e"] = str(expires)
+    if target:
+        marks["t"] = digest(target)
+    if hand:
+        marks["h"] = ""
+    return join(marks)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,136 @@
+"""What a queue accepts: a JSON Schema for the payload, and field rules as older configurations have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from kingdom.home import schemas
+
+Check = Callable[[Any], str]
+"""Takes a payload, returns what is wrong with it, or nothing."""
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "null": (type(None),),
+}
+_MISSING = object()
+
+
+def checker(schema: Mapping[str, Any] | None, rules: Sequence[Mapping[str, Any]]) -> Check | None:
+    """None when everything is accepted."""
+    checks: list[Check] = []
+    if schema is not None:
+        checks.append(_by_schema(schema))
+    checks += [_by_rule(rule) for rule in rules]
+    if not checks:
+        return None
+    return lambda payload: next((wrong for check in checks if (wrong := check(payload))), "")
+
+
+def _by_schema(schema: Mapping[str, Any]) -> Check:
+    judge = schemas.judge(_plain(schema))
+    return lambda payload: f"payload {wrong}" if (wrong := judge(payload)) else ""
+
+
+def _plain(schema: Mapping[str, Any]) -> Any:
+    """Configuration may come in read-only mappings."""
+    return orjson.loads(orjson.dumps(schema, default=dict))
+
+
+def _by_rule(rule: Mapping[str, Any]) -> Check:
+    kind = rule["type"]
+    field = str(rule["field"]).removeprefix("payload.")
+    path = field.split(".")
+    wanted = RULES[kind](rule)
+
+    def check(payload: Any) -> str:
+        value = _at(payload, path)
+        if value is _MISSING:
+            wrong = "missing required field: payload." + field if kind == "required" else ""
+        else:
+            wrong = "" if wanted(value) else f"payload.{field} does not satisfy {_told(rule)}"
+        return str(rule.get("errorMessage") or wrong) if wrong else ""
+
+    return check
+
+
+def _told(rule: Mapping[str, Any]) -> str:
+    bound = next((rule[key] for key in ("expectedType", "value", "values") if key in rule), "")
+    return f"{rule['type']} {bound}".strip()
+
+
+def _at(payload: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        if isinstance(payload, dict) and part in payload:
+            payload = payload[part]
+        elif isinstance(payload, list) and part.isdigit() and int(part) < len(payload):
+            payload = payload[int(part)]
+        else:
+            return _MISSING
+    return payload
+
+
+def _required(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
+    return lambda value: value is not None
+
+
+def _type(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
+    expected = str(rule.get("expectedType", rule.get("value", "")))
+    types = _TYPES.get(expected, ())
+    if expected == "integer":
+        return lambda value: (
+            not isinstance(value, bool)
+            and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+        )
+    if expected == "number":
+        return lambda value: isinstance(value, types) and not isinstance(value, bool)
+    return lambda value: isinstance(value, types)
+
+
+def _length(compare: Callable[[int, float], bool]) -> Callable[[Mapping[str, Any]], Callable[[Any], bool]]:
+    def rule_of(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
+        bound = float(rule["value"])
+        return lambda value: not isinstance(value, (str, list)) or compare(len(value), bound)
+
+    return rule_of
+
+
+def _size(compare: Callable[[float, float], bool]) -> Callable[[Mapping[str, Any]], Callable[[Any], bool]]:
+    def rule_of(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
+        bound = float(rule["value"])
+        return lambda value: (
+            not isinstance(value, (int, float)) or isinstance(value, bool) or compare(float(value), bound)
+        )
+
+    return rule_of
+
+
+def _pattern(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
+    wanted = re.compile(str(rule["value"]))
+    return lambda value: not isinstance(value, str) or wanted.search(value) is not None
+
+
+def _enum(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
+    allowed = list(rule.get("values", ()))
+    return lambda value: value in allowed
+
+
+RULES: Mapping[str, Callable[[Mapping[str, Any]], Callable[[Any], bool]]] = {
+    "required": _required,
+    "type": _type,
+    "minLength": _length(lambda size, bound: size >= bound),
+    "maxLength": _length(lambda size, bound: size <= bound),
+    "minValue": _size(lambda value, bound: value >= bound),
+    "maxValue": _size(lambda value, bound: value <= bound),
+    "pattern": _pattern,
+    "enum": _enum,
+}

@@ -1,0 +1,41 @@
+"""Soldiers that a person has ended together with their kingdom: the command line notes it, the general makes good.
+
+Such an end is nobody's failure, and costs the task no try.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_json, to_json
+from kingdom.errors import BadFile
+from kingdom.home.places import Places
+
+
+def note(places: Places, disk: Disk, camp: Path) -> None:
+    """Before it is ended. A later soldier of the same task is another one."""
+    if (soldier := _read(camp / "started")) is not None:
+        path = places.called_back(camp.name)
+        make_folder(path.parent)
+        disk.rewrite(path, to_json({"task_id": camp.name, "soldier": soldier}))
+
+
+def was(places: Places, camp: Path) -> bool:
+    soldier, noted = _read(camp / "started"), _read(places.called_back(camp.name))
+    return soldier is not None and noted is not None and noted.get("soldier") == soldier
+
+
+def forget_all(places: Places, disk: Disk) -> None:
+    """Of earlier times: whoever was called back then has long been replaced."""
+    folder = places.called_back("any").parent
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        disk.remove(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(path)
+    except (FileNotFoundError, BadFile):
+        return None

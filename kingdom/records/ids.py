@@ -1,0 +1,71 @@
+"""Ids that count up, and never give a number twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from kingdom.disk.atomic import Disk
+
+
+class DailyCounter:
+    """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, as clocks may.
+
+    The file holds the last number that may have been given away; a number is noted there before it is used,
+    with some more `ahead`, so that not every id costs a write. Only a killed life leaves a gap of those.
+    """
+
+    def __init__(
+        self, disk: Disk, path: Path, today: Callable[[], date], used: Callable[[str], int], ahead: int = 0
+    ) -> None:
+        self._disk = disk
+        self._path = path
+        self._today = today
+        self._used = used
+        self._ahead = ahead
+        self._day, self._last = self._remembered()
+        self._noted = self._last
+
+    def take(self, count: int) -> list[str]:
+        day = self._today().strftime("%Y%m%d")
+        if day > self._day:
+            self._day, self._last, self._noted = day, 0, 0
+        first = self._last + 1
+        if self._last + count > self._noted:
+            self._note(self._last + count + self._ahead)
+        self._last += count
+        return [f"{self._day}-{number:03d}" for number in range(first, first + count)]
+
+    def close(self) -> None:
+        """Give back what was noted ahead."""
+        if self._noted > self._last:
+            self._note(self._last)
+
+    def _note(self, number: int) -> None:
+        self._disk.rewrite(self._path, f"{self._day}:{number:03d}\n".encode())
+        self._noted = number
+
+    def _remembered(self) -> tuple[str, int]:
+        try:
+            written = re.fullmatch(r"(\d{8}):(\d{1,12})\s*", self._path.read_text("ascii"))
+        except (OSError, UnicodeDecodeError):
+            written = None
+        if written is None:
+            # Lost or damaged: go on after the highest number that is seen in use.
+            today = self._today().strftime("%Y%m%d")
+            return today, self._used(today)
+        # A file put back from a copy may be behind what is in use.
+        return written[1], max(int(written[2]), self._used(written[1]))
+
+
+def highest_number(folders: list[Path], shape: str) -> Callable[[str], int]:
+    """For `DailyCounter`: the highest number of a day among files like `task-{day}-` in these folders."""
+
+    def used(day: str) -> int:
+        pattern = re.compile(rf"{re.escape(shape.format(day=day))}(\d+)\.json")
+        names = (entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir())
+        return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
+
+    return used

@@ -1,0 +1,100 @@
+"""What the machine carries right now: its health as the chamberlain measured it, tasks under way, soldiers that run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kingdom.disk.codec import read_json
+from kingdom.disk.lock import is_locked
+from kingdom.errors import BadFile, BadName
+from kingdom.home import roster
+from kingdom.home.places import Places, is_hidden
+from kingdom.times import moment, rests_until
+
+CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
+MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it beats"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    #: As the chamberlain wrote it; "orange" when its file is old or cannot be read.
+    health: str
+    #: The figures it was judged by.
+    why: str
+    #: What would end this state, in words.
+    until: str
+    #: Tasks that could run now.
+    under_way: int
+
+
+def read(places: Places, now: float, stale_seconds: float, at_most: int) -> Load:
+    """Return the load now. Tasks are opened only when there are `at_most` of them or more."""
+    return Load(*_health(places, now, stale_seconds), _under_way(places, now, at_most))
+
+
+def soldiers_out(places: Places, enough: int) -> list[tuple[str, str]]:
+    """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them."""
+    folders = places.camps()
+    if len(folders) < enough:
+        return []
+    return [(folder.parent.parent.name, folder.name) for folder in folders if is_locked(folder / "lock")]
+
+
+def _under_way(places: Places, now: float, at_most: int) -> int:
+    tasks = list(_tasks(places))
+    if len(tasks) < at_most:
+        return len(tasks)
+    return sum(1 for task in tasks if _could_run(places, task, now))
+
+
+def _tasks(places: Places) -> Iterator[str]:
+    for state in ("pending", "in_progress"):
+        folder = places.folder("tasks", state)
+        names = os.listdir(folder) if folder.is_dir() else []
+        yield from (f"{folder}/{name}" for name in names if name.endswith(".json") and not is_hidden(name))
+
+
+def _could_run(places: Places, task: str, now: float) -> bool:
+    """False before its time, while its general was stopped by hand, and for what is no task at all."""
+    try:
+        about = os.lstat(task)
+        general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)
+    except (FileNotFoundError, BadFile):
+        return False
+    stays_down = False
+    with suppress(BadName):
+        stays_down = roster.desired_state(places, general) != "up"
+    return not stays_down and rests_until(not_before, now) is None
+
+
+@lru_cache(maxsize=1024)
+def _of_task(path: str, _inode: int, _changed: int) -> tuple[str, object]:
+    task = read_json(path)
+    return str(task.get("target_general")), task.get("not_before")
+
+
+def _health(places: Places, now: float, stale_seconds: float) -> tuple[str, str, str]:
+    """Return the machine's state, what it was judged by, and what would end it."""
+    try:
+        vitals = read_json(places.resources)
+        taken = moment(str(vitals["timestamp"]))
+        health = str(vitals.get("health", "green"))
+    except (FileNotFoundError, KeyError):
+        return "green", "no vitals yet", CALMER
+    except (BadFile, ValueError, OSError):
+        return "orange", "the vitals cannot be read", MEASURED
+    if now - taken > stale_seconds:
+        return "orange", f"the vitals are {now - taken:.0f} s old", MEASURED
+    return health, _figures(vitals.get("judged_by", vitals.get("system"))), CALMER
+
+
+def _figures(system: Any) -> str:
+    known = (("cpu_percent", "cpu"), ("memory_percent", "memory"))
+    figures = system if isinstance(system, dict) else {}
+    said = [f"{name} {figures[key]:.0f} %" for key, name in known if isinstance(figures.get(key), int | float)]
+    return ", ".join(said) or "by its vitals"

@@ -1,0 +1,153 @@
+"""The only way into and through the court's queues: create, take, update, move, set aside.
+
+A queue holds one kind of record, one JSON file each, in a folder per state: `queues.tasks.read("in_progress", id)`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from kingdom.disk.atomic import Disk, is_there
+from kingdom.disk.codec import read_json, to_json
+from kingdom.errors import BadFile, BadInput
+from kingdom.home import schemas
+from kingdom.home.places import Places, check_name, is_hidden
+from kingdom.home.states import check_move
+from kingdom.log import Log
+from kingdom.records.messages import Event, Filed, Message, Order, Task
+from kingdom.times import stamp
+
+R = TypeVar("R", bound=Filed)
+
+SETTLING_SECONDS = 2.0
+"""A file that cannot be read may still be in the making for so long: somebody writes it in place."""
+
+
+class Queue(Generic[R]):
+    """One kind of record, as one role may handle it."""
+
+    def __init__(
+        self, kind: str, record: type[R], places: Places, disk: Disk, log: Log, clock: Callable[[], float]
+    ) -> None:
+        self.kind = kind
+        self._record = record
+        self._places = places
+        self._disk = disk
+        self._log = log
+        self._clock = clock
+
+    def folder(self, state: str) -> Path:
+        return self._places.folder(self.kind, state)
+
+    def create(self, records: Iterable[R]) -> None:
+        """Write new files into `pending`, durable together. A record whose name is taken is left out."""
+        self._disk.create_all((self._path("pending", record.id), to_json(record.to_json())) for record in records)
+
+    def update(self, state: str, records: Iterable[R]) -> None:
+        """Rewrite records that lie in this state, durable together."""
+        self._disk.rewrite_all((self._path(state, record.id), to_json(record.to_json())) for record in records)
+
+    def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
+        """Move records between states, durable together. Return the ids that could not: gone, or already in `dst`."""
+        check_move(self.kind, src, dst)
+        stuck = self._disk.move_all((self._path(src, id), self._path(dst, id)) for id in ids)
+        return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
+
+    def file_names(self, state: str) -> list[str]:
+        """Return the names that a reader may see, in no order."""
+        with os.scandir(self.folder(state)) as entries:
+            return [entry.name for entry in entries if not is_hidden(entry.name)]
+
+    def ids(self, state: str) -> list[str]:
+        return [name.removesuffix(".json") for name in self.file_names(state) if name.endswith(".json")]
+
+    def has(self, id: str, *states: str) -> bool:
+        return any(is_there(self._path(state, id)) for state in states)
+
+    def read(self, state: str, id: str) -> R:
+        """Return the record. FileNotFoundError when it is gone; BadInput says what is wrong with its file."""
+        return self._parse(self._path(state, id))
+
+    def take(self, state: str, filename: str, *, owner: bool = True) -> R | None:
+        """Return the record in a file; None when the file is gone, may be unfinished, or cannot be read.
+
+        The queue's owner, its one consumer, moves what cannot be read to `dead`.
+        """
+        path = f"{self.folder(state)}/{filename}"
+        try:
+            if not filename.endswith(".json"):
+                raise BadFile(path=filename, why="its name does not end in .json")
+            check_name("file", filename.removesuffix(".json"))
+            return self._parse(path)
+        except FileNotFoundError:
+            return None
+        except BadInput as error:
+            if owner and not self._may_be_unfinished(path):
+                self.move_to_dead(state, filename, str(error))
+            return None
+
+    def move_to_dead(self, state: str, filename: str, reason: str) -> None:
+        """Set a file aside with its reason beside it. The reason is written first: nothing lies there unexplained."""
+        check_move(self.kind, state, "dead")
+        path, target = self.folder(state) / filename, self._free_dead_path(filename)
+        filename, reason = _printable(filename), _printable(reason)
+        note = {"file": filename, "from": f"{self.kind}/{state}", "reason": reason, "buried_at": stamp(self._clock())}
+        self._disk.rewrite(target.with_name(f"{target.name}.reason"), to_json(note))
+        try:
+            self._disk.move(path, target)
+        except FileNotFoundError:
+            return
+        self._log.error(f"moved {self.kind}/{state}/{filename} to {self.kind}/dead/{target.name}: {reason}")
+        self._log.event("file.buried", kind=self.kind, file=target.name, reason=reason)
+
+    def _path(self, state: str, id: str) -> str:
+        return self._places.queue_path(self.kind, state, id)
+
+    def _may_be_unfinished(self, path: str) -> bool:
+        try:
+            about = os.lstat(path)
+        except FileNotFoundError:
+            return False
+        return stat.S_ISREG(about.st_mode) and 0 <= self._clock() - about.st_mtime < SETTLING_SECONDS
+
+    def _free_dead_path(self, filename: str) -> Path:
+        dead = self.folder("dead")
+        plain = _printable(filename)
+        if len(plain.encode()) > 200:
+            plain = f"{plain[:60]}…"
+        path, again = dead / plain, 1
+        while is_there(path):
+            again += 1
+            path = dead / f"{plain}.{again}"
+        return path
+
+    def _parse(self, path: str) -> R:
+        record = self._record.from_json(schemas.check(self._record.kind, read_json(path)))
+        if f"{record.id}.json" != os.path.basename(path):
+            why = f"its id is {record.id!r}, which belongs in {record.id}.json"
+            raise BadFile(path=os.path.basename(path), why=why)
+        return record
+
+
+class Queues:
+    """The four queues of the court, by name and by kind: `queues.tasks` is `queues["tasks"]`."""
+
+    def __init__(self, places: Places, disk: Disk, log: Log, clock: Callable[[], float]) -> None:
+        self.events = Queue("events", Event, places, disk, log, clock)
+        self.tasks = Queue("tasks", Task, places, disk, log, clock)
+        self.messages = Queue("messages", Message, places, disk, log, clock)
+        self.orders = Queue("orders", Order, places, disk, log, clock)
+
+    def __getitem__(self, kind: str) -> Queue[Any]:
+        """For the few who handle any kind."""
+        queue: Queue[Any] = getattr(self, kind)
+        return queue
+
+
+def _printable(text: str) -> str:
+    """Names that are not UTF-8, or that break a line, as text that can be written and shown."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")

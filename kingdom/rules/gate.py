@@ -1,0 +1,68 @@
+"""Whether new work may start now, by the machine's health and the number of soldiers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from kingdom.records.load import MEASURED, Load
+
+ADMITS = {
+    "green": frozenset({"high", "normal", "low"}),
+    "yellow": frozenset({"high"}),
+    "orange": frozenset[str](),
+    "red": frozenset[str](),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What starts at this load. Answers of people bypass it; what it holds stays in pending."""
+
+    load: Load
+    #: concurrency.max_soldiers
+    at_most: int
+
+    def __post_init__(self) -> None:
+        if self.load.health not in ADMITS:
+            unknown = replace(self.load, health="orange", why=f"the vitals say {self.load.health!r}", until=MEASURED)
+            object.__setattr__(self, "load", unknown)
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may start."""
+        return max(0, self.at_most - self.load.under_way)
+
+    def admits(self, priority: str) -> bool:
+        return priority in ADMITS[self.load.health]
+
+    def holds_because(self, priority: str) -> str | None:
+        """Say why something of this priority must wait; None when it need not."""
+        if not self.admits(priority):
+            admitted = " and ".join(sorted(ADMITS[self.load.health]))
+            starts = f"only what has {admitted} priority starts" if admitted else "nothing new starts"
+            return f"the machine is {self.load.health} ({self.load.why}), so {starts} {self.load.until}"
+        if self.room == 0:
+            more = "more starts when one ends, or when config/king.yaml allows more"
+            tasks = "1 task is" if self.load.under_way == 1 else f"{self.load.under_way} tasks are"
+            return f"{tasks} under way and concurrency.max_soldiers is {self.at_most}: {more}"
+        return None
+
+
+def no_soldier_because(
+    running: Collection[tuple[str, str]], general: str, is_answer: bool, own_most: int | None, at_most: int
+) -> str | None:
+    """Say why a task that has been let in gets no soldier yet; None when it gets one.
+
+    Tasks that waited for their time, or for a general that was stopped, come back all at once.
+    """
+    own = [task for name, task in running if name == general]
+    if own_most is not None and len(own) >= own_most:
+        return f"{_soldiers(len(own), f' of {general}')} running and its max_soldiers is {own_most}"
+    if not is_answer and len(running) >= at_most:
+        return f"{_soldiers(len(running))} running and concurrency.max_soldiers is {at_most}"
+    return None
+
+
+def _soldiers(count: int, whose: str = "") -> str:
+    return f"1 soldier{whose} is" if count == 1 else f"{count} soldiers{whose} are"

@@ -1,0 +1,89 @@
+"""Which general gets an event. Pure: manifests in, answers out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kingdom.home.manifests import Manifest
+from kingdom.records.messages import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    general: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Event types and wildcards to generals, and the words that people may use."""
+
+    claims: Mapping[str, str]
+    words: tuple[tuple[str, str], ...]
+    repos: Mapping[str, str | None]
+    warnings: tuple[str, ...]
+
+    def route(self, event: Event) -> Route | None:
+        """Words first for what people write, then the exact type, then the longest wildcard."""
+        return self._by_words(event) or self._by_type(event.type)
+
+    def tried(self, event: Event) -> list[str]:
+        """Every rule looked at, in order, for people who ask why."""
+        said = [f"word {word!r} → {general}" for word, general in self.words] if event.is_chat else []
+        return [
+            *said,
+            *(f"subscribes {claim!r} → {self.claims.get(claim, 'nobody')}" for claim in candidates(event.type)),
+        ]
+
+    def _by_words(self, event: Event) -> Route | None:
+        if not event.is_chat:
+            return None
+        text = _plain(str(event.payload.get("text", "")))
+        for word, general in self.words:
+            if _says(text, word):
+                return Route(general, f"word {word!r}")
+        return None
+
+    def _by_type(self, event_type: str) -> Route | None:
+        for claim in candidates(event_type):
+            if claim in self.claims:
+                return Route(self.claims[claim], f"subscribes {claim!r}")
+        return None
+
+
+def table(manifests: Iterable[Manifest]) -> Table:
+    """The first manifest by name wins a claim; a second claim is a warning."""
+    claims: dict[str, str] = {}
+    words: dict[str, str] = {}
+    repos: dict[str, str | None] = {}
+    warnings: list[str] = []
+    for manifest in sorted(manifests, key=lambda each: each.name):
+        repos[manifest.name] = manifest.default_repo
+        for taken, wanted in ((claims, manifest.subscribes), (words, [_plain(word) for word in manifest.keywords])):
+            for claim in wanted:
+                holder = taken.setdefault(claim, manifest.name)
+                if holder != manifest.name:
+                    warnings.append(f"{claim!r} belongs to {holder} already; {manifest.name} does not get it")
+    longest_first = sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))
+    return Table(claims, tuple(longest_first), repos, tuple(warnings))
+
+
+def candidates(event_type: str) -> list[str]:
+    """The claims that would match, most exact first: `a.b.c`, `a.b.*`, `a.*`, `*`."""
+    parts = event_type.split(".")
+    return [event_type, *(".".join([*parts[:depth], "*"]) for depth in range(len(parts) - 1, -1, -1))]
+
+
+def _plain(text: str) -> str:
+    """Without case, and with every syllable as one character however it was typed."""
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _says(text: str, word: str) -> bool:
+    """Whole words where the script has them; in Korean or Japanese endings follow without a space."""
+    if word.isascii():
+        return re.search(rf"(?<![a-z0-9_]){re.escape(word)}(?![a-z0-9_])", text) is not None
+    return word in text

@@ -1,0 +1,102 @@
+"""Work by the clock: which runs are due, and which are next. The only file that knows croniter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from itertools import islice, takewhile
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from croniter import CroniterError, croniter
+
+from kingdom.home.manifests import Manifest, Schedule
+from kingdom.times import stamp
+from kingdom.words import closest
+
+LATE_SECONDS = 150.0
+"""A minute noticed later than this was slept through."""
+MOST_CAUGHT_UP = 1000
+"""Runs looked at after a long absence; `all` of a minutely schedule would otherwise be a stampede."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One schedule of one general."""
+
+    general: str
+    default_repo: str | None
+    schedule: Schedule
+
+    @property
+    def key(self) -> str:
+        return f"{self.general}:{self.schedule.name}"
+
+    def run_key(self, due: float) -> str:
+        """Recognises a run whatever else happened: one per due minute."""
+        return f"{self.key}:{stamp(due)}"
+
+
+def entries(manifests: Iterable[Manifest]) -> list[Entry]:
+    return [Entry(each.name, each.default_repo, plan) for each in manifests for plan in each.schedules]
+
+
+def misfit(entry: Entry) -> str | None:
+    """What is wrong with a schedule; None when it can be kept."""
+    plan = entry.schedule
+    wrong = flaw(plan.cron, plan.timezone)
+    return f"schedule {plan.name!r}: {wrong[1]}" if wrong else None
+
+
+def flaw(cron: str, timezone: str | None) -> tuple[str, str] | None:
+    """The field that cannot be kept, and why."""
+    if timezone and not _is_zone(timezone):
+        return "timezone", f"there is no time zone {timezone!r}{closest(timezone, sorted(available_timezones()))}"
+    if len(cron.split()) != 5:
+        return "cron", f"{cron!r} must have five fields: minute hour day month weekday"
+    try:
+        croniter(cron).get_next(float)
+    except (CroniterError, ValueError) as trouble:
+        return "cron", f"{cron!r}: {trouble}"
+    return None
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return False
+    return True
+
+
+def due(entry: Entry, after: float, now: float, zone: tzinfo) -> list[float]:
+    """The runs to make for the due minutes in (after, now], oldest first. With `skip` an absence leaves none."""
+    if entry.schedule.catch_up == "all":
+        moments = _times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone)
+        return list(islice(takewhile(lambda moment: moment <= now, moments), MOST_CAUGHT_UP))
+    newest = last_due(entry, after, now, zone)
+    if newest is None or (entry.schedule.catch_up == "skip" and now - newest >= LATE_SECONDS):
+        return []
+    return [newest]
+
+
+def last_due(entry: Entry, after: float, now: float, zone: tzinfo) -> float | None:
+    """The newest due minute in (after, now]: everything up to it has been looked at."""
+    moments = _times(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).all_prev(float), entry, zone)
+    newest = next(moments)
+    return newest if after < newest <= now else None
+
+
+def next_run(entry: Entry, after: float, zone: tzinfo) -> float:
+    return next(_times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone))
+
+
+def _times(moments: Iterator[float], entry: Entry, zone: tzinfo) -> Iterator[float]:
+    """Where the clock is set back an hour passes twice: what has its own hour happens in the first one alone."""
+    every_hour = entry.schedule.cron.split()[1].startswith("*")
+    return (each for each in moments if every_hour or _local(entry, each, zone).fold == 0)
+
+
+def _local(entry: Entry, moment: float, zone: tzinfo) -> datetime:
+    own = ZoneInfo(entry.schedule.timezone) if entry.schedule.timezone else zone
+    return datetime.fromtimestamp(moment, own)

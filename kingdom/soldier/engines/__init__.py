@@ -1,5 +1,0 @@
-"""Engines that a soldier can run."""
-
-ENGINES = {
-    "command": "kingdom.soldier.engines.command:Command",
-}

@@ -1,0 +1,5 @@
+"""Engines that a soldier can run."""
+
+ENGINES = {
+    "command": "kingdom.soldiers.engines.command:Command",
+}

@@ -1,0 +1,67 @@
+"""What a general remembers between tasks: short lines in Markdown, the oldest going first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadFile
+from kingdom.home.places import Places, as_filename
+
+LEARNED = "learned-patterns.md"
+
+
+def recall(places: Places, general: str, repo: str | None) -> str:
+    """What concerns this task: what all generals share, what this one learned, what it knows of the repository.
+
+    A lesson that stands in both of its files is told once, with the repository's: what comes last is cut last.
+    """
+    own = places.general_memory(general)
+    of_repo = _text(own / _repo_file(repo)).strip() if repo else ""
+    told_there = set(of_repo.splitlines())
+    learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in told_there)
+    shared = (_text(path) for path in sorted((places.memory / "shared").glob("*.md")))
+    return "\n".join(text for each in (*shared, learned, of_repo) if (text := each.strip()))
+
+
+def learn(
+    disk: Disk, places: Places, general: str, repo: str | None, lessons: Sequence[str], largest_bytes: int
+) -> None:
+    """Into the repository's file when the task had one, and into the general's own."""
+    own = places.general_memory(general)
+    for path in (own / LEARNED, *([own / _repo_file(repo)] if repo else [])):
+        known = _text(path).splitlines()
+        new = [f"- {_one_line(lesson, largest_bytes // 5)}" for lesson in lessons if lesson.strip()]
+        lines = _kept([*known, *new], largest_bytes)
+        if lines != known:
+            make_folder(own)
+            disk.rewrite(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _repo_file(repo: str) -> str:
+    return f"repo-{as_filename(repo)}.md"
+
+
+def _kept(lines: Iterable[str], largest_bytes: int) -> list[str]:
+    """Each line once, where it stood first; then as many of the newest as fit."""
+    once = list(dict.fromkeys(line for line in lines if line.strip()))
+    while once and sum(len(line.encode()) + 1 for line in once) > largest_bytes:
+        once.pop(0)
+    return once
+
+
+def _one_line(text: str, largest_bytes: int) -> str:
+    """One endless lesson must not cost all the others."""
+    line = " ".join(text.split())
+    cut = line.encode()[:largest_bytes].decode("utf-8", "ignore")
+    return line if cut == line else f"{cut}…"
+
+
+def _text(path: Path) -> str:
+    """What lies there, if it is a file: nobody waits for a pipe, or learns from what is endless."""
+    try:
+        return read_bytes(path).decode("utf-8", "replace")
+    except (FileNotFoundError, BadFile):
+        return ""

@@ -1,0 +1,147 @@
+"""Order among the soldiers: what outlived its task is ended, and nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kingdom.chamberlain import orphans
+from kingdom.disk.lock import Lock
+from kingdom.records import sessions
+from kingdom.runtime.processes import started_at
+from kingdom.runtime.role import Services
+from tests.fixtures import Clock, services
+from tests.waiting import stays, wait_until
+
+TASK = "task-20260207-001"
+SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
+
+
+@pytest.fixture
+def ours(home: Path) -> Services:
+    return services(home, "chamberlain", Clock())
+
+
+@contextmanager
+def process(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(words or SLEEPER, env={"PATH": os.environ["PATH"], **environment}, start_new_session=True)
+    wait_until(lambda: started_at(child.pid), 5, "the process has started")
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def marks(ours: Services, task: str = TASK) -> dict[str, str]:
+    return {"KINGDOM_HOME": str(ours.places.home), "KINGDOM_TASK_ID": task}
+
+
+def gone(child: subprocess.Popen[bytes]) -> bool:
+    return child.poll() is not None
+
+
+def test_a_process_whose_soldier_is_no_more_is_ended(ours: Services) -> None:
+    with process(**marks(ours)) as orphan:
+        (found,) = orphans.clear(ours)
+        assert (found.task, found.ended) == (TASK, 1)
+        wait_until(lambda: gone(orphan), 5, "the orphan is gone")
+        assert orphan.returncode == -signal.SIGKILL
+
+
+def test_a_whole_tree_of_orphans_goes(ours: Services, tmp_path: Path) -> None:
+    noted = tmp_path / "pids"
+    script = (
+        f"(setsid nohup sleep 600 & echo $! >> {noted}); sleep 600 & echo $! >> {noted}; echo done >> {noted}; wait"
+    )
+    with process("/bin/sh", "-c", script, **marks(ours)):
+        wait_until(lambda: noted.exists() and "done" in noted.read_text(), 5, "the tree stands")
+        list(orphans.clear(ours))
+        pids = [int(line) for line in noted.read_text().split() if line.isdigit()]
+        wait_until(lambda: not any(started_at(pid) for pid in pids), 5, "every member is gone")
+
+
+def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
+    lock = Lock(ours.places.camp("gen-pr", TASK) / "lock", TASK)
+    lock.acquire()
+    with process(**marks(ours)) as soldier:
+        assert list(orphans.clear(ours)) == []
+        stays(lambda: not gone(soldier), 0.2, "the soldier lives")
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    "look_alike",
+    [
+        {"KINGDOM_TASK_ID": TASK},
+        {"KINGDOM_TASK_ID": TASK, "KINGDOM_HOME": "/somewhere/else"},
+        {"KINGDOM_TASK_IDS": TASK, "OLD_KINGDOM_TASK_ID": TASK},
+        {"NOTE": f"KINGDOM_TASK_ID={TASK}"},
+    ],
+    ids=["no home", "another home", "other names", "in a value"],
+)
+def test_look_alikes_are_left_alone(ours: Services, look_alike: dict[str, str]) -> None:
+    with process(**look_alike) as innocent, process("sleep", "60", KINGDOM_HOME=str(ours.places.home)) as role:
+        assert list(orphans.clear(ours)) == []
+        stays(lambda: not gone(innocent) and not gone(role), 0.2, "the innocent live")
+
+
+def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) -> None:
+    lock = Lock(ours.places.camp("gen-pr", f"{TASK}0") / "lock", "x")
+    lock.acquire()
+    with process(**marks(ours)) as orphan, process(**marks(ours, f"{TASK}0")) as soldier:
+        assert [found.task for found in orphans.clear(ours)] == [TASK]
+        wait_until(lambda: gone(orphan), 5, "the orphan is gone")
+        assert not gone(soldier)
+    lock.release()
+
+
+def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
+    lock = Lock(ours.places.camp("gen-pr", TASK) / "lock", TASK)
+    lock.acquire()
+    for task in (TASK, "task-20260207-002"):
+        sessions.enlist(
+            ours.unsynced, ours.places, {"soldier": f"soldier-{task}-0", "task_id": task, "general": "gen-pr"}
+        )
+    list(orphans.clear(ours))
+    assert [row["task_id"] for row in sessions.read(ours.places)] == [TASK]
+    lock.release()
+
+
+def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services) -> None:
+    for task, priority, started in (("t-1", "low", "10:00"), ("t-2", "low", "10:05"), ("t-3", "high", "10:09")):
+        row = {"task_id": task, "priority": priority, "started_at": f"2026-02-07T{started}:00Z"}
+        sessions.enlist(ours.unsynced, ours.places, row)
+    with process(**marks(ours, "t-2")) as victim, process(**marks(ours, "t-3")) as spared:
+        assert orphans.stop_newest(ours) == "t-2"
+        wait_until(lambda: gone(victim), 5, "the victim is gone")
+        assert not gone(spared)
+
+
+def test_damaged_rows_are_nobody_and_stop_nobody(ours: Services) -> None:
+    rows = [3, {}, {"task_id": None}, {"task_id": 7, "priority": "low"}, {"task_id": TASK, "started_at": 3}]
+    ours.places.sessions.write_text(json.dumps(rows))
+    assert [row["task_id"] for row in sessions.read(ours.places)] == [TASK]
+    assert orphans.stop_newest(ours) == TASK
+    assert list(orphans.clear(ours)) == []
+    assert json.loads(ours.places.sessions.read_text()) == []
+
+
+@pytest.mark.parametrize("damage", ["", "[", '[{"task_id"'])
+def test_a_roll_that_a_power_cut_has_damaged_can_be_read_again(damage: str, ours: Services) -> None:
+    ours.places.sessions.write_text(damage)
+    list(orphans.clear(ours))
+    assert json.loads(ours.places.sessions.read_text()) == []
+
+
+def test_a_roll_on_which_nobody_ever_stood_is_not_made(ours: Services) -> None:
+    sessions.mend(ours.unsynced, ours.places)
+    assert not ours.places.sessions.exists()

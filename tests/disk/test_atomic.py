@@ -1,0 +1,290 @@
+"""Files appear whole or not at all; reading never hangs, never trusts and never takes more than it may."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import DEEPEST, parse_json, read_bytes, read_json, to_json, to_line, to_list
+from kingdom.disk.lock import Lock, is_locked
+from kingdom.errors import BadFile, Collision, Locked, LockLost
+
+
+@pytest.fixture
+def disk(home: Path) -> Disk:
+    return Disk(home / "scratch", durability="process")
+
+
+# --- writing
+
+
+def test_a_new_file_never_replaces_another(disk: Disk, home: Path) -> None:
+    disk.create(home / "a", b"first")
+    with pytest.raises(Collision, match="nothing was overwritten"):
+        disk.create(home / "a", b"second")
+    assert (home / "a").read_bytes() == b"first"
+    assert os.listdir(home / "scratch") == []
+
+
+def test_a_group_of_new_files_tells_which_places_were_taken(disk: Disk, home: Path) -> None:
+    disk.create(home / "b", b"old")
+    assert disk.create_all([(home / "a", b"1"), (home / "b", b"2"), (home / "c", b"3")]) == [home / "b"]
+    assert [(home / name).read_bytes() for name in "abc"] == [b"1", b"old", b"3"]
+
+
+def test_nothing_of_a_group_shows_when_one_of_it_cannot_be_written(disk: Disk, home: Path) -> None:
+    def items() -> Any:
+        yield home / "a", b"1"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        disk.create_all(items())
+    assert not (home / "a").exists()
+    assert os.listdir(home / "scratch") == []
+
+
+def test_a_link_at_the_place_counts_as_taken(disk: Disk, home: Path) -> None:
+    (home / "a").symlink_to("nowhere")
+    with pytest.raises(Collision):
+        disk.create(home / "a", b"x")
+    assert not (home / "nowhere").exists()
+
+
+def test_a_move_never_replaces_and_tells_what_is_gone(disk: Disk, home: Path) -> None:
+    disk.create(home / "a", b"a")
+    disk.create(home / "b", b"b")
+    with pytest.raises(Collision):
+        disk.move(home / "a", home / "b")
+    with pytest.raises(FileNotFoundError):
+        disk.move(home / "gone", home / "c")
+    stuck = disk.move_all([(home / "a", home / "b"), (home / "gone", home / "d"), (home / "a", home / "c")])
+    assert stuck == [(home / "a", home / "b"), (home / "gone", home / "d")]
+    assert (home / "b").read_bytes() == b"b"
+    assert (home / "c").read_bytes() == b"a"
+
+
+def test_a_folder_that_is_missing_is_no_moved_file(disk: Disk, home: Path) -> None:
+    disk.create(home / "a", b"a")
+    with pytest.raises(FileNotFoundError):
+        disk.move_all([(home / "a", home / "gone" / "a")])
+    assert (home / "a").exists()
+
+
+def test_files_are_for_their_owner_alone(disk: Disk, home: Path) -> None:
+    disk.create(home / "a", b"x")
+    disk.append(home / "log", b"x\n")
+    assert [(home / name).stat().st_mode & 0o777 for name in ("a", "log", "scratch")] == [0o600, 0o600, 0o700]
+
+
+def test_what_a_killed_life_left_is_swept(disk: Disk, home: Path) -> None:
+    (home / "scratch").mkdir()
+    (home / "scratch" / "17-1.tmp").write_bytes(b"half")
+    assert disk.sweep_scratch() == 1
+    assert os.listdir(home / "scratch") == []
+
+
+def test_a_writer_that_lost_its_right_shows_nothing_and_leaves_no_litter(home: Path) -> None:
+    def lost() -> None:
+        raise LockLost(path="lock", role="king")
+
+    (home / "a").write_bytes(b"old")
+    disk = Disk(home / "scratch", durability="process", guard=lost)
+    for write in (
+        lambda: disk.create(home / "b", b"x"),
+        lambda: disk.rewrite(home / "a", b"x"),
+        lambda: disk.move(home / "a", home / "b"),
+        lambda: disk.remove(home / "a"),
+        lambda: disk.append(home / "a", b"x\n"),
+    ):
+        with pytest.raises(LockLost):
+            write()
+    assert (home / "a").read_bytes() == b"old"
+    assert not (home / "b").exists()
+    assert os.listdir(home / "scratch") == []
+
+
+def test_power_safe_groups_of_any_size(home: Path) -> None:
+    disk = Disk(home / "scratch", durability="power")
+    for size in (1, 20):
+        disk.create_all((home / f"{size}-{n}", b"x") for n in range(size))
+    assert len(list(home.glob("*-*"))) == 21
+
+
+# --- logs
+
+
+def test_a_torn_line_does_not_swallow_the_next_one(disk: Disk, home: Path) -> None:
+    (home / "log").write_bytes(b'{"n": 1}\n{"n": 2')
+    disk.append(home / "log", to_line({"n": 3}))
+    disk.append(home / "log", to_line({"n": 4}))
+    assert (home / "log").read_bytes().split(b"\n") == [b'{"n": 1}', b'{"n": 2', b'{"n": 3}', b'{"n": 4}', b""]
+
+
+def test_a_disk_that_fills_up_tears_one_line_at_most(home: Path) -> None:
+    """A file size limit is the full disk that every machine has."""
+    script = """
+import resource, signal, sys
+from pathlib import Path
+from kingdom.disk.atomic import Disk
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+home = Path(sys.argv[1])
+disk = Disk(home / "scratch", durability="process")
+def limit(size): resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+limit(25)
+try:
+    for n in range(5): disk.append(home / "log", b"line %d....\\n" % n)
+except OSError as full: print(full.errno)
+limit(1000)
+disk.append(home / "log", b"after\\n")
+"""
+    ended = subprocess.run([sys.executable, "-c", script, home], capture_output=True, text=True, check=True)
+    assert ended.stdout == "27\n"
+    assert (home / "log").read_text().split("\n") == ["line 0....", "line 1....", "lin", "after", ""]
+
+
+# --- the strict reader
+
+
+def _sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 3 << 30)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def _mode_000(path: Path) -> None:
+    path.write_bytes(b"{}")
+    path.chmod(0)
+
+
+BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "not a regular file"),
+    "a folder": (Path.mkdir, "not a regular file"),
+    "a socket": (_socket, "No such device"),
+    "a link to a good file": (lambda path: path.symlink_to("/etc/hostname"), "a symbolic link"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "a symbolic link"),
+    "3 GB of nothing": (_sparse, "more than 1048576"),
+    "mode 000": (_mode_000, "000|Permission denied"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_the_reader_takes_nothing_but_small_regular_files(home: Path, what: str) -> None:
+    make, why = BAD_FILES[what]
+    make(home / "x")
+    with pytest.raises(BadFile, match=why):
+        read_bytes(home / "x")
+
+
+def test_a_file_that_is_gone_is_no_bad_file(home: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_json(home / "x")
+
+
+BAD_JSON = {
+    "empty": (b"", "empty"),
+    "blank": (b" \n", "empty"),
+    "half": (b'{"a": 1', "Expecting"),
+    "two": (b"{}{}", "Extra data"),
+    "a list": (b"[]", "not an object"),
+    "twice the same key": (b'{"a": {"b": 1, "b": 2}}', "'b' appears twice"),
+    "not a number": (b'{"a": NaN}', "NaN is not JSON"),
+    "infinite": (b'{"a": -Infinity}', "-Infinity is not JSON"),
+    "too large a number": (b'{"a": 1e999}', "too large"),
+    "too long an integer": (b'{"a": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
+    "byte order mark": (b"\xef\xbb\xbf{}", "byte order mark"),
+    "not UTF-8": (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
+    "a lone surrogate": (b'{"a": "\\ud800"}', "surrogate"),
+    "a bottomless list": (b'{"a": ' + b"[" * 200_000, "nested too deeply|Expecting"),
+    "bottomless objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+    "deeper than it can be written": (b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}", "nested more than 200 deep"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_JSON)
+def test_the_reader_takes_nothing_but_sound_json(home: Path, what: str) -> None:
+    data, why = BAD_JSON[what]
+    (home / "x").write_bytes(data)
+    with pytest.raises(BadFile, match=why):
+        read_json(home / "x")
+
+
+GOOD_JSON: list[dict[str, Any]] = [
+    {},
+    {"왕": "장군 ⚔ 😀", "line": "a\nb\u2028c", "zero": "\x00"},
+    {"deep": json.loads("[" * (DEEPEST - 2) + "]" * (DEEPEST - 2))},
+    {"n": [0, -1, 2**63, 1.5, 1e300, True, None, "", {}, []]},
+    {"many": [{"n": n} for n in range(500)]},
+]
+
+
+@pytest.mark.parametrize("value", GOOD_JSON)
+def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
+    assert parse_json(to_json(value)) == value
+    assert parse_json(to_line(value)) == value
+    assert parse_json(to_list([value, value])) == [value, value]
+
+
+def test_an_emoji_spelt_as_an_escape_is_a_character() -> None:
+    assert parse_json(b'{"a": "\\ud83d\\ude00"}') == {"a": "😀"}
+
+
+# --- the lock
+
+HOLDER = """
+import sys
+from pathlib import Path
+from kingdom.disk.lock import Lock
+lock = Lock(Path(sys.argv[1]), "king")
+lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_lives_and_dies_with_its_process(home: Path) -> None:
+    path = home / "king" / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert is_locked(path)
+        with pytest.raises(Locked, match=rf"another king holds .* \(pid {holder.pid}\)"):
+            Lock(path, "king").acquire()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    assert not is_locked(path)
+    Lock(path, "king").acquire()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_holder_sees_that_its_lock_file_is_another_one_now(home: Path, how: str) -> None:
+    lock = Lock(home / "lock", "king")
+    lock.acquire()
+    lock.check()
+    (home / "lock").unlink()
+    if how == "replaced":
+        (home / "lock").touch()
+    with pytest.raises(LockLost, match="was replaced while this king ran"):
+        lock.check()
+
+
+def test_a_lock_that_nobody_ever_took_is_not_held(home: Path) -> None:
+    assert not is_locked(home / "lock")
+    (home / "lock").touch()
+    assert not is_locked(home / "lock")

@@ -1,0 +1,108 @@
+"""A home, a clock that tests set, and the services of a role in it: every test of a role begins with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_json, to_json
+from kingdom.home import config as configuration
+from kingdom.home.places import Places
+from kingdom.log import Log
+from kingdom.records.queues import Queues
+from kingdom.runtime.role import Services
+from kingdom.times import moment
+
+MORNING = "2026-02-07T10:00:00Z"
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self, at: str = MORNING) -> None:
+        self.now = moment(at)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def set(self, at: str | datetime) -> None:
+        self.now = at.timestamp() if isinstance(at, datetime) else moment(at)
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def services(home: Path, name: str, clock: Clock, **files: Mapping[str, Any]) -> Services:
+    """What `role.run` hands to a role. `files` are written as `config/<name>.yaml` first."""
+    places = founded(home, **files)
+    system = configuration.load(places, "system")
+    own = configuration.load(places, "general" if name.startswith("gen-") else name)
+    disk = Disk(places.scratch(name), durability="process")
+    unsynced = Disk(places.scratch(name), durability="process")
+    make_folder(places.scratch(name))
+    log = Log(places, name, unsynced, clock)
+    return Services(name, places, disk, unsynced, Queues(places, disk, log, clock), log, clock, system, own)
+
+
+def founded(home: Path, **files: Mapping[str, Any]) -> Places:
+    places = Places(home)
+    for folder in places.folders():
+        make_folder(folder)
+    for name, content in files.items():
+        (places.config / f"{name}.yaml").write_text(yaml.safe_dump(dict(content), allow_unicode=True))
+    return places
+
+
+def install(home: Path, name: str, /, **fields: Any) -> None:
+    """A general's manifest."""
+    manifest = {"name": name, "description": "a general for tests", "timeout_seconds": 60, **fields}
+    path = Places(home).manifest(name)
+    draft = path.with_name(f".{path.name}")
+    draft.write_text(yaml.safe_dump(manifest, allow_unicode=True))
+    os.replace(draft, path)
+
+
+def put(home: Path, kind: str, state: str, **thing: Any) -> Path:
+    """A file as a foreign writer would leave it."""
+    path = Places(home).folder(kind, state) / f"{thing['id']}.json"
+    return write(path, thing)
+
+
+def write(path: Path, thing: Mapping[str, Any]) -> Path:
+    draft = path.with_name(f".{path.name}")
+    draft.write_bytes(to_json(thing))
+    os.replace(draft, path)
+    return path
+
+
+def here(home: Path, kind: str, state: str) -> list[str]:
+    """The ids in a queue's folder."""
+    return sorted(path.stem for path in Places(home).folder(kind, state).glob("*.json"))
+
+
+def read(home: Path, kind: str, state: str, name: str) -> dict[str, Any]:
+    return read_json(Places(home).folder(kind, state) / f"{name}.json")
+
+
+def all_of(home: Path, kind: str, state: str) -> list[dict[str, Any]]:
+    return [read(home, kind, state, name) for name in here(home, kind, state)]
+
+
+def event(name: str = "evt-1", type: str = "github.pr.review_requested", **fields: Any) -> dict[str, Any]:
+    source = type.partition(".")[0]
+    return {"id": name, "type": type, "source": source, "payload": {}, "created_at": MORNING, **fields}
+
+
+def task(name: str = "task-20260207-001", general: str = "gen-pr", **fields: Any) -> dict[str, Any]:
+    plain = {"event_id": "evt-1", "type": "github.pr.review_requested", "payload": {}, "created_at": MORNING}
+    return {"id": name, "target_general": general, **plain, **fields}
+
+
+def message(name: str = "msg-1", type: str = "notification", **fields: Any) -> dict[str, Any]:
+    return {"id": name, "type": type, "content": f"content of {name}", "created_at": MORNING, **fields}

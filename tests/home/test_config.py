@@ -1,0 +1,193 @@
+"""A mistake in a file is told with file, line and key, in one line; what holds is read-only and whole."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom import words
+from kingdom.errors import BadConfig, BadFile
+from kingdom.home import config
+from tests.fixtures import founded
+
+KING = """\
+# the king's
+slack:
+  default_channel: dev
+concurrency:
+  max_soldiers: 3
+"""
+
+
+def load(home: Path, text: str, name: str = "king") -> config.Config:
+    places = founded(home)
+    (places.config / f"{name}.yaml").write_text(text)
+    return config.load(places, name)
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing yet\n\n", "---\n"])
+def test_a_file_that_says_nothing_means_the_defaults(home: Path, text: str | None) -> None:
+    loaded = load(home, text) if text is not None else config.load(founded(home), "king")
+    assert config.thawed(loaded) == {
+        "slack": {"default_channel": "dev-eddy"},
+        "retry": {"max_attempts": 2, "backoff_seconds": 60},
+        "concurrency": {"max_soldiers": 3},
+        "intervals": {"event_check_seconds": 10, "result_check_seconds": 10, "schedule_check_seconds": 60},
+        "resources": {"stale_seconds": 120},
+        "results": {"unreadable_seconds": 600},
+    }
+
+
+def test_the_seeds_file_loads_unchanged(home: Path) -> None:
+    loaded = load(
+        home,
+        'slack:\n  default_channel: "dev-eddy"\n\nretry:\n  max_attempts: 2\n  backoff_seconds: 60\n\nconcurrency:\n'
+        "  max_soldiers: 3         # at the same time\n\nintervals:\n  event_check_seconds: 10\n"
+        "  result_check_seconds: 10\n  schedule_check_seconds: 60\n",
+    )
+    assert loaded["concurrency"]["max_soldiers"] == 3
+
+
+def test_what_is_named_holds_and_the_rest_is_filled_in(home: Path) -> None:
+    loaded = load(home, KING)
+    assert loaded["slack"]["default_channel"] == "dev"
+    assert loaded["retry"]["max_attempts"] == 2
+
+
+def test_what_is_loaded_cannot_be_changed(home: Path) -> None:
+    loaded = load(home, KING)
+    with pytest.raises(TypeError):
+        loaded["slack"]["default_channel"] = "x"
+
+
+MISTAKES = {
+    "an unknown key": (KING + "colour: red\n", r"king\.yaml:6: colour: unknown key 'colour'"),
+    "an unknown key in a group": ("slack:\n  default_channel: x\n  defualt: y\n", r"king\.yaml:3: .*'defualt'"),
+    "a text for a number": ("concurrency:\n  max_soldiers: many\n", r"king\.yaml:2: concurrency\.max_soldiers: 'many'"),
+    "too small": (
+        "slack: {}\nconcurrency:\n  max_soldiers: 0\n",
+        r"king\.yaml:3: concurrency\.max_soldiers: 0 is less",
+    ),
+    "a list for a group": ("slack: [a]\n", r"king\.yaml:1: slack: "),
+    "a list for everything": ("- a\n", r"king\.yaml:1: the file: must hold keys and values"),
+    "a text for everything": ("hello\n", r"king\.yaml:1: the file: must hold keys and values"),
+    "a key twice": (KING + "slack: {}\n", r"king\.yaml:6: slack: stands here a second time"),
+    "no YAML": ("slack:\n  a: [1\nb: 2\n", r"king\.yaml:3: YAML: "),
+    "a tab": ("slack:\n\tdefault_channel: x\n", r"king\.yaml:2: YAML: "),
+    "two documents": ("slack: {}\n---\nslack: {}\n", r"king\.yaml:2: YAML: "),
+    "a key of another kind": ("1: a\nb: c\n", r"king\.yaml:1: 1: unknown key"),
+    "a key that is a list": ("? [a]\n: b\n", r"king\.yaml:1: YAML: "),
+    "an object of Python": (
+        "slack: !!python/object/apply:os.system [id]\n",
+        r"king\.yaml:1: YAML: could not determine",
+    ),
+    "no number": ("concurrency:\n  max_soldiers: .nan\n", r"king\.yaml:2: concurrency\.max_soldiers: "),
+    "no end": ("intervals:\n  event_check_seconds: .inf\n", r"king\.yaml:2: intervals\.event_check_seconds: "),
+    "depth without end": ("a: " + "[" * 5000 + "]" * 5000, r"king\.yaml:1: the file: nested more than 50 deep"),
+    "depth without end that never closes": ("[" * 50_000, r"king\.yaml:1: the file: nested more than 50 deep"),
+    "depth of another kind": ("".join(f"{' ' * n}a:\n" for n in range(900)), r"king\.yaml:5\d: the file: nested"),
+    "a list in itself": ("a: &a [*a]\n", r"king\.yaml:1: the file: nested more than 50 deep"),
+    "laughs": (
+        "a: &a [x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+        r"king\.yaml",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_told_where_it_stands(home: Path, what: str) -> None:
+    text, told = MISTAKES[what]
+    began = time.monotonic()
+    with pytest.raises(BadConfig, match=told) as caught:
+        load(home, text)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - began < 5
+
+
+def test_a_file_that_is_no_text_is_told_so(home: Path) -> None:
+    places = founded(home)
+    (places.config / "king.yaml").write_bytes(b"slack: \xff\n")
+    with pytest.raises(BadConfig, match="not UTF-8 at byte 7"):
+        config.load(places, "king")
+    (places.config / "king.yaml").unlink()
+    (places.config / "king.yaml").mkdir()
+    with pytest.raises(BadConfig, match="not a regular file"):
+        config.load(places, "king")
+
+
+def test_a_slip_of_the_pen_is_guessed() -> None:
+    assert words.closest("quque", ["queue", "events"]) == ", did you mean 'queue'?"
+    assert words.closest("xyz", ["queue"]) == ""
+
+
+# --- secrets
+
+
+def secrets(home: Path, text: str, mode: int = 0o600) -> dict[str, str]:
+    (home / ".env").write_text(text)
+    (home / ".env").chmod(mode)
+    return config.secrets(founded(home))
+
+
+def test_secrets_are_read_as_shells_write_them(home: Path) -> None:
+    text = "# tokens\n\nA=1\nexport B='two words'\n C = \"3\"\nD=a=b#c\nE=\n"
+    assert secrets(home, text) == {"A": "1", "B": "two words", "C": "3", "D": "a=b#c", "E": ""}
+    assert config.secrets(founded(home / "without")) == {}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_secrets_that_others_may_read_are_refused(home: Path, mode: int) -> None:
+    with pytest.raises(BadConfig, match=r"\.env: permissions: .*chmod 600"):
+        secrets(home, "A=1\n", mode)
+
+
+@pytest.mark.parametrize("line", ["token", "a b=1", "=1", "1A=2"])
+def test_a_line_that_is_no_setting_is_told_without_its_value(home: Path, line: str) -> None:
+    with pytest.raises(BadConfig, match=r"\.env:2: line: must read NAME=value"):
+        secrets(home, f"A=1\n{line}\n")
+
+
+def test_a_link_is_no_file_of_secrets(home: Path) -> None:
+    (home / "elsewhere").write_text("A=1\n")
+    (home / ".env").symlink_to("elsewhere")
+    with pytest.raises((BadConfig, BadFile)):
+        config.secrets(founded(home))
+
+
+# --- time zones
+
+SUMMER, WINTER = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def zone(home: Path, name: str | None) -> Any:
+    return config.zone(founded(home), {"timezone": name})
+
+
+def test_the_zone_that_is_named_holds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Seoul")
+    berlin = zone(home, "Europe/Berlin")
+    assert [day.astimezone(berlin).utcoffset() for day in (SUMMER, WINTER)] == [timedelta(hours=2), timedelta(hours=1)]
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", ":Europe/Berlin"])
+def test_the_machines_zone_has_summer_time(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TZ", name)
+    machine = zone(home, None)
+    assert [day.astimezone(machine).utcoffset() for day in (SUMMER, WINTER)] == [timedelta(hours=2), timedelta(hours=1)]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "", "/etc/localtime"])
+def test_a_machine_of_an_unknown_zone_still_has_one(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TZ", name)
+    assert SUMMER.astimezone(zone(home, None)).utcoffset() is not None
+
+
+@pytest.mark.parametrize("name", ["Mars/Base", "", "../../etc/passwd", "America", "Europe/Berlin\0"])
+def test_a_zone_that_is_none_is_told(home: Path, name: str) -> None:
+    with pytest.raises(BadConfig, match=r"system\.yaml: timezone: there is no time zone"):
+        zone(home, name)

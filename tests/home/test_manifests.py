@@ -1,0 +1,158 @@
+"""Manifests: the seed's three load word for word; a broken one is told and leaves the others alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.errors import BadConfig, NoSuchThing
+from kingdom.home import manifests
+from tests.fixtures import founded, install
+
+SEEDS = {
+    "gen-pr": """\
+# generals/gen-pr/manifest.yaml
+name: gen-pr
+description: "PR 리뷰 전문 장군"
+timeout_seconds: 1800       # 30분 — 리뷰는 읽기 + 코멘트 위주
+
+cc_plugins:
+  - friday
+
+subscribes:
+  - github.pr.review_requested
+  - github.pr.mentioned
+  - github.pr.assigned
+
+schedules: []
+""",
+    "gen-jira": """\
+name: gen-jira
+description: "Jira 티켓 구현 장군"
+timeout_seconds: 5400
+
+cc_plugins:
+  - sunday
+
+subscribes:
+  - jira.ticket.assigned
+  - jira.ticket.updated
+
+schedules: []
+""",
+    "gen-test": """\
+name: gen-test
+description: "테스트 코드 작성 장군"
+timeout_seconds: 3600
+
+cc_plugins:
+  - saturday
+
+subscribes: []    # 외부 이벤트 구독 없음
+
+schedules:
+  - name: daily-test
+    cron: "0 22 * * 1-5"
+    task_type: "daily-test-generation"
+    payload:
+      description: "Weekday 22:00 test generation"
+""",
+}
+
+
+def test_the_seeds_manifests_load_word_for_word(home: Path) -> None:
+    places = founded(home)
+    for name, text in SEEDS.items():
+        places.manifest(name).write_text(text)
+    (jira, pr, test), bad = manifests.installed(places)
+    assert bad == []
+    assert (pr.description, pr.timeout_seconds, pr.cc_plugins) == ("PR 리뷰 전문 장군", 1800, ("friday",))
+    assert pr.subscribes == ("github.pr.review_requested", "github.pr.mentioned", "github.pr.assigned")
+    assert jira.schedules == ()
+    (daily,) = test.schedules
+    assert (daily.cron, daily.task_type) == ("0 22 * * 1-5", "daily-test-generation")
+    assert dict(daily.payload) == {"description": "Weekday 22:00 test generation"}
+    assert (daily.catch_up, daily.timezone, daily.repo) == ("latest", None, None)
+
+
+def test_what_a_manifest_leaves_out_has_a_default(home: Path) -> None:
+    founded(home)
+    install(home, "gen-a")
+    plain = manifests.of(founded(home), "gen-a")
+    assert (plain.engine, plain.keywords, plain.max_soldiers, plain.env, plain.sandbox) == (None, (), None, (), True)
+    assert plain.limits["memory_mb"] > 0
+
+
+@pytest.mark.parametrize(
+    ("word", "on"), [("on", True), ("off", False), ("'on'", True), ("'off'", False), ("no", False)]
+)
+def test_a_sandbox_is_on_or_off_as_yaml_reads_it(home: Path, word: str, on: bool) -> None:
+    text = f"name: gen-a\ndescription: x\ntimeout_seconds: 30\nsandbox: {word}\n"
+    places = founded(home)
+    places.manifest("gen-a").write_text(text)
+    assert manifests.of(places, "gen-a").sandbox is on
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "a foreign name": ({"name": "gen-b"}, r"gen-a\.yaml: name: says 'gen-b'"),
+    "a name that is none": ({"name": "Gen A"}, r"gen-a\.yaml:\d+: name: 'Gen A' does not match"),
+    "a line break": ({"name": "gen-a\n"}, r"gen-a\.yaml"),
+    "too little time": ({"timeout_seconds": 29}, r"gen-a\.yaml:\d+: timeout_seconds: 29 is less"),
+    "an unknown field": ({"subscribe": ["a"]}, r"gen-a\.yaml:\d+: subscribe: unknown key 'subscribe'"),
+    "a claim that is none": ({"subscribes": ["github.*.pr"]}, r"gen-a\.yaml:\d+: subscribes\.0: "),
+    "a schedule without a time": (
+        {"schedules": [{"name": "d", "task_type": "t"}]},
+        r"gen-a\.yaml:\d+: schedules\.0: 'cron'",
+    ),
+    "a variable that is none": ({"env": ["A B"]}, r"gen-a\.yaml:\d+: env\.0: "),
+    "a limit that is none": ({"limits": {"memory": 1}}, r"gen-a\.yaml:\d+: limits\.memory: unknown key"),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_broken_manifest_is_told_with_its_line_and_the_others_serve(home: Path, what: str) -> None:
+    fields, told = MISTAKES[what]
+    places = founded(home)
+    install(home, "gen-a", **fields)
+    install(home, "gen-z")
+    good, (bad,) = manifests.installed(places)
+    assert [each.name for each in good] == ["gen-z"]
+    with pytest.raises(BadConfig, match=told):
+        raise bad
+
+
+def test_a_manifest_without_a_name_is_told(home: Path) -> None:
+    places = founded(home)
+    places.manifest("gen-a").write_text("description: x\ntimeout_seconds: 30\n")
+    with pytest.raises(BadConfig, match=r"gen-a\.yaml:1: top level: 'name' is a required"):
+        manifests.of(places, "gen-a")
+
+
+@pytest.mark.parametrize("name", [".gen-draft.yaml", "gen-b.yaml.tmp", "notes.txt", ".swp"])
+def test_drafts_and_notes_are_no_manifests(home: Path, name: str) -> None:
+    places = founded(home)
+    (places.manifests / name).write_text("half a mani")
+    assert manifests.installed(places) == ([], [])
+
+
+def test_names_are_known_even_of_broken_manifests(home: Path) -> None:
+    places = founded(home)
+    install(home, "gen-b")
+    places.manifest("gen-a").write_text("{")
+    assert manifests.names(places) == ["gen-a", "gen-b"]
+    with pytest.raises(NoSuchThing, match="no general named 'gen-c'; it is not installed"):
+        manifests.of(places, "gen-c")
+
+
+def test_the_fingerprint_changes_with_every_change(home: Path) -> None:
+    places = founded(home)
+    seen = [manifests.fingerprint(places)]
+    install(home, "gen-a")
+    seen.append(manifests.fingerprint(places))
+    install(home, "gen-a", timeout_seconds=90)
+    seen.append(manifests.fingerprint(places))
+    places.manifest("gen-a").unlink()
+    assert len(set(seen)) == 3
+    assert manifests.fingerprint(places) == seen[0]

@@ -1,0 +1,139 @@
+"""Names that become paths stay inside the home, and a home that others could write to is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kingdom.errors import BadHome, BadName
+from kingdom.home.places import LONGEST_NAME, Places, check_name, find_home
+from kingdom.home.states import MOVES
+from tests.fixtures import founded
+
+GOOD_NAMES = [
+    "evt-github-12345678-2026-02-07T10:00:00Z",
+    "evt-jira-QP-123-20260207100000",
+    "task-20260207-1000",
+    "a",
+    "-rf",
+    "a..b",
+    "gen-pr:daily@home+1",
+    "x" * LONGEST_NAME,
+]
+BAD_NAMES = {
+    "": "empty",
+    ".": "starts with a dot",
+    "..": "starts with a dot",
+    ".hidden": "starts with a dot",
+    "a/b": "a character that is not allowed",
+    "../../etc/passwd": "starts with a dot",
+    "a\0b": "a character that is not allowed",
+    "a\n": "a character that is not allowed",
+    "a b": "a character that is not allowed",
+    "$(id)": "a character that is not allowed",
+    "왕": "a character that is not allowed",
+    "e\u0301": "a character that is not allowed",
+    "\uff11": "a character that is not allowed",
+    "x" * (LONGEST_NAME + 1): "201 characters",
+}
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_good_names_stand_as_they_are(name: str) -> None:
+    assert check_name("id", name) == name
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_bad_names_are_refused_and_never_mended(name: str) -> None:
+    with pytest.raises(BadName, match=BAD_NAMES[name]):
+        check_name("id", name)
+
+
+@pytest.mark.parametrize("name", [None, 17, b"a", ["a"], {"a": 1}])
+def test_what_is_no_text_is_no_name(name: object) -> None:
+    with pytest.raises(BadName, match="not a text"):
+        check_name("id", name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.one_of(st.sampled_from("a./\\\0\n %~:-"), st.characters())))
+def test_whatever_the_text_no_path_leaves_its_folder(text: str) -> None:
+    places = Places(Path("/home"))
+    try:
+        path = places.queue_file("events", "pending", text)
+    except BadName:
+        with pytest.raises(BadName):
+            places.queue_path("events", "pending", text)
+        return
+    assert path.parent == Path("/home/queue/events/pending")
+    assert os.path.normpath(path) == str(path) == places.queue_path("events", "pending", text)
+
+
+def test_every_place_of_a_task_refuses_a_wandering_id() -> None:
+    places = Places(Path("/home"))
+    for make in (places.result, places.raw_result, places.checkpoint, places.prompt, places.soldier):
+        with pytest.raises(BadName):
+            make("../king")
+    with pytest.raises(BadName):
+        places.workspace("gen-pr", "../../config")
+    with pytest.raises(BadName):
+        places.session_log("../../x", "out")
+
+
+def test_a_home_has_a_folder_for_every_state(home: Path) -> None:
+    places = founded(home)
+    for kind, states in MOVES.items():
+        assert {path.name for path in (places.queue / kind).iterdir()} == set(states)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"KINGDOM_HOME": "/a", "KINGDOM_BASE_DIR": "/b"}, "/a"),
+        ({"KINGDOM_BASE_DIR": "/b"}, "/b"),
+        ({"KINGDOM_HOME": "", "KINGDOM_BASE_DIR": "/b"}, "/b"),
+    ],
+)
+def test_the_environment_names_the_home(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
+    for name in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert find_home() == Path(expected)
+
+
+def test_a_home_is_found_from_any_folder_in_it(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    for name in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    places = founded(home)
+    monkeypatch.chdir(places.workspaces)
+    assert find_home() == home
+
+
+def test_a_home_is_its_owners_alone(home: Path) -> None:
+    places = founded(home)
+    places.check()
+    home.chmod(0o777)
+    with pytest.raises(BadHome, match=r"everybody may write to it; run `chmod o-w` on it"):
+        places.check()
+
+
+def test_what_is_no_home_is_refused(home: Path) -> None:
+    with pytest.raises(BadHome, match=r"does not exist; run `kingdom init` first"):
+        Places(home / "nowhere").check()
+    (home / "file").touch()
+    with pytest.raises(BadHome, match="not a folder"):
+        Places(home / "file").check()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_somebody_elses_home_is_refused(home: Path) -> None:
+    os.chown(home, 12345, -1)
+    with pytest.raises(BadHome, match="it belongs to uid 12345, and this is uid 0"):
+        Places(home).check()

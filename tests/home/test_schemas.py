@@ -1,0 +1,145 @@
+"""The schemas are the doors' keepers: sound themselves, all defaults in them, and of one mind whoever reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kingdom.errors import BadMessage
+from kingdom.home import schemas
+from kingdom.home.places import find_data
+from kingdom.records.messages import Event, Message, Order, Result, Task
+from tests.fixtures import event, message, task
+
+FOLDER = find_data() / "schemas"
+ALL = sorted(str(path.relative_to(FOLDER)).removesuffix(".schema.json") for path in FOLDER.rglob("*.schema.json"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_schema_is_a_sound_one(name: str) -> None:
+    jsonschema.Draft7Validator.check_schema(schemas.load(name))
+    schemas.check(name, _least(name))
+
+
+def _least(name: str) -> dict[str, Any]:
+    """The least that fits."""
+    return {
+        "event": event(),
+        "task": task(),
+        "message": message(),
+        "result": {"task_id": "task-1", "status": "success"},
+        "order": {
+            "id": "o-1",
+            "action": "retry",
+            "target": "task-1",
+            "by": "you",
+            "created_at": "2026-02-07T10:00:00Z",
+        },
+        "manifest": {"name": "gen-pr", "description": "x", "timeout_seconds": 30},
+    }.get(name, {})
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("config/")])
+def test_a_configuration_needs_no_line_and_knows_no_other_key(name: str) -> None:
+    assert schemas.errors_in(name, {}) == []
+    ((where, sentence),) = schemas.errors_in(name, {"unheard_of": 1})
+    assert where == ("unheard_of",)
+    assert "known are" in sentence
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_default_fits_its_own_schema(name: str) -> None:
+    for place, part in _parts(schemas.load(name), name):
+        if "default" in part:
+            jsonschema.validate(part["default"], part, cls=jsonschema.Draft7Validator)
+            assert place
+
+
+def _parts(schema: Any, place: str) -> list[tuple[str, dict[str, Any]]]:
+    if not isinstance(schema, dict):
+        return []
+    inner = [each for key, part in schema.items() for each in _parts(part, f"{place}.{key}") if key != "default"]
+    return [(place, schema), *inner]
+
+
+NOUNS = {"event": Event, "task": Task, "message": Message, "result": Result, "order": Order}
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("event", {"id": "../x"}, "id"),
+    ("event", {"id": ".x"}, "id"),
+    ("event", {"id": "x" * 201}, "id"),
+    ("event", {"id": "x\n"}, "id"),
+    ("event", {"id": "왕"}, "id"),
+    ("event", {"type": ""}, "type"),
+    ("event", {"payload": []}, "payload"),
+    ("event", {"priority": "urgent"}, "priority"),
+    ("event", {"created_at": "yesterday"}, "created_at"),
+    ("event", {"created_at": "2026-02-07T10:00:00+09:00"}, "created_at"),
+    ("event", {"created_at": "2026-02-07T10:00:00Z\n"}, "created_at"),
+    ("event", {"task_id": "a/b"}, "task_id"),
+    ("event", {"letters": {"start": 5}}, "letters"),
+    ("event", {"letters": {"start": "../../x"}}, "letters"),
+    ("task", {"target_general": "gen-../x"}, "target_general"),
+    ("task", {"target_general": "king"}, "target_general"),
+    ("task", {"attempt": -1}, "attempt"),
+    ("task", {"attempt": "1"}, "attempt"),
+    ("task", {"not_before": "soon"}, "not_before"),
+    ("task", {"thread_task_id": "../x"}, "thread_task_id"),
+    ("message", {"type": "shout"}, "type"),
+    ("message", {"urgency": "low"}, "urgency"),
+    ("message", {"content": None}, "content"),
+    ("message", {"not_before": "soon"}, "not_before"),
+    ("message", {"tries": "many"}, "tries"),
+    ("message", {"context": "none"}, "context"),
+    ("result", {"status": "done"}, "status"),
+    ("result", {"status": "needs_human"}, "question"),
+    ("result", {"status": "needs_human", "question": ""}, "question"),
+    ("result", {"memory_updates": "a"}, "memory_updates"),
+    ("result", {"memory_updates": [1]}, "memory_updates"),
+    ("result", {"proclamation": {"channel": "x"}}, "proclamation"),
+    ("result", {"proclamation": {"channel": "", "message": "x"}}, "channel"),
+    ("order", {"action": "destroy"}, "action"),
+    ("order", {"target": "../x"}, "target"),
+    ("order", {"by": ""}, "by"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "field"), WRONG)
+def test_what_does_not_fit_is_refused_by_its_field(name: str, fields: dict[str, Any], field: str) -> None:
+    whole = {**_least(name), **fields}
+    with pytest.raises(BadMessage, match=field) as caught:
+        schemas.check(name, dict(whole))
+    assert len(str(caught.value)) < 500
+    if not any(str(value).endswith("\n") for value in fields.values()):
+        assert any(field in str(misfit) for misfit in schemas.errors_in(name, whole))
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_every_required_field_is_missed(name: str) -> None:
+    for field in schemas.load(name)["required"]:
+        whole = _least(name)
+        del whole[field]
+        with pytest.raises(BadMessage, match=field):
+            schemas.check(name, whole)
+
+
+def test_defaults_go_as_deep_as_the_groups_and_lists() -> None:
+    schema = {
+        "properties": {
+            "group": {"default": {}, "properties": {"n": {"default": 1}}},
+            "rows": {"items": {"properties": {"on": {"default": True}}}},
+        }
+    }
+    assert schemas.with_defaults(schema, {"rows": [{}, {"on": False}]}) == {
+        "group": {"n": 1},
+        "rows": [{"on": True}, {"on": False}],
+    }
+    assert schemas.with_defaults(schema, {}) == {"group": {"n": 1}}
+    assert "n" not in json.dumps(schema["properties"]["group"]["default"])
+
+
+def test_schemas_travel_with_the_program() -> None:
+    assert Path(FOLDER / "event.schema.json").is_file()

@@ -1,0 +1,47 @@
+"""Nouns become JSON and come back with everything they held; numbers count up and never go back."""
+
+from __future__ import annotations
+
+import pytest
+
+from kingdom.records.messages import Event, Task
+from kingdom.times import moment, stamp
+from tests.fixtures import event, task
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "1970-01-01T00:00:00Z"), (1770458400.999, "2026-02-07T10:00:00Z"), (-0.5, "1969-12-31T23:59:59Z")],
+)
+def test_time_is_written_in_utc_to_the_second(seconds: float, text: str) -> None:
+    assert stamp(seconds) == text
+    assert moment(text) == int(seconds // 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "attempt"),
+    [({}, 0), ({"retry_count": 2}, 2), ({"attempt": 1}, 1), ({"attempt": 3, "retry_count": 1}, 3)],
+)
+def test_attempts_are_read_under_their_older_name_too(fields: dict[str, int], attempt: int) -> None:
+    whole = {**task(), "repo": None, "priority": "low", "status": "pending", **fields}
+    assert Task.from_json(whole).attempt == attempt
+
+
+def test_the_thread_of_a_task_is_its_root() -> None:
+    plain = Task.from_json({**task("task-9"), "repo": None, "priority": "low", "status": "pending"})
+    assert plain.thread == "task-9"
+    assert plain.evolve(thread_task_id="task-1").thread == "task-1"
+
+
+@pytest.mark.parametrize(
+    ("type", "answer"),
+    [
+        ("slack.human_response", True),
+        ("console.thread.reply", True),
+        ("slack.channel.message", False),
+        ("human_response", False),
+    ],
+)
+def test_answers_are_known_by_their_type(type: str, answer: bool) -> None:
+    whole = {**event(type=type), "repo": None, "priority": "low", "status": "pending"}
+    assert Event.from_json(whole).is_answer is answer

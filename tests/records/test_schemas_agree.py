@@ -1,0 +1,150 @@
+"""Every noun and its schema agree: what passes the door becomes a noun, and comes back as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kingdom.home import schemas
+from kingdom.records.messages import Event, Message, Order, Record, Result, Task
+from tests.fixtures import event, message, task
+
+AT = "2026-02-07T10:00:00Z"
+# noun · the least that a foreign writer gives · what we always write too
+SHAPES: list[tuple[type[Record], dict[str, Any], dict[str, Any]]] = [
+    (
+        Event,
+        {"id": "evt-1", "type": "t", "source": "s", "payload": {}, "created_at": AT},
+        {
+            "repo": None,
+            "priority": "normal",
+            "status": "pending",
+            "task_id": None,
+            "letters": {},
+            "discarded_reason": None,
+        },
+    ),
+    (
+        Task,
+        {
+            "id": "task-1",
+            "event_id": "evt-1",
+            "target_general": "gen-pr",
+            "type": "t",
+            "payload": {},
+            "created_at": AT,
+        },
+        {
+            "repo": None,
+            "priority": "normal",
+            "status": "pending",
+            "attempt": 0,
+            "not_before": None,
+            "thread_task_id": None,
+            "scheduled_for": None,
+            "reply_to": None,
+            "outcome": None,
+            "letters": {},
+        },
+    ),
+    (
+        Message,
+        {"id": "msg-1", "type": "report", "content": "c", "created_at": AT},
+        {
+            "task_id": None,
+            "channel": None,
+            "urgency": "normal",
+            "context": {},
+            "source_ref": None,
+            "status": "pending",
+            "dedup_key": None,
+        },
+    ),
+    (
+        Result,
+        {"task_id": "task-1", "status": "success"},
+        {
+            "summary": None,
+            "error": None,
+            "question": None,
+            "reason": None,
+            "checkpoint_path": None,
+            "memory_updates": [],
+            "notify_channel": None,
+            "proclamation": None,
+            "metrics": {},
+        },
+    ),
+    (
+        Order,
+        {"id": "order-1", "action": "retry", "target": "task-1", "by": "you", "created_at": AT},
+        {"outcome": None},
+    ),
+]
+EXTRA = {"colour": "파랑", "deep": {"list": [1, None, {"a": "b"}]}}
+
+EVENT_TYPES = [
+    *("github.pr.review_requested", "github.pr.mentioned", "github.pr.assigned", "github.pr.comment"),
+    *("github.pr.state_change", "github.issue.assigned", "github.notification.subscribed"),
+    *("jira.ticket.assigned", "jira.ticket.updated", "jira.ticket.commented"),
+    *("slack.channel.message", "slack.app_mention", "hall.message", "console.message"),
+    *("slack.human_response", "hall.human_response", "console.thread.reply"),
+]
+IDS = [
+    "evt-github-12345678-2026-02-07T10:00:00Z",
+    "evt-jira-QP-123-20260207100000",
+    "evt-slack-msg-1234-5678",
+    "evt-slack-mention-1234-5678",
+    "evt-slack-reply-1234-5678-1707300000",
+    "evt-console-1707300000000000",
+    "schedule-daily-test",
+]
+
+
+@pytest.mark.parametrize(("noun", "least", "always"), SHAPES)
+def test_the_least_is_filled_up_and_written_whole(
+    noun: type[Record], least: dict[str, Any], always: dict[str, Any]
+) -> None:
+    assert noun.from_json(schemas.check(noun.kind, dict(least))).to_json() == {**least, **always}
+
+
+@pytest.mark.parametrize(("noun", "least", "always"), SHAPES)
+def test_unknown_fields_come_back_behind_our_own(
+    noun: type[Record], least: dict[str, Any], always: dict[str, Any]
+) -> None:
+    thing = noun.from_json(schemas.check(noun.kind, {**least, **EXTRA}))
+    written = thing.evolve().to_json()
+    assert written == {**least, **always, **EXTRA}
+    assert list(written)[-len(EXTRA) :] == list(EXTRA)
+    assert noun.from_json(schemas.check(noun.kind, written)).to_json() == written
+
+
+@pytest.mark.parametrize(("noun", "least", "always"), SHAPES)
+def test_every_field_of_a_noun_stands_in_its_schema(
+    noun: type[Record], least: dict[str, Any], always: dict[str, Any]
+) -> None:
+    properties = schemas.load(noun.kind)["properties"]
+    assert {*least, *always} <= set(properties)
+    optional = {key for key, part in properties.items() if "default" in part}
+    assert optional <= set(always)
+    assert set(schemas.load(noun.kind)["required"]) == set(least)
+
+
+@pytest.mark.parametrize("type", EVENT_TYPES)
+def test_every_event_type_of_the_court_passes(type: str) -> None:
+    schemas.check("event", event("evt-1", type))
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_every_kind_of_id_passes(name: str) -> None:
+    schemas.check("event", event(name))
+    schemas.check("task", task("task-20260207-1000", event_id=name))
+    schemas.check("message", message(f"msg-20260207-{name}"[:200]))
+
+
+def test_a_task_of_the_seed_passes() -> None:
+    """With retry_count and an empty repo, as the first king wrote it."""
+    whole = {**task(), "repo": "", "priority": "normal", "retry_count": 1, "status": "pending"}
+    read = Task.from_json(schemas.check("task", whole))
+    assert (read.attempt, read.repo, read.to_json()["retry_count"]) == (1, "", 1)

@@ -1,0 +1,179 @@
+"""A sleeper wakes for arrivals, signals and time, and for nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kingdom.home.places import is_hidden
+from kingdom.runtime.wake import ProcessExits, Waker
+
+SOON = 5.0
+
+
+@pytest.fixture
+def folder(home: Path) -> Path:
+    (home / "pending").mkdir()
+    return home / "pending"
+
+
+@pytest.fixture
+def waker(folder: Path) -> Iterator[Waker]:
+    waker = Waker([folder])
+    yield waker
+    waker.close()
+
+
+def test_a_renamed_file_wakes_at_once_by_name(waker: Waker, folder: Path, home: Path) -> None:
+    (home / "draft").write_text("{}")
+    (home / "draft").rename(folder / "a.json")
+    began = time.monotonic()
+    assert waker.wait(SOON) == {folder: ["a.json"]}
+    assert time.monotonic() - began < 1
+    assert waker.wait(0) == {}
+
+
+def test_a_linked_file_wakes_too(waker: Waker, folder: Path, home: Path) -> None:
+    (home / "draft").write_text("{}")
+    os.link(home / "draft", folder / "a.json")
+    assert waker.wait(SOON) == {folder: ["a.json"]}
+
+
+def test_a_file_written_in_place_wakes_when_it_begins_and_when_it_is_whole(waker: Waker, folder: Path) -> None:
+    with open(folder / "a.json", "w") as file:
+        assert waker.wait(SOON) == {folder: ["a.json"]}
+        file.write("{}")
+    assert waker.wait(SOON) == {folder: ["a.json"]}
+
+
+@pytest.mark.parametrize("name", [".a.json", "a.json.tmp", ".tmp-1"])
+def test_unfinished_names_wake_nobody_who_reads(waker: Waker, folder: Path, name: str) -> None:
+    assert is_hidden(name)
+    (folder / name).write_text("{}")
+    assert waker.wait(SOON) == {}
+
+
+def test_nothing_is_heard_when_the_time_is_up(waker: Waker) -> None:
+    began = time.monotonic()
+    assert waker.wait(0.03) == {}
+    assert time.monotonic() - began >= 0.03
+
+
+def test_a_signal_ends_the_sleep(waker: Waker) -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        waker.wake_on_signals()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert waker.wait(SOON) == {}
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_another_descriptor_ends_the_sleep(waker: Waker) -> None:
+    reader, writer = os.pipe()
+    waker.add_descriptor(reader)
+    os.write(writer, b"x")
+    assert waker.wait(SOON) == {}
+    os.close(reader)
+    os.close(writer)
+
+
+GOING: dict[str, Callable[[Path], object]] = {
+    "removed": shutil.rmtree,
+    "moved away": lambda folder: folder.rename(folder.with_name("elsewhere")),
+}
+
+
+@pytest.mark.parametrize("how", GOING)
+def test_a_folder_that_comes_back_is_watched_again(waker: Waker, folder: Path, how: str) -> None:
+    GOING[how](folder)
+    told = [waker.wait(0.05) for _ in range(3)]
+    assert None in told, "its loss is told: look everywhere"
+    folder.mkdir()
+    assert waker.wait(SOON) is None, "its return is told: look everywhere"
+    (folder / "a.json").touch()
+    assert "a.json" in (waker.wait(SOON) or {}).get(folder, [])
+
+
+def test_too_many_arrivals_mean_look_everywhere(waker: Waker, folder: Path) -> None:
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if most > 100_000:
+        pytest.skip("this machine's queue of arrivals is too long to fill")
+    (folder / "a").touch()
+    for _ in range(most // 2 + 2):
+        os.rename(folder / "a", folder / "b")
+        os.rename(folder / "b", folder / "a")
+    assert waker.wait(SOON) is None
+
+
+def test_polling_hears_time_alone(folder: Path) -> None:
+    waker = Waker([folder], "poll")
+    assert waker.polls
+    (folder / "a.json").write_text("{}")
+    assert waker.wait(0.02) == {}
+    waker.close()
+
+
+def test_where_nothing_can_be_watched_it_polls(home: Path) -> None:
+    waker = Waker([home / "not-there"])
+    assert waker.polls
+    assert waker.wait(0) == {}
+    waker.close()
+
+
+def test_closing_gives_every_descriptor_back(folder: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        Waker([folder]).close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_the_end_of_a_followed_process_ends_the_sleep_and_is_told_once(
+    waker: Waker, stranger: subprocess.Popen[bytes]
+) -> None:
+    ends = ProcessExits()
+    waker.add_descriptor(ends.fileno())
+    ends.follow(stranger.pid)
+    ends.follow(stranger.pid)
+    assert waker.wait(0) == {}
+    assert ends.new() == frozenset()
+    stranger.kill()
+    assert waker.wait(SOON) == {}
+    assert ends.new() == {stranger.pid}
+    assert ends.new() == frozenset()
+
+
+def test_who_has_ended_before_is_not_followed(stranger: subprocess.Popen[bytes]) -> None:
+    stranger.kill()
+    stranger.wait()
+    ends = ProcessExits()
+    ends.follow(stranger.pid)
+    assert ends.new() == frozenset()
+
+
+def test_a_signal_after_the_end_rings_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    waker = Waker([folder])
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        waker.wake_on_signals()
+        waker.close()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert capfd.readouterr().err == ""
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, before)

@@ -1,0 +1,65 @@
+"""What a soldier's report means: one row for each way in which it can come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kingdom.home import schemas
+from kingdom.records.messages import Result, Task
+from kingdom.soldiers import results
+from kingdom.soldiers.results import Done, Failed, Limited
+from tests import fixtures as tools
+
+
+def a_task(**fields: Any) -> Task:
+    return Task.from_json(schemas.check("task", tools.task(**fields)))
+
+
+REPORTS: list[tuple[dict[str, Any], str]] = [
+    ({"code": 0, "seen": "bye", "result": None}, "no result (ended with code 0): bye"),
+    ({"code": 3, "seen": "", "result": None}, "no result (ended with code 3): nothing was said"),
+    ({"code": None, "ended": "resource", "seen": "612 processes"}, "no result (resource): 612 processes"),
+    ({"result": {"status": "failed", "error": "no tests"}}, "no tests"),
+    ({"result": {"status": "failed"}}, "failed without a reason"),
+    ({"result": {"status": "fine"}}, "no valid result: "),
+    ({"result": {"status": "success", "metrics": {"cost_usd": 1e308}}}, "no valid result: "),
+    ({"result": {"status": "success", "metrics": {"cost_usd": 10**400}}}, "no valid result: "),
+    ({"result": {"status": "success", "metrics": {"tokens_used": 10**400}}}, "no valid result: "),
+    ({"result": {"status": "success", "task_id": "task-9"}}, "no valid result: its task_id is task-9, and this is "),
+]
+
+
+@pytest.mark.parametrize(("report", "why"), REPORTS)
+def test_a_failure_says_what_was_seen(report: dict[str, Any], why: str) -> None:
+    judged = results.judge(a_task(), report)
+    assert isinstance(judged, Failed)
+    assert judged.why.startswith(why)
+
+
+@pytest.mark.parametrize("status", ["success", "skipped", "needs_human"])
+def test_a_last_word_is_not_tried_again(status: str) -> None:
+    judged = results.judge(a_task(), {"result": {"status": status, "question": "which?"}})
+    assert isinstance(judged, Done)
+    assert (judged.result.status, judged.result.task_id) == (status, "task-20260207-001")
+
+
+def test_a_limit_is_no_failure_whatever_the_status_says() -> None:
+    quota = {"resets_at": "2026-02-07T12:00:00Z"}
+    assert results.judge(a_task(), {"result": {"status": "failed", "quota": quota}}) == Limited(quota)
+
+
+def test_the_last_of_many_failures_keeps_what_its_result_brought() -> None:
+    failed = Failed(
+        "no tests (and more)", Result(task_id="task-20260207-001", status="failed", metrics={"cost_usd": 1})
+    )
+    final = results.last_word(a_task(attempt=1), {"seconds": 2.5}, failed)
+    assert (final.status, final.error) == ("failed", "no tests (and more)")
+    assert final.metrics == {"duration_seconds": 2.5, "cost_usd": 1, "retry_count": 1}
+
+
+@pytest.mark.parametrize("noted", [{"spent_usd": "much"}, {"spent_usd": 1e308}, {"spent_tokens": [1]}, {}])
+def test_a_damaged_note_of_what_was_spent_counts_as_none(noted: dict[str, Any]) -> None:
+    result = Result(task_id="task-1", status="failed", metrics={"cost_usd": 0.5, "tokens_used": 7})
+    assert results.spent(a_task(**noted), result) == {"spent_usd": 0.5, "spent_tokens": 7}

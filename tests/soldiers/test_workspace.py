@@ -1,0 +1,173 @@
+"""The ground a soldier stands on: clones that cost next to nothing and run nobody's code while they are made."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.errors import BadConfig
+from kingdom.records.messages import Task
+from kingdom.soldiers.workspace import Ground, NoGround
+from tests import fixtures as tools
+from tests.fixtures import Clock, services
+from tests.waiting import wait_until
+
+Repo = Callable[[str], Path]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with one commit, and hooks that would tell on us."""
+    path = tmp_path / "app"
+    git(tmp_path, "init", "-q", "-b", "main", str(path))
+    (path / "README").write_text("hello\n")
+    git(path, "add", ".")
+    git(path, "commit", "-qm", "first")
+    return path
+
+
+def git(where: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(["git", "-C", str(where), *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+def ground(home: Path, **known: Any) -> Ground:
+    ours = services(home, "gen-pr", Clock())
+    rules = {"url": str(home / "nowhere" / "{repo}.git"), "known": {name: str(path) for name, path in known.items()}}
+    return Ground(ours.places, "gen-pr", ours.unsynced, rules)
+
+
+def a_task(name: str = "task-20260207-001", repo: str | None = None) -> Task:
+    return Task.from_json({"priority": "normal", "status": "pending", "attempt": 0, **tools.task(name), "repo": repo})
+
+
+def made(ours: Ground, task: Task) -> Path:
+    return wait_until(lambda: ours.ready(task, None), 20, "the workspace is ready")
+
+
+def lost(ours: Ground, task: Task) -> str:
+    """Why it cannot be had."""
+
+    def trouble() -> str:
+        try:
+            ours.ready(task, None)
+        except NoGround as trouble:
+            return str(trouble)
+        return ""
+
+    return wait_until(trouble, 20, "git has given up")
+
+
+def test_without_a_repository_it_is_an_empty_folder_of_its_own(home: Path) -> None:
+    workspace = ground(home).ready(a_task(), None)
+    assert workspace == home / "workspace" / "gen-pr" / "task-20260207-001"
+    assert list(workspace.iterdir()) == []
+
+
+def test_a_repository_is_cloned_and_shares_its_objects(home: Path, repo: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    workspace = made(ours, a_task(repo="acme/app"))
+    assert (workspace / "README").read_text() == "hello\n"
+    shared = (workspace / ".git" / "objects" / "info" / "alternates").read_text()
+    assert str(home / "state" / "gen-pr" / "mirrors") in shared
+
+
+def test_a_second_task_sees_what_was_committed_meanwhile(home: Path, repo: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    (repo / "README").write_text("changed\n")
+    git(repo, "commit", "-qam", "second")
+    workspace = made(ours, a_task("task-20260207-002", "acme/app"))
+    assert (workspace / "README").read_text() == "changed\n"
+
+
+def test_two_tasks_at_once_share_one_mirror(home: Path, repo: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    tasks = [a_task(f"task-20260207-00{number}", "acme/app") for number in range(4)]
+    ready = wait_until(lambda: len([1 for task in tasks if ours.ready(task, None)]) == 4, 30, "all four are ready")
+    assert ready
+    assert [path.name for path in (home / "state" / "gen-pr" / "mirrors").glob("*.git*")] == ["acme+2f+app.git"]
+
+
+@pytest.mark.parametrize("hook", ["post-checkout", "reference-transaction", "post-merge"])
+def test_no_hook_runs_in_a_git_call_of_ours(home: Path, repo: Path, tmp_path: Path, hook: str) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    (mirror,) = (home / "state" / "gen-pr" / "mirrors").glob("*.git")
+    trap = tmp_path / "sprung"
+    for hooks in (repo / ".git" / "hooks", mirror / "hooks"):
+        hooks.mkdir(exist_ok=True)
+        (hooks / hook).write_text(f"#!/bin/sh\ntouch {trap}\n")
+        (hooks / hook).chmod(0o755)
+    made(ours, a_task("task-20260207-002", "acme/app"))
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../etc", "a/b/c", "-oProxyCommand=x/y", "ext::sh -c x", "/etc", "a/..", "acme/app;x", "acme/app\n", ""]
+)
+def test_a_name_that_is_no_repositorys_is_refused(home: Path, name: str) -> None:
+    with pytest.raises(NoGround, match="no name of a repository"):
+        ground(home).ready(a_task(repo=name), None)
+
+
+def test_a_repository_that_cannot_be_had_is_told_with_gits_own_words(home: Path) -> None:
+    ours = ground(home)
+
+    said = lost(ours, a_task(repo="acme/none"))
+    assert said.startswith("no workspace for acme/none: ")
+    assert "nowhere/acme/none.git" in said
+    assert said.endswith("name its path or URL in config/general.yaml: `repositories: {known: {acme/none: …}}`")
+
+
+@pytest.mark.parametrize("url", ["https://git/{repo}/{branch}.git", "https://git/all.git", "https://git/{repo}/{}", ""])
+def test_a_pattern_that_fits_no_repository_is_refused_where_it_stands(home: Path, url: str) -> None:
+    with pytest.raises(BadConfig, match=r"general\.yaml:2: repositories\.url: "):
+        services(home, "gen-pr", Clock(), general={"repositories": {"url": url}})
+
+
+def test_a_known_repository_that_has_gone_is_not_replaced_by_its_old_mirror(home: Path, repo: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    ours.rules = {**ours.rules, "known": {"acme/app": str(repo / "gone")}}
+    said = lost(ours, a_task("task-20260207-002", "acme/app"))
+    assert said == (
+        f"no workspace for acme/app: there is no {repo / 'gone'}, "
+        "and that is where repositories.known of config/general.yaml sends us"
+    )
+
+
+def test_a_repository_that_has_moved_is_cloned_from_its_new_place(home: Path, repo: Path, tmp_path: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    moved = tmp_path / "moved"
+    git(tmp_path, "clone", "-q", str(repo), str(moved))
+    (moved / "README").write_text("moved\n")
+    git(moved, "commit", "-qam", "second")
+    ours.rules = {**ours.rules, "known": {"acme/app": str(moved)}}
+    workspace = made(ours, a_task("task-20260207-002", "acme/app"))
+    assert (workspace / "README").read_text() == "moved\n"
+
+
+def test_a_resumed_task_stands_where_its_question_was_asked(home: Path) -> None:
+    ours = ground(home)
+    asked = ours.ready(a_task(), None)
+    assert ours.ready(a_task("task-20260207-002"), str(asked)) == asked
+
+
+@pytest.mark.parametrize("kept", ["/etc", "/", "../../x", "", "gone"])
+def test_a_checkpoint_cannot_send_it_anywhere_else(home: Path, kept: str) -> None:
+    workspace = ground(home).ready(a_task("task-20260207-002"), kept)
+    assert workspace == home / "workspace" / "gen-pr" / "task-20260207-002"
+
+
+def test_cleared_ground_is_gone_and_its_mirror_stays(home: Path, repo: Path) -> None:
+    ours = ground(home, **{"acme/app": repo})
+    workspace = made(ours, a_task(repo="acme/app"))
+    ours.clear("task-20260207-001")
+    assert not workspace.exists()
+    assert [path.suffix for path in (home / "state" / "gen-pr" / "mirrors").iterdir()] == [".git"]
