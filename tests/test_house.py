@@ -501,12 +501,12 @@ TIDY = {
     "kingdom/disk/atomic.py": "import ctypes\nimport os\nos.replace('a', 'b')\n",
     "kingdom/home/config.py": "import json\ndef load():\n    import yaml\n",
     "kingdom/home/places.py": "def f(home): return home / 'queue' / 'pending'\n",
-    "kingdom/king/court.py": "from kingdom import config\nfrom kingdom.mq import engine\n"
+    "kingdom/king/court.py": "from kingdom.home import config\nfrom kingdom.mq import engine\n"
     "from . import routing\nname = 'a-b'.replace('a', 'b') + 'pending'\n",
     "kingdom/king/routing.py": "from dataclasses import replace\nratio = 1 / 2\n",
     "kingdom/mq/__init__.py": "STORES = {'memory': 'kingdom.mq.memory:Store'}\n",
     "kingdom/mq/memory.py": "import sqlite3\nclass Store: ...\n",
-    "kingdom/mq/engine.py": "import orjson\nfrom kingdom import atomic\n",
+    "kingdom/mq/engine.py": "import orjson\nfrom kingdom.disk import atomic\n",
     "kingdom/mime/codec.py": "import json\n",
     "kingdom/soldier/serve.py": "from kingdom.home.config import load\nfrom kingdom.mime.codec import json\n",
     "pyproject.toml": "[project]\ndependencies = ['left_pad>=1']\n",

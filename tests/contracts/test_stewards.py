@@ -20,7 +20,7 @@ from kingdom.runtime.processes import started_at
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Patience, Steward, Word
 from kingdom.steward.supervisord import Supervisord
-from tests.standins import Court, found_court, runs, seat
+from tests.standins import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
 
 SOON = 10.0
@@ -60,7 +60,7 @@ def employed(launcher: str, places: Places) -> Iterator[Steward]:
 @pytest.fixture
 def raised(steward: Steward, court: Court) -> Raised:
     def raise_and_wait(*roles: str, beating: Sequence[str] = ()) -> Steward:
-        steward.raise_all([seat(role) for role in roles])
+        steward.raise_all([row(role) for role in roles])
         court.wait_for_beats(*(beating or roles), meanwhile=steward.alive)
         return steward
 
@@ -91,13 +91,13 @@ def test_before_the_first_raise_nobody_stands(steward: Steward) -> None:
 
 def test_raising_again_starts_nobody_twice(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
-    steward.raise_all([seat("king"), seat("gen-a")])
+    steward.raise_all([row("king"), row("gen-a")])
     stays(lambda: [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1], A_WHILE, "one life each")
 
 
 def test_raising_with_others_ends_those_who_are_no_longer_there(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
-    steward.raise_all([seat("king"), seat("envoy")])
+    steward.raise_all([row("king"), row("envoy")])
     assert not runs(court.lives("gen-a")[0])
     court.wait_for_beats("envoy")
     assert len(court.lives("king")) == 1
@@ -129,15 +129,15 @@ def test_an_ended_role_can_be_started(raised: Raised, court: Court) -> None:
     court.behave("king", "exit=78", "beat")
     steward = raised("king", "envoy", beating=["envoy"])
     word_is(steward, "king", Word(code=78))
-    steward.start(seat("king"))
+    steward.start(row("king"))
     court.wait_for_beats("king")
-    steward.start(seat("king"))
+    steward.start(row("king"))
     stays(lambda: len(court.lives("king")) == 2, A_WHILE, "not started twice")
 
 
 def test_a_general_installed_later_is_started(raised: Raised, court: Court) -> None:
     steward = raised("king")
-    steward.start(seat("gen-a"))
+    steward.start(row("gen-a"))
     court.wait_for_beats("gen-a")
     steward.stop("gen-a")
     assert not runs(court.lives("gen-a")[0])
@@ -150,7 +150,7 @@ def test_a_stopped_role_is_gone_and_stays_gone(raised: Raised, court: Court) -> 
     stays(lambda: len(court.lives("gen-a")) == 1, A_WHILE, "down")
     assert steward.alive()["gen-ab"] == Word(pid=court.lives("gen-ab")[0]), "a name that begins alike is another"
     steward.stop("gen-a")
-    steward.start(seat("gen-a"))
+    steward.start(row("gen-a"))
     court.wait_for_beats("gen-a", life=2)
 
 
@@ -176,7 +176,7 @@ def test_a_role_between_two_lives_can_be_stopped(
 ) -> None:
     monkeypatch.setenv("KINGDOM_DELAY_FIRST", "6000")
     court.behave("king", "exit=1")
-    steward.raise_all([seat("king"), seat("envoy")])
+    steward.raise_all([row("king"), row("envoy")])
     wait_until(
         lambda: court.lives("king") and steward.alive()["king"].pid not in (None, court.lives("king")[0]),
         SOON,
@@ -207,7 +207,7 @@ def test_a_killed_launcher_is_raised_again(raised: Raised, court: Court) -> None
     for pid in court.left():  # what supervisord leaves behind ends by itself only when it is a real role
         os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not court.left(), SOON, "its roles end with it")
-    steward.raise_all([seat("king"), seat("gen-a")])
+    steward.raise_all([row("king"), row("gen-a")])
     court.wait_for_beats("king", "gen-a", life=2)
 
 
@@ -229,7 +229,7 @@ def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch:
     deep.mkdir()
     court = found_court(deep, monkeypatch)
     for steward in employed(launcher, court.places):
-        steward.raise_all([seat("king"), seat("gen-a")])
+        steward.raise_all([row("king"), row("gen-a")])
         court.wait_for_beats("king", "gen-a")
         steward.stop("king")
         assert steward.alive()["gen-a"].pid
@@ -239,8 +239,8 @@ def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court
     program = (
         "import sys; from pathlib import Path; from kingdom.home.places import Places;"
         "from kingdom.steward import pick;"
-        "from tests.standins import seat;"
-        f"pick(Places(Path(sys.argv[1])), {launcher!r}).raise_all([seat('king'), seat('gen-a')])"
+        "from tests.standins import row;"
+        f"pick(Places(Path(sys.argv[1])), {launcher!r}).raise_all([row('king'), row('gen-a')])"
     )
     crowd = [subprocess.Popen([sys.executable, "-c", program, court.places.home]) for _ in range(4)]
     assert [each.wait(SOON) for each in crowd] == [0] * len(crowd)

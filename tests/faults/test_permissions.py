@@ -65,7 +65,7 @@ def check_open_secrets(tree: Path) -> list[str]:
 
 
 CLUMSY = """
-from kingdom import role
+from kingdom.runtime import role
 
 class Clumsy:
     def __init__(self, services):

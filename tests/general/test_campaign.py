@@ -591,7 +591,7 @@ def test_neither_a_cancellation_nor_a_try_is_lost(army: Army, result: dict[str, 
     army.wake()
     disk = Meanwhile(army.places.scratch(GENERAL), durability="process")
     disk.then = (lambda: None) if general_first else cancel
-    army.services = replace(army.services, disk=disk, post=Queues(army.places, disk, army.services.log, army.clock))
+    army.services = replace(army.services, disk=disk, queues=Queues(army.places, disk, army.services.log, army.clock))
     army.awake = Campaign(army.services)
     army.until(lambda: read(army.home, "tasks", "in_progress", TASK).get("not_before"), "the next try")
     if general_first:

@@ -31,7 +31,7 @@ def founded(launcher: str) -> Iterator[Kingdom]:
         pytest.skip("tmux is not installed")
     home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     kingdom = Kingdom(home)
-    (kingdom.home.places.config / "system.yaml").write_text(f"launcher: {launcher}\n")
+    (kingdom.places.config / "system.yaml").write_text(f"launcher: {launcher}\n")
     try:
         kingdom.ok("up")
         yield kingdom

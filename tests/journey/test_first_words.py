@@ -26,8 +26,8 @@ def test_brief_me_comes_back_through_every_queue(kingdom: Kingdom) -> None:
 def test_a_briefing_tells_what_the_files_say(kingdom: Kingdom) -> None:
     tasks = len(kingdom.all("tasks", "completed"))
     assert f"- Done: {tasks} task" in brief(kingdom)
-    (kingdom.home.places.folder("events", "pending") / "nonsense.json").write_text("{")
-    kingdom.until_there(kingdom.home.places.folder("events", "dead") / "nonsense.json")
+    (kingdom.places.folder("events", "pending") / "nonsense.json").write_text("{")
+    kingdom.until_there(kingdom.places.folder("events", "dead") / "nonsense.json")
     said = brief(kingdom)
     assert "Look here: dead/ holds 1 file that nobody could read." in said
     assert "events/dead/nonsense.json" in said
@@ -54,7 +54,7 @@ def test_letters_as_json(kingdom: Kingdom) -> None:
 
 def test_without_waiting_the_event_is_named(kingdom: Kingdom) -> None:
     event = kingdom.ok("say", "--no-wait", "brief", "me").strip()
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", event))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", event))
     assert kingdom.read("events", "completed", event)["payload"]["text"] == "brief me"
 
 
@@ -72,7 +72,7 @@ def test_a_patient_caller_gives_up_and_is_told_where_to_look(kingdom: Kingdom) -
     event = said.rpartition(" why ")[2].strip("`\n")
     assert "gen-slow" in kingdom.ok("why", event)
     kingdom.ok("tasks", "cancel", kingdom.task_of(event))
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", event))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", event))
 
 
 def test_a_general_can_be_a_shell_script(kingdom: Kingdom) -> None:

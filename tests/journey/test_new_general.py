@@ -29,7 +29,7 @@ def test_a_name_that_can_be_none_is_refused_in_one_line(kingdom: Kingdom, name: 
 
 def test_what_is_there_is_not_overwritten(kingdom: Kingdom) -> None:
     kingdom.ok("generals", "new", "twice")
-    manifest = kingdom.home.places.package("gen-twice") / "manifest.yaml"
+    manifest = kingdom.places.package("gen-twice") / "manifest.yaml"
     manifest.write_text("mine")
     _, said = kingdom.refused("generals", "new", "gen-twice")
     assert "is there already" in said
@@ -41,7 +41,7 @@ def test_a_run_can_be_tried_by_hand(kingdom: Kingdom) -> None:
     task = {"id": "task-1", "type": "console.message", "payload": {"text": "안녕"}}
     (kingdom.home / "task.json").write_text(json.dumps(task))
     told = {"KINGDOM_TASK_FILE": kingdom.home / "task.json", "KINGDOM_RESULT_PATH": kingdom.home / "result.json"}
-    run = kingdom.home.places.package("gen-hand") / "run"
+    run = kingdom.places.package("gen-hand") / "run"
     subprocess.run([run], env={**os.environ, **told}, stdin=subprocess.DEVNULL, check=True)
     result = json.loads((kingdom.home / "result.json").read_text())
     assert result == {"task_id": "task-1", "status": "success", "summary": "I was told: 안녕"}
@@ -52,12 +52,12 @@ def test_a_run_can_be_tried_by_hand(kingdom: Kingdom) -> None:
     [("gen-pr", "github.pr.review_requested"), ("gen-jira", "jira.ticket.assigned")],
 )
 def test_without_an_engine_that_thinks_a_task_needs_set_up(kingdom: Kingdom, general: str, type_: str) -> None:
-    kingdom.ok("generals", "install", str(kingdom.home.places.package(general)))
+    kingdom.ok("generals", "install", str(kingdom.places.package(general)))
     name = f"evt-{general}"
     kingdom.event(name, type_)
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", name))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", name))
     task = kingdom.task_of(name)
-    result = json.loads(kingdom.home.places.result(task).read_text())
+    result = json.loads(kingdom.places.result(task).read_text())
     assert result["status"] == "skipped"
     assert result["reason"].startswith(f"needs set-up: {general} has nobody to do the work")
     assert kingdom.runs(general)
@@ -81,8 +81,8 @@ def test_the_doctor_finds_what_is_wrong_and_says_the_next_command(own: Kingdom) 
 
 def test_only_two_generals_come_by_themselves(kingdom: Kingdom) -> None:
     for name in ("gen-briefing", "gen-herald"):
-        assert kingdom.home.places.manifest(name).exists()
-    there = {path.name for path in kingdom.home.places.packages.iterdir()}
+        assert kingdom.places.manifest(name).exists()
+    there = {path.name for path in kingdom.places.packages.iterdir()}
     assert {"gen-pr", "gen-jira", "gen-test", "gen-doctor"} <= there
 
 

@@ -7,7 +7,7 @@ from tests.journey.kingdoms import Kingdom, answer
 
 def test_an_event_that_nobody_wants_is_discarded_with_the_reason(kingdom: Kingdom) -> None:
     kingdom.event("evt-test-1", "nobody.wants.this")
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", "evt-test-1"))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", "evt-test-1"))
     event = kingdom.read("events", "completed", "evt-test-1")
     assert (event["status"], event["task_id"]) == ("discarded", None)
     assert event["discarded_reason"] == "no general subscribes to nobody.wants.this"
@@ -19,10 +19,10 @@ def test_an_event_that_nobody_wants_is_discarded_with_the_reason(kingdom: Kingdo
 
 def test_a_discarded_event_can_be_taken_up_again(kingdom: Kingdom) -> None:
     kingdom.event("evt-test-2", "later.wanted")
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", "evt-test-2"))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", "evt-test-2"))
     package = kingdom.general("gen-late", answer(status="success", summary="better late"), subscribes=["later.*"])
     kingdom.ok("generals", "install", str(package))
-    kingdom.until(lambda: "gen-late" in kingdom.home.places.system_log.read_text(), "the king knows gen-late")
+    kingdom.until(lambda: "gen-late" in kingdom.places.system_log.read_text(), "the king knows gen-late")
     assert kingdom.ok("queue", "requeue", "evt-test-2") == "back in events/pending\n"
     kingdom.until(lambda: "[complete] later.wanted — better late" in str(kingdom.all("messages", "sent")), "the letter")
     assert kingdom.read("tasks", "completed", kingdom.task_of("evt-test-2"))["outcome"] == "success"
@@ -41,7 +41,7 @@ def test_a_failing_soldier_is_tried_again_and_then_reported(kingdom: Kingdom) ->
     assert "it broke" in kingdom.run("say", "brief me").stdout
     again = kingdom.ok("tasks", "retry", task["id"])
     assert again.endswith("tries it again\n")
-    kingdom.until_there(kingdom.home.places.queue_file("tasks", "completed", again.split()[0]))
+    kingdom.until_there(kingdom.places.queue_file("tasks", "completed", again.split()[0]))
 
 
 ASKS = f"""
@@ -91,7 +91,7 @@ def test_a_question_after_a_question_keeps_thread_and_ground_and_takes_one_answe
     assert heads == ["[start]", "[question]", "answer", "[question]", "answer", "[complete]"]
     letters = [each for each in kingdom.all("messages", "sent") if each["task_id"] == first]
     assert len({each["posted"]["thread"] for each in letters if each["type"] != "thread_start"}) == 1
-    awaited = json.loads((kingdom.home.places.own("envoy") / "awaiting-responses.json").read_text())
+    awaited = json.loads((kingdom.places.own("envoy") / "awaiting-responses.json").read_text())
     assert not {first, second} & awaited.keys()
 
 

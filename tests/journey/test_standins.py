@@ -37,12 +37,12 @@ def said_of(kingdom: Kingdom, event: str) -> str:
     """The last letter about what became of an event."""
 
     def final() -> str | None:
-        ended = kingdom.home.places.queue_file("events", "completed", event).exists()
+        ended = kingdom.places.queue_file("events", "completed", event).exists()
         tasks = [each["id"] for each in kingdom.all("tasks", "completed") if each["event_id"] == event]
         letters = [each for task in tasks for each in kingdom.letters(task)]
         return letters[-1] if ended and letters and letters[-1].startswith("[complete]") else None
 
-    sent = kingdom.home.places.folder("messages", "sent")
+    sent = kingdom.places.folder("messages", "sent")
     return str(kingdom.until(final, f"an answer to {event}", sent))
 
 

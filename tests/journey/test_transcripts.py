@@ -67,7 +67,7 @@ mv "$KINGDOM_RESULT_PATH.tmp" "$KINGDOM_RESULT_PATH"
 def test_out_of_scope_is_silent(kingdom: Kingdom) -> None:
     installed(kingdom, "gen-picky", answer(status="skipped", reason="only drafts"), subscribes=["a.draft"])
     kingdom.event("evt-a-1", "a.draft")
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", "evt-a-1"))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", "evt-a-1"))
     task = kingdom.task_of("evt-a-1")
     assert kingdom.read("tasks", "completed", task)["outcome"] == "skipped"
     assert told(kingdom, task, "[start]") == ["[start] a.draft"]
@@ -83,7 +83,7 @@ def test_a_proclamation_is_said_beside_the_thread(kingdom: Kingdom) -> None:
     )
     installed(kingdom, "gen-crier", proclaims, subscribes=["a.release"])
     kingdom.event("evt-r-1", "a.release")
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", "evt-r-1"))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", "evt-r-1"))
     task = kingdom.task_of("evt-r-1")
     assert told(kingdom, task, "[complete]") == ["[start] a.release", "[complete] a.release — released"]
     assert told(kingdom, f"proclamation-{task}", "1.0") == ["1.0 is out"]
@@ -94,7 +94,7 @@ def test_a_proclamation_is_said_beside_the_thread(kingdom: Kingdom) -> None:
 def test_failed_after_its_tries(kingdom: Kingdom) -> None:
     installed(kingdom, "gen-hopeless", "echo no compiler >&2; exit 2", subscribes=["a.build"])
     kingdom.event("evt-b-1", "a.build")
-    kingdom.until_there(kingdom.home.places.queue_file("events", "completed", "evt-b-1"))
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", "evt-b-1"))
     task = kingdom.task_of("evt-b-1")
     *_, last = told(kingdom, task, "[failed]")
     assert last.startswith("[failed] no result (ended with code 2): no compiler")

@@ -15,6 +15,7 @@ from kingdom.home.schemas import check
 from kingdom.home.states import MOVES
 from kingdom.records.messages import Event
 from kingdom.records.queues import Queues
+from kingdom.runtime.role import Services
 from tests.fixtures import Clock, event, here, put, read, services
 
 
@@ -24,8 +25,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def queues(home: Path, clock: Clock) -> Queues:
-    return services(home, "king", clock).queues
+def king(home: Path, clock: Clock) -> Services:
+    return services(home, "king", clock)
+
+
+@pytest.fixture
+def queues(king: Services) -> Queues:
+    return king.queues
 
 
 def an_event(name: str = "evt-1", **fields: object) -> Event:
@@ -91,7 +97,7 @@ BAD: dict[str, tuple[bytes, Maker, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_cannot_be_read_lies_in_dead_with_its_reason(queues: Queues, home: Path, what: str) -> None:
+def test_what_cannot_be_read_lies_in_dead_with_its_reason(king: Services, queues: Queues, what: str) -> None:
     raw, make, why = BAD[what]
     name = os.fsdecode(raw)
     make(queues.events.folder("pending") / name)
@@ -100,8 +106,8 @@ def test_what_cannot_be_read_lies_in_dead_with_its_reason(queues: Queues, home: 
     (reason,) = queues.events.folder("dead").glob("*.reason")
     assert why in read_json(reason)["reason"]
     assert os.path.lexists(str(reason).removesuffix(".reason"))
-    queues.log.flush()
-    assert queues.places.events_log.read_text().count('"file.buried"') == 1
+    king.log.flush()
+    assert king.places.events_log.read_text().count('"file.buried"') == 1
 
 
 def test_two_of_one_name_are_both_kept(queues: Queues, home: Path) -> None:

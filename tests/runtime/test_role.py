@@ -230,7 +230,7 @@ def test_secrets_that_come_later_are_struck_out_too(castle: Castle) -> None:
 
 
 DEFECTIVE = """
-from kingdom import role
+from kingdom.runtime import role
 
 class Clumsy:
     def __init__(self, services):
@@ -284,7 +284,7 @@ def test_how_it_writes_and_wakes_is_taken_over_and_its_launcher_is_not(castle: C
 
 
 UNFIT = """
-from kingdom import role
+from kingdom.runtime import role
 from kingdom.errors import Usage
 
 def build(services):
@@ -303,7 +303,7 @@ def test_why_it_does_not_start_is_told_without_secrets(castle: Castle) -> None:
 
 
 TALKATIVE = """
-from kingdom import role
+from kingdom.runtime import role
 
 class Talkative:
     def __init__(self, services):

@@ -129,7 +129,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "nobody watches the chamberlain",
         ROLL_CALL,
-        "        return [seat for seat in self._seats() if seat.name == CHAMBERLAIN]\n",
+        "        return [row for row in self._seats() if row.name == CHAMBERLAIN]\n",
         "        return []\n",
         caught_by="chamberlain hung",
     ),

@@ -22,13 +22,13 @@ from kingdom.steward import STEWARDS, roll_call
 from kingdom.steward.base import Patience, Steward, Word, command
 from kingdom.steward.diagnosis import DUTIES, Action, Owner, State
 from kingdom.steward.roll_call import Finding, RollCall, What
-from tests.standins import Court, found_court, runs, seat
+from tests.standins import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
 
 SOON = 10.0
 A_WHILE = 0.4
 THRESHOLD = 1.0
-KING = seat("king")
+KING = row("king")
 NEVER = "99999999"
 
 
@@ -63,7 +63,7 @@ class Stage:
                 self.court.places,
                 self.steward,
                 disk,
-                lambda: [KING, seat("chamberlain")] if self.own == "king" else [KING],
+                lambda: [KING, row("chamberlain")] if self.own == "king" else [KING],
                 own=self.own,
                 clock=time.monotonic,
                 ends=self.ends,
@@ -172,7 +172,7 @@ def refused(stage: Stage) -> None:
 
 
 def absent(stage: Stage) -> None:
-    stage.steward.raise_all([seat("envoy")])
+    stage.steward.raise_all([row("envoy")])
 
 
 def unwanted(stage: Stage) -> None:
@@ -336,7 +336,7 @@ def test_the_king_watches_the_chamberlain_alone(stage: Stage) -> None:
     stage.own = "king"
     stage.court.behave("chamberlain", "deaf hang", "beat")
     stage.raise_king("deaf hang", "beat")
-    stage.steward.start(seat("chamberlain"))
+    stage.steward.start(row("chamberlain"))
     stage.court.wait_for_beats("chamberlain", life=2, meanwhile=stage.call)
     assert len(stage.lives) == 1
     assert {finding.role for finding in stage.findings} == {"chamberlain"}
