@@ -5,21 +5,22 @@ when, `fates` what becomes of failures, `dead_letters` what can be done about th
 message, `stores` where all of it lies. `wire` spells the calls as JSON.
 """
 
-from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "Client": "kingdom.mq.client",
-    "Draft": "kingdom.mq.message_format",
-    "Engine": "kingdom.mq.engine",
-    "EngineSettings": "kingdom.mq.queues",
-    "Plan": "kingdom.mq.stores.base",
-    "Policy": "kingdom.mq.policy",
-    "open_engine": "kingdom.mq.engine",
+from kingdom.runtime.tables import load
+
+_FACE = {
+    "Client": "kingdom.mq.client:Client",
+    "Draft": "kingdom.mq.message_format:Draft",
+    "Engine": "kingdom.mq.engine:Engine",
+    "EngineSettings": "kingdom.mq.queues:EngineSettings",
+    "Plan": "kingdom.mq.stores.base:Plan",
+    "Policy": "kingdom.mq.policy:Policy",
+    "open_engine": "kingdom.mq.engine:open_engine",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _FACE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return load(_FACE[name])

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import orjson
@@ -28,6 +27,7 @@ from kingdom.mq.status import QueueStatus, Waiting
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State, Store, Stray
 from kingdom.mq.timers import Timers
+from kingdom.runtime import tables
 
 LOOK_FOR_STRAYS_MS = 2_000
 UPKEEP_MS = 3_600_000
@@ -83,8 +83,7 @@ def open_engine(
     lock = Lock(plan.root / "lock", "queue manager")
     lock.acquire()
     try:
-        module, _, attribute = STORES[backend].partition(":")
-        store: Store = getattr(import_module(module), attribute)(plan)
+        store: Store = tables.load(STORES[backend])(plan)
         return Engine(store, settings=settings, clock=clock, say=say, lock=lock)
     except BaseException:
         lock.release()
