@@ -1,6 +1,6 @@
-"""What a role tells: sentences for people, and the kingdom's internal events for machines.
+"""A role's log: lines for people, and internal events for machines.
 
-Secrets are struck out by value before anything is written, and what would steer a terminal is left out.
+Secrets are replaced by value before anything is written, and terminal control characters are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kingdom.times import stamp
 from kingdom.words import printable
 
 SHORTEST_SECRET = 6
-"""Shorter values would strike out ordinary words."""
+"""Shorter values would hide ordinary words."""
 
 EVENT_TYPES = frozenset(
     f"{family}.{name}"
@@ -38,7 +38,7 @@ EVENT_TYPES = frozenset(
 
 
 class Log:
-    """One role's voice. Lines are collected and written together by `flush`, at the end of a step."""
+    """The log of one role. Lines are collected and written together by `flush`, at the end of a turn."""
 
     def __init__(
         self, places: Places, actor: str, disk: Disk, clock: Callable[[], float], secrets: Iterable[str] = ()
@@ -54,12 +54,13 @@ class Log:
         self.redact(secrets)
 
     def redact(self, secrets: Iterable[str]) -> None:
-        """From now on these values are struck out. The longest first, as one may hold another."""
-        long_enough = [each for each in secrets if len(each) >= SHORTEST_SECRET]
-        as_json = [json.dumps(each, ensure_ascii=False)[1:-1] for each in long_enough]
+        """Replace these values from now on, the longest first, as one may contain another."""
+        long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
+        as_json = [json.dumps(secret, ensure_ascii=False)[1:-1] for secret in long_enough]
         self._hidden = sorted({*long_enough, *as_json, *map(printable, long_enough)}, key=len, reverse=True)
 
     def info(self, sentence: str, level: str = "info") -> None:
+        """Add a line for people."""
         one_line = self.clean(sentence).replace("\n", " ⏎ ")
         self._text.append(f"{stamp(self._clock())} {level:<5} {self._actor}: {one_line}\n")
 
@@ -70,14 +71,14 @@ class Log:
         self.info(sentence, "error")
 
     def event(self, type: str, /, **data: Any) -> None:
-        """An internal event: counted by the chamberlain, so its type stands in the table above."""
+        """Add an internal event. The chamberlain counts them by type, so `type` must be in EVENT_TYPES."""
         assert type in EVENT_TYPES, type
         record = {"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data}
         line = self.clean(json.dumps(record, ensure_ascii=False))
         self._events.append(f"{line}\n".encode("utf-8", "replace"))
 
     def flush(self) -> None:
-        """A disk that is full or broken must not stop a role from working: then these lines are lost."""
+        """Write what was added. On a full or broken disk these lines are lost: it must not stop a role from working."""
         text, self._text = "".join(self._text), []
         events, self._events = b"".join(self._events), []
         if text:
@@ -88,8 +89,10 @@ class Log:
             self._append(self._events_file, events)
 
     def clean(self, text: str) -> str:
-        """As it may be told, here or by whoever passes a foreign word on to people. What is put together by
-        leaving out control characters may be a secret: so these go first."""
+        """Return the text without control characters and secrets, as people may see it.
+
+        Control characters go first: leaving them out may put a secret together.
+        """
         text = printable(text)
         for secret in self._hidden:
             text = text.replace(secret, "[hidden]")
@@ -101,7 +104,7 @@ class Log:
 
 
 def _show(text: str) -> None:
-    """To the pane that a person may be watching, but never waiting for it: a stopped terminal would hang us."""
+    """Print to the terminal that a person may be watching, without waiting: a stopped terminal would hang the role."""
     try:
         if sys.stderr is not None and sys.stderr.isatty() and select.select([], [sys.stderr], [], 0)[1]:
             os.write(sys.stderr.fileno(), text.encode("utf-8", "replace")[:1024])

@@ -15,9 +15,9 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.codec import read_json
+from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadFile, BadName
+from kingdom.errors import BadName
 from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
@@ -78,7 +78,7 @@ def queues_of(places: Places) -> dict[str, dict[str, int]]:
 
 def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -> Picture:
     queues = queues_of(places)
-    vitals = _object(places.resources)
+    vitals = read_json_or(places.resources, {})
     plans = _plans(places)
     return Picture(
         home=str(places.home),
@@ -100,7 +100,7 @@ def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -
 
 def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:
     wanted = roster.desired_state(places, name)
-    beat = _object(places.heartbeat(name))
+    beat = read_json_or(places.heartbeat(name), {})
     pid = beat.get("pid") if isinstance(beat.get("pid"), int) else None
     try:
         age = max(0.0, now - os.stat(places.heartbeat(name)).st_mtime)
@@ -153,7 +153,7 @@ def _oldest(places: Places, now: float) -> dict[str, Any] | None:
 
 def _under_way(places: Places) -> Iterable[dict[str, Any]]:
     for path in sorted(_visible(places.folder("tasks", "in_progress")))[:MOST_SHOWN]:
-        task = _object(path)
+        task = read_json_or(path, {})
         if task:
             keys = ("id", "target_general", "type", "repo", "attempt", "not_before", "waits_because")
             yield {key: task.get(key) for key in keys}
@@ -165,14 +165,16 @@ def _failures(places: Places) -> list[dict[str, Any]]:
     for kind in MOVES:
         for when, path in _newest(places.folder(kind, "dead"), ".reason"):
             what = f"{kind}/dead/{path.name.removesuffix('.reason')}"
-            found.append((when, {"what": what, "why": _object(path).get("reason")}))
+            found.append((when, {"what": what, "why": read_json_or(path, {}).get("reason")}))
     for when, path in _newest(places.folder("messages", "failed"), ".json"):
-        why = _object(path).get("refused_because")
+        why = read_json_or(path, {}).get("refused_because")
         found.append((when, {"what": f"messages/failed/{path.name}", "why": why}))
     for when, path in _newest(places.folder("tasks", "completed"), ".json"):
-        if _object(path).get("outcome") == "failed":
+        if read_json_or(path, {}).get("outcome") == "failed":
             with suppress(BadName):
-                found.append((when, {"what": path.stem, "why": _object(places.result(path.stem)).get("error")}))
+                found.append(
+                    (when, {"what": path.stem, "why": read_json_or(places.result(path.stem), {}).get("error")})
+                )
     return [{**each, "at": when} for when, each in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
 
 
@@ -204,7 +206,7 @@ def _by_day_and_number(name: str) -> tuple[str, int, str]:
 
 
 def _plans(places: Places) -> list[dict[str, Any]]:
-    plans = _object(places.own("king") / "schedules.json").get("schedules")
+    plans = read_json_or(places.own("king") / "schedules.json", {}).get("schedules")
     return [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
 
 
@@ -227,10 +229,3 @@ def _visible(folder: Path) -> list[Path]:
             return [Path(entry.path) for entry in entries if not is_hidden(entry.name)]
     except FileNotFoundError:
         return []
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except (OSError, BadFile):
-        return {}

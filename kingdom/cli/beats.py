@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kingdom.disk.codec import read_json
+from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import BadFile, Exit
+from kingdom.errors import Exit
 from kingdom.home.places import Places
 from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.runtime.wake import Waker
@@ -34,10 +34,7 @@ def _beats(places: Places, name: str) -> bool:
     """It holds its lock, and the beat is this life's."""
     if not is_locked(places.lock(name)):
         return False
-    try:
-        beat = read_json(places.heartbeat(name))
-    except (FileNotFoundError, BadFile):
-        return False
+    beat = read_json_or(places.heartbeat(name), {})
     return beat.get("state") in AWAKE and beat.get("pid") == holder_pid(places.lock(name))
 
 

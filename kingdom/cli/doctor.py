@@ -19,6 +19,7 @@ import click
 
 from kingdom import picture
 from kingdom.cli import home
+from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherTrouble
 from kingdom.home import config, manifests
@@ -232,9 +233,7 @@ def _locks(places: Places) -> Iterator[Finding]:
 
 def _beating_pid(places: Places, name: str) -> int | None:
     """The pid in the heartbeat, when such a process lives and is a role of that name."""
-    from kingdom.cli.queue_files import content
-
-    beat = content(places.heartbeat(name))
+    beat = read_json_or(places.heartbeat(name), {})
     pid = beat.get("pid")
     if not isinstance(pid, int) or beat.get("state") == "stopped" or stat_fields(pid) is None:
         return None

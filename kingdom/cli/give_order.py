@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from kingdom.cli import home
-from kingdom.cli.queue_files import content
-from kingdom.disk.codec import to_json
+from kingdom.disk.codec import read_json_or, to_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import Collision, Exit, TookTooLong
 from kingdom.home.places import Places, check_name
@@ -57,7 +56,7 @@ def _outcome(places: Places, order: str, waker: Waker) -> str:
         for state in ("done", "dead"):
             path = places.queue_file("orders", state, order)
             if path.exists():
-                return str(content(path).get("outcome") or "refused: it could not be read")
+                return str(read_json_or(path, {}).get("outcome") or "refused: it could not be read")
         waker.wait(LOOK_SECONDS)
     hint = f"`{home.command()} why {order}` tells what came of it"
     raise TookTooLong(what=f"answer of the king to {order}", seconds=ANSWER_SECONDS, hint=hint)

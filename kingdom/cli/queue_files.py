@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import is_there
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadFile, NoSuchThing
+from kingdom.disk.codec import read_json_or
+from kingdom.errors import NoSuchThing
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
 from kingdom.words import one_line
@@ -49,7 +49,7 @@ def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Foun
             for file in (bare, f"{bare}.json"):
                 path = places.folder(kind, state) / file
                 if not is_hidden(file) and _lies_there(path):
-                    return Found(kind, state, path, content(path))
+                    return Found(kind, state, path, read_json_or(path, {}))
     kind = next(iter(kinds)).removesuffix("s") if len(tuple(kinds)) == 1 else "event, task, message or order"
     raise NoSuchThing(what=kind, name=one_line(bare, LONGEST_SHOWN), hint="")
 
@@ -71,16 +71,9 @@ def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:
                     with suppress(FileNotFoundError):
                         dated.append((entry.stat(follow_symlinks=False).st_mtime, state, Path(entry.path)))
     for _, state, path in sorted(dated, reverse=True):
-        yield Found(kind, state, path, content(path))
+        yield Found(kind, state, path, read_json_or(path, {}))
 
 
 def reason(found: Found) -> str:
     """Why something lies in dead/."""
-    return str(content(found.path.with_name(f"{found.path.name}{REASON}")).get("reason", "no reason was kept"))
-
-
-def content(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except (OSError, BadFile):
-        return {}
+    return str(read_json_or(found.path.with_name(f"{found.path.name}{REASON}"), {}).get("reason", "no reason was kept"))

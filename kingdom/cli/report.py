@@ -13,7 +13,8 @@ import click
 
 from kingdom.cli import home
 from kingdom.cli.finite import Finite
-from kingdom.cli.queue_files import Found, content, newest
+from kingdom.cli.queue_files import Found, newest
+from kingdom.disk.codec import read_json_or
 from kingdom.errors import BadName
 from kingdom.home.places import Places
 from kingdom.records import questions
@@ -68,7 +69,7 @@ def gather(places: Places, since: float) -> Report:
 
 def _seconds(places: Places, task: Found) -> float | None:
     try:
-        metrics = content(places.result(task.id)).get("metrics")
+        metrics = read_json_or(places.result(task.id), {}).get("metrics")
     except BadName:
         return None
     took = metrics.get("duration_seconds") if isinstance(metrics, dict) else None

@@ -13,9 +13,9 @@ import click
 
 from kingdom.cli import home
 from kingdom.cli.finite import Finite
-from kingdom.disk.codec import LARGEST, read_json, to_json
+from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadFile, BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
+from kingdom.errors import BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
 from kingdom.records import questions
 from kingdom.records.messages import Event
@@ -130,10 +130,7 @@ class Ear:
             return None
         if name in self._heard or not name.endswith(".json"):
             return None
-        try:
-            letter = read_json(folder / name)
-        except (FileNotFoundError, BadFile):
-            return None
+        letter = read_json_or(folder / name, {})
         if (letter.get("source_ref") or {}).get("event_id") != event:
             return None
         self._heard.add(name)
@@ -144,12 +141,12 @@ class Ear:
 
     def _check_fate(self, folder: Path, name: str, event: str) -> None:
         if name == f"{event}.json":
-            note = _note(folder / name)
+            note = read_json_or(folder / name, {})
             if note.get("status") == "discarded":
                 why = f"{note.get('discarded_reason')}; `{home.command()} generals` lists who is there"
                 raise NobodyTakesIt(event=event, why=why)
         if name == f"{event}.json.reason":
-            raise NobodyTakesIt(event=event, why=str(_note(folder / name).get("reason")))
+            raise NobodyTakesIt(event=event, why=str(read_json_or(folder / name, {}).get("reason")))
 
     def _give_up(self, event: str, seconds: float) -> None:
         hint = f"it goes on without you: `{home.command()} why {event}`"
@@ -167,13 +164,6 @@ class Ear:
 
 def _without_figures(text: str) -> str:
     return "".join(each for each in text if not each.isdigit())
-
-
-def _note(path: Path) -> Letter:
-    try:
-        return read_json(path)
-    except (FileNotFoundError, BadFile):
-        return {}
 
 
 def _put(places: Places, text: str, task: str | None) -> str:
@@ -238,7 +228,7 @@ def _refuse_if_asleep(places: Places) -> None:
         if is_locked(places.lock(role)):
             continue
         path = places.heartbeat(role)
-        beat = _note(path)
+        beat = read_json_or(path, {})
         if not beat or beat.get("state") == "stopped" or time.time() - path.stat().st_mtime > RESTART_SECONDS:
             hint = f"start it with `{home.how_to_start(places, role)}`, or leave your words in the queue with --no-wait"
             raise NotRunning(what=f"the {role}", hint=hint)

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from kingdom.cli import home
-from kingdom.cli.queue_files import Found, content, find, reason
+from kingdom.cli.queue_files import Found, find, reason
+from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NoSuchThing
 from kingdom.home import config, manifests, schemas
@@ -205,7 +206,7 @@ def _clock(when: float) -> str:
 
 
 def _result(places: Places, found: Found) -> list[str]:
-    result = content(places.result(found.id))
+    result = read_json_or(places.result(found.id), {})
     told = [
         f"{key}: {one_line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)
     ]

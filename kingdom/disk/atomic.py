@@ -1,4 +1,4 @@
-"""The one door to the disk: files appear whole or not at all.
+"""Write files so that they appear whole or not at all.
 
 Standard library only, and light: one-shot soldiers import it too.
 """
@@ -17,7 +17,7 @@ from kingdom.errors import Collision, LockLost
 
 Durability = Literal["power", "process"]
 Name = Path | str
-"""Whoever handles thousands of files spells them as text: a Path costs as much as a system call."""
+"""Code that handles thousands of files passes text: making a Path costs as much as a system call."""
 Item = tuple[Name, bytes]
 Pair = tuple[Name, Name]
 
@@ -28,15 +28,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _unguarded() -> None:
-    """The guard of a writer that needs no lock: a one-shot command."""
+    """Do nothing: the guard of a writer that needs no lock, such as a one-shot command."""
 
 
 class Disk:
-    """Writes for one writer. Unfinished files lie in its own scratch folder, never where a reader looks.
+    """Write on behalf of one writer. Unfinished files lie in its own scratch folder, never where a reader looks.
 
-    With durability "power" a call returns after its effect is on the platter; with "process" it
-    survives a kill but not a power cut. The guard runs before anything becomes visible and raises
-    when this writer has lost the right to write.
+    With durability "power" a call returns once its effect would survive a power cut; with "process" it
+    survives only a kill. The guard runs before anything becomes visible and raises when this writer has
+    lost the right to write.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Disk:
         self._made = 0
 
     def create(self, path: Path, data: bytes) -> None:
-        """A new whole file at `path`; Collision when something is there already."""
+        """Create a file. Collision when something is at `path` already."""
         if self.create_all([(path, data)]):
             raise Collision(path=path)
 
     def create_all(self, items: Iterable[Item]) -> list[Name]:
-        """New whole files, made durable together. Returns those that were there already, left untouched."""
-        there: list[Name] = []
+        """Create files, made durable together. Return the paths that were taken already; those are left untouched."""
+        taken: list[Name] = []
         with self._drafts(items) as drafts:
             for draft, path in drafts:
                 self.guard()
@@ -68,15 +68,16 @@ class Disk:
                     _rename_new(draft, path)
                 except FileExistsError:
                     os.unlink(draft)
-                    there.append(path)
+                    taken.append(path)
         self._sync_folders({_folder(path) for _, path in drafts})
-        return there
+        return taken
 
     def rewrite(self, path: Path, data: bytes) -> None:
         """Replace the file at `path`: readers see the old whole file or the new one."""
         self.rewrite_all([(path, data)])
 
     def rewrite_all(self, items: Iterable[Item]) -> None:
+        """Replace files, made durable together."""
         with self._drafts(items) as drafts:
             for draft, path in drafts:
                 self.guard()
@@ -84,7 +85,7 @@ class Disk:
         self._sync_folders({_folder(path) for _, path in drafts})
 
     def move(self, src: Path, dst: Path) -> None:
-        """Rename without replacing: FileNotFoundError when the source is gone, Collision when the place is taken."""
+        """Rename without replacing. FileNotFoundError when `src` is gone, Collision when `dst` is taken."""
         self.guard()
         try:
             _rename_new(src, dst)
@@ -93,7 +94,7 @@ class Disk:
         self._sync_folders({_folder(dst), _folder(src)})
 
     def move_all(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Moves made durable together. Returns the pairs that could not move: source gone or place taken."""
+        """Rename files, made durable together. Return the pairs that could not move: source gone or target taken."""
         folders: set[str] = set()
         stuck: list[Pair] = []
         for src, dst in pairs:
@@ -109,16 +110,16 @@ class Disk:
         return stuck
 
     def remove(self, path: Path) -> None:
-        """Gone, or gone before."""
+        """Delete; no error if absent."""
         self.guard()
         with suppress(FileNotFoundError):
             os.unlink(path)
         self._sync_folders({path.parent})
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Whole lines at the end of a log, in one write; with `sync` durable like everything else.
+        """Append whole lines to a log in one write; with `sync` as durably as everything else.
 
-        A line that a kill or a full disk left torn ends there: it does not swallow the next one.
+        If a kill or a full disk tore the last line, it is ended first, so that it does not swallow the next one.
         """
         self.guard()
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
@@ -132,16 +133,16 @@ class Disk:
             self._sync_folders({path.parent})
 
     def sweep_scratch(self) -> int:
-        """Throw away what a killed life of this writer left unfinished."""
+        """Delete the unfinished files of an earlier run of this writer. Return how many there were."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        litter = os.listdir(self.scratch)
-        for name in litter:
+        names = os.listdir(self.scratch)
+        for name in names:
             os.unlink(os.path.join(self.scratch, name))
-        return len(litter)
+        return len(names)
 
     @contextmanager
     def _drafts(self, items: Iterable[Item]) -> Iterator[list[tuple[str, Name]]]:
-        """Whole, durable, not yet visible. On an error those that did not become visible are taken back."""
+        """Write the files whole and durable, but not yet visible. On an error delete those that stayed invisible."""
         drafts: list[tuple[str, Name]] = []
         try:
             for path, data in items:
@@ -182,12 +183,13 @@ class Disk:
 
 
 def sync_folder(folder: Name) -> None:
-    """What was made, renamed or removed in it is on the platter."""
+    """Make durable what was created, renamed or deleted in a folder."""
     with _opened(folder) as fd:
         os.fsync(fd)
 
 
 def sync_file_system(fd: int, where: Name) -> None:
+    """Make durable everything on the file system of an open file; `where` names it in the error."""
     if _libc.syncfs(fd) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(where))
 
@@ -206,7 +208,7 @@ def _opened(path: Name) -> Iterator[int]:
 
 
 def write_whole(fd: int, data: bytes) -> None:
-    """A full disk writes short without an error: go on until the kernel says why."""
+    """Write all of `data`. A full disk writes short without an error: go on until the kernel says why."""
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, data[written:])
@@ -218,7 +220,7 @@ def _is_torn(fd: int) -> bool:
 
 
 def _rename_new(src: Name, dst: Name) -> None:
-    """Rename that never replaces, also where the file system lacks RENAME_NOREPLACE."""
+    """Rename without replacing, also where the file system lacks RENAME_NOREPLACE."""
     if _libc.renameat2(_AT_FDCWD, os.fsencode(src), _AT_FDCWD, os.fsencode(dst), _NOREPLACE) == 0:
         return
     code = ctypes.get_errno()
@@ -230,16 +232,17 @@ def _rename_new(src: Name, dst: Name) -> None:
 
 
 def make_folder(path: Path, mode: int = 0o700) -> None:
+    """Create a folder and its parents; no error if it exists."""
     path.mkdir(mode=mode, parents=True, exist_ok=True)
 
 
 def write_in_place(fd: int, data: bytes) -> None:
-    """One fixed-size record over the old one: takes no new block, so it works on a full disk."""
+    """Overwrite a record of fixed size: this takes no new block, so it works on a full disk."""
     os.pwrite(fd, data, 0)
 
 
 def is_there(path: Name) -> bool:
-    """Whether something lies at a path. A disk that cannot tell raises: "not there" has consequences."""
+    """Return whether something lies at a path. A disk that cannot tell raises: "not there" has consequences."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

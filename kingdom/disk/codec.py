@@ -1,4 +1,4 @@
-"""JSON as it lies on the disk: one strict reader, which never hangs or trusts, and writers that people can read.
+"""Read and write JSON files: a strict reader that never hangs, and writers whose output people can read.
 
 Standard library only, and light: one-shot soldiers import it too.
 """
@@ -20,36 +20,38 @@ from kingdom.errors import BadFile
 LARGEST = 1 << 20
 DEEPEST = 200
 """Deeper JSON could be read, but perhaps not written again one level further in."""
+UNFIT = (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.ENAMETOOLONG)
+"""What `open` says of a path that is not a file to read: the path's fault, not the disk's."""
 
 
 def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
-    """The content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
+    """Return the content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
-    except OSError as trouble:
-        why = "a symbolic link" if trouble.errno == errno.ELOOP else os.strerror(trouble.errno or 0)
-        if trouble.errno in (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV):
+    except OSError as error:
+        why = "a symbolic link" if error.errno == errno.ELOOP else os.strerror(error.errno or 0)
+        if error.errno in UNFIT:
             raise BadFile(path=path, why=why) from None
         raise
     try:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise BadFile(path=path, why="not a regular file")
-        if about.st_mode & 0o444 == 0:
+        if status.st_mode & 0o444 == 0:
             raise BadFile(path=path, why="nobody may read it (mode 000)")
-        if about.st_size > limit:
-            raise BadFile(path=path, why=f"{about.st_size} bytes, more than {limit}")
+        if status.st_size > limit:
+            raise BadFile(path=path, why=f"{status.st_size} bytes, more than {limit}")
         parts = []
-        room = limit + 1
-        asked = about.st_size + 1
-        while room > 0 and (part := os.read(fd, min(room, asked))):
+        left = limit + 1
+        expected = status.st_size + 1
+        while left > 0 and (part := os.read(fd, min(left, expected))):
             parts.append(part)
-            room -= len(part)
-            if len(part) < asked:
+            left -= len(part)
+            if len(part) < expected:
                 break
-        if room <= 0:
+        if left <= 0:
             raise BadFile(path=path, why=f"more than {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
@@ -57,25 +59,33 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
 
 
 def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:
-    """The JSON object in a file, read strictly."""
+    """Return the JSON object in a file, read strictly. FileNotFoundError when it is gone; BadFile when unfit."""
     data = read_bytes(path, limit)
     try:
         value = parse_json(data)
-    except ValueError as trouble:
-        raise BadFile(path=path, why=str(trouble)) from None
+    except ValueError as error:
+        raise BadFile(path=path, why=str(error)) from None
     if not isinstance(value, dict):
         raise BadFile(path=path, why=f"a JSON {type(value).__name__}, not an object")
     return value
 
 
+def read_json_or(path: Path | str, default: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON object in a file, or `default` when there is none or it is unfit. A failing disk raises."""
+    try:
+        return read_json(path)
+    except (FileNotFoundError, NotADirectoryError, BadFile):
+        return default
+
+
 def parse_json(data: bytes) -> Any:
-    """JSON as the standard says: no duplicate keys, no NaN, no BOM, nothing that UTF-8 cannot hold again."""
+    """Parse JSON as the standard says, else ValueError: no duplicate keys, NaN, BOM or lone surrogates."""
     if not data.strip():
         raise ValueError("empty")
     try:
         text = data.decode("utf-8")
-    except UnicodeDecodeError as trouble:
-        raise ValueError(f"not UTF-8 at byte {trouble.start}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
     if text[0] == "\ufeff":
         raise ValueError("starts with a byte order mark")
     try:
@@ -90,11 +100,11 @@ def parse_json(data: bytes) -> Any:
 
 
 def _depth(value: object) -> int:
-    """How many objects and lists lie in one another."""
-    depth, row = 0, [value]
-    while row := [each for each in row if isinstance(each, dict | list)]:
+    """Return how many objects and lists lie in one another."""
+    depth, level = 0, [value]
+    while nested := [part for part in level if isinstance(part, dict | list)]:
         depth += 1
-        row = [part for each in row for part in (each.values() if isinstance(each, dict) else each)]
+        level = [part for outer in nested for part in (outer.values() if isinstance(outer, dict) else outer)]
     return depth
 
 
@@ -130,7 +140,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def to_json(value: Mapping[str, Any]) -> bytes:
-    """One key a line: people `cat` these files."""
+    """Return a JSON object with one key a line: people `cat` these files."""
     lines = ",\n".join([f"  {_key(key)}: {_ENCODE(part)}" for key, part in value.items()])
     return f"{{\n{lines}\n}}\n".encode() if lines else b"{}\n"
 
@@ -141,10 +151,11 @@ def _key(key: str) -> str:
 
 
 def to_list(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """A JSON array with one row a line."""
+    """Return a JSON array with one row a line."""
     lines = ",\n".join(f"  {_ENCODE(row)}" for row in rows)
     return f"[\n{lines}\n]\n".encode() if lines else b"[]\n"
 
 
 def to_line(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON object on one line, with its line break."""
     return f"{_ENCODE(value)}\n".encode()

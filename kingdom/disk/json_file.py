@@ -1,4 +1,4 @@
-"""A small JSON object that one role keeps for itself: whole in memory, written back when it has changed."""
+"""A small JSON object in a file: held in memory, written back by `save` when it has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST = 64 << 20
 
 
 class JsonFile:
-    """Damage ends nobody: it is told once, and the book goes on without the value that are not sound."""
+    """Corrupt entries are reported once to `complain` and dropped; an unreadable file starts empty."""
 
     def __init__(
         self, path: Path, disk: Disk, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool]
@@ -22,26 +22,27 @@ class JsonFile:
         self._path = path
         self._disk = disk
         self._changed = False
-        self._pages = self._read(complain, is_sound)
+        self._values = self._read(complain, is_sound)
 
-    def get(self, key: str, otherwise: Any = None) -> Any:
-        return self._pages.get(key, otherwise)
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._values.get(key, default)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._pages)
+        return iter(self._values)
 
     def set(self, key: str, value: Any) -> None:
-        if key not in self._pages or self._pages[key] != value:
-            self._pages[key] = value
+        if key not in self._values or self._values[key] != value:
+            self._values[key] = value
             self._changed = True
 
     def remove(self, key: str) -> None:
-        if self._pages.pop(key, None) is not None:
+        if self._values.pop(key, None) is not None:
             self._changed = True
 
     def save(self) -> None:
+        """Write the file if anything has changed since it was read or saved."""
         if self._changed:
-            self._disk.rewrite(self._path, to_json(self._pages))
+            self._disk.rewrite(self._path, to_json(self._values))
             self._changed = False
 
     def _read(self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool]) -> dict[str, Any]:
@@ -49,12 +50,12 @@ class JsonFile:
             value = read_json(self._path, limit=LARGEST)
         except FileNotFoundError:
             return {}
-        except BadFile as trouble:
-            complain(f"{trouble}; it starts anew")
+        except BadFile as error:
+            complain(f"{error}; starting with an empty file")
             self._changed = True
             return {}
-        lost = [key for key, value in value.items() if not is_sound(key, value)]
-        if lost:
-            complain(f"{self._path}: left out what is damaged: {', '.join(lost)[:300]}")
+        corrupt = {key for key, entry in value.items() if not is_sound(key, entry)}
+        if corrupt:
+            complain(f"{self._path}: dropped corrupt entries: {', '.join(sorted(corrupt))[:300]}")
             self._changed = True
-        return {key: value for key, value in value.items() if key not in lost}
+        return {key: entry for key, entry in value.items() if key not in corrupt}

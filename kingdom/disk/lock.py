@@ -1,4 +1,4 @@
-"""One holder at a time: an flock on a file, and who holds it.
+"""Locks: an flock on a file, with one holder at a time who writes its pid into it.
 
 Standard library only, and light: one-shot soldiers import it too.
 """
@@ -16,7 +16,7 @@ from kingdom.errors import BadFile, Locked, LockLost
 
 
 class Lock:
-    """An flock on a file for as long as this process lives (or until release)."""
+    """An flock on a file, held until `release` or the end of this process."""
 
     def __init__(self, path: Path, role: str) -> None:
         self.path = path
@@ -24,20 +24,21 @@ class Lock:
         self._fd = -1
 
     def acquire(self, wait: float = 0.0) -> None:
-        """Ours within `wait` seconds, else Locked, which names the holder."""
+        """Take the lock within `wait` seconds, or raise Locked, which names the holder."""
         make_folder(self.path.parent)
-        give_up = time.monotonic() + wait
+        deadline = time.monotonic() + wait
         while not self._try():
-            if time.monotonic() >= give_up:
+            if time.monotonic() >= deadline:
                 raise Locked(role=self.role, path=self.path, holder=self.holder())
             time.sleep(0.02)
 
     def check(self) -> None:
-        """LockLost when the file under our lock is no longer the one at its path."""
+        """Raise LockLost when the file that we locked is no longer the one at its path."""
         if not self._same_file():
             raise LockLost(path=self.path, role=self.role)
 
     def holder(self) -> str:
+        """Return what the holder wrote into the file, such as `pid 4711`."""
         try:
             return read_bytes(self.path, 4096).decode("utf-8", "replace").strip() or "unnamed"
         except (OSError, BadFile):
@@ -47,6 +48,7 @@ class Lock:
         return self._fd
 
     def release(self) -> None:
+        """Give the lock up; no error if it is not held."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -61,7 +63,7 @@ class Lock:
         except BlockingIOError:
             held = False
         except OSError:
-            # A disk that fails: held without a word of it, this lock would keep out even ourselves.
+            # A failing disk: a lock that stayed held after an error would keep out even ourselves.
             self.release()
             raise
         if not held:
@@ -70,15 +72,15 @@ class Lock:
 
     def _same_file(self) -> bool:
         try:
-            there = os.stat(self.path, follow_symlinks=False)
+            at_path = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return False
         ours = os.fstat(self._fd)
-        return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
+        return (at_path.st_ino, at_path.st_dev) == (ours.st_ino, ours.st_dev)
 
 
 def holder_pid(path: Path) -> int | None:
-    """Who wrote itself into a lock last: its holder, if it is held."""
+    """Return the pid that was last written into a lock: its holder, if it is held."""
     try:
         words = read_bytes(path, 4096).split()
     except (OSError, BadFile):
@@ -87,7 +89,7 @@ def holder_pid(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some living process holds the lock at `path`. Many may ask at once, also who cannot write there."""
+    """Return whether a living process holds the lock at `path`. Works for readers that may not write there."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -105,8 +107,8 @@ def is_locked(path: Path) -> bool:
 
 
 def _is_listed(path: Path) -> bool:
-    """A soldier may not open locks, as it could take them, but the kernel tells everybody who holds which."""
-    about = os.stat(path)
-    lock = f" {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino} "
+    """Look the lock up in /proc/locks: a soldier may not open lock files, as it could take them."""
+    status = os.stat(path)
+    lock = f" {os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino} "
     with open("/proc/locks", encoding="ascii") as held:
         return any("FLOCK" in line and lock in line for line in held)

@@ -6,25 +6,23 @@ Such an end is nobody's failure, and costs the task no try.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_json, to_json
-from kingdom.errors import BadFile
+from kingdom.disk.codec import read_json_or, to_json
 from kingdom.home.places import Places
 
 
 def note(places: Places, disk: Disk, camp: Path) -> None:
     """Before it is ended. A later soldier of the same task is another one."""
-    if (soldier := _read(camp / "started")) is not None:
+    if soldier := read_json_or(camp / "started", {}):
         path = places.called_back(camp.name)
         make_folder(path.parent)
         disk.rewrite(path, to_json({"task_id": camp.name, "soldier": soldier}))
 
 
 def was(places: Places, camp: Path) -> bool:
-    soldier, noted = _read(camp / "started"), _read(places.called_back(camp.name))
-    return soldier is not None and noted is not None and noted.get("soldier") == soldier
+    soldier, noted = read_json_or(camp / "started", {}), read_json_or(places.called_back(camp.name), {})
+    return bool(soldier) and noted.get("soldier") == soldier
 
 
 def forget_all(places: Places, disk: Disk) -> None:
@@ -32,10 +30,3 @@ def forget_all(places: Places, disk: Disk) -> None:
     folder = places.called_back("any").parent
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         disk.remove(path)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_json(path)
-    except (FileNotFoundError, BadFile):
-        return None

@@ -13,9 +13,9 @@ from subprocess import DEVNULL, Popen
 from typing import Any
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_json, to_json
+from kingdom.disk.codec import read_json_or, to_json
 from kingdom.disk.lock import Lock, is_locked
-from kingdom.errors import BadFile, Locked
+from kingdom.errors import Locked
 from kingdom.home.places import Places
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import age, carriers, end_carriers, send, soldier_markers, started_at
@@ -54,7 +54,7 @@ class Barrack:
         return is_locked(self.camp / "lock")
 
     def started(self) -> Started | None:
-        noted = _read(self.camp / "started")
+        noted = read_json_or(self.camp / "started", {})
         try:
             return Started(int(noted["pid"]), int(noted["start"]), int(noted["attempt"])) if noted else None
         except (KeyError, TypeError, ValueError):
@@ -62,12 +62,12 @@ class Barrack:
 
     def account(self) -> str | None:
         """Whose quota it was sent out with: the manifest and the default engine may be others by now."""
-        order = _read(self.camp / "order.json")
+        order = read_json_or(self.camp / "order.json", {})
         return str(order["account"]) if order and "account" in order else None
 
     def raw(self, attempt: int) -> Mapping[str, Any] | None:
         """The raw report of this very attempt; one of an earlier attempt comes too late."""
-        report = _read(self._raw)
+        report = read_json_or(self._raw, {})
         return report if report and report.get("attempt") == attempt else None
 
     def march(self, disk: Disk, order: Mapping[str, Any], environment: Mapping[str, str]) -> Popen[bytes] | None:
@@ -113,7 +113,7 @@ class Barrack:
         return age(started.start) if started else 0.0
 
     def told_to_end(self) -> Stopping | None:
-        noted = _read(self.camp / "stopping")
+        noted = read_json_or(self.camp / "stopping", {})
         try:
             return Stopping(str(noted["why"]), float(noted["since"])) if noted else None
         except (KeyError, TypeError, ValueError):
@@ -153,10 +153,3 @@ def last_sign(logs: list[Path]) -> float:
     """When a soldier last said anything, by the files' times."""
     times = [path.stat().st_mtime for path in logs if path.exists()]
     return max(times, default=0.0)
-
-
-def _read(path: Path) -> Mapping[str, Any] | None:
-    try:
-        return read_json(path)
-    except (FileNotFoundError, NotADirectoryError, BadFile):
-        return None

@@ -122,11 +122,11 @@ def test_a_damaged_page_is_left_out_and_that_is_told_once(home: Path, name: str,
     assert "second" in said(home)[0]
     assert ("first" in said(home)[0]) is (name != "waiting")
     role.log.flush()
-    assert f"left out what is damaged: {name}" in role.places.role_log("chamberlain").read_text()
+    assert f"dropped corrupt entries: {name}" in role.places.role_log("chamberlain").read_text()
     again = services(home, "chamberlain", clock)
     Alerts(again)
     again.log.flush()
-    assert role.places.role_log("chamberlain").read_text().count("left out") == 1
+    assert role.places.role_log("chamberlain").read_text().count("dropped corrupt") == 1
 
 
 def test_the_day_in_an_id_is_the_kingdoms(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""A role's small book: kept across lives, and no damage ends its reader."""
+"""A role's small JSON file is kept across restarts, and corrupt entries are dropped."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ def envoy(home: Path) -> Services:
     return services(home, "envoy", Clock())
 
 
-def book(envoy: Services) -> JsonFile:
-    return JsonFile(path_of(envoy), envoy.disk, envoy.log.error, lambda _name, page: isinstance(page, int))
+def opened(envoy: Services) -> JsonFile:
+    return JsonFile(path_of(envoy), envoy.disk, envoy.log.error, lambda _name, value: isinstance(value, int))
 
 
 def path_of(envoy: Services) -> Path:
-    return envoy.places.own("envoy") / "book.json"
+    return envoy.places.own("envoy") / "counts.json"
 
 
-def told(envoy: Services) -> str:
+def logged(envoy: Services) -> str:
     envoy.log.flush()
     return envoy.places.role_log("envoy").read_text() if envoy.places.role_log("envoy").exists() else ""
 
 
-def test_what_is_saved_is_there_in_the_next_life(envoy: Services) -> None:
-    ours = book(envoy)
+def test_what_is_saved_is_there_after_a_restart(envoy: Services) -> None:
+    ours = opened(envoy)
     ours.set("a", 1)
     ours.set("b", 2)
     ours.remove("b")
     assert not path_of(envoy).exists(), "written when it is saved"
     ours.save()
-    assert (book(envoy).get("a"), book(envoy).get("b"), book(envoy).get("b", 3)) == (1, None, 3)
+    assert (opened(envoy).get("a"), opened(envoy).get("b"), opened(envoy).get("b", 3)) == (1, None, 3)
 
 
 def test_it_is_written_only_when_it_has_changed(envoy: Services) -> None:
-    ours = book(envoy)
+    ours = opened(envoy)
     ours.set("a", 1)
     ours.save()
     before = os.stat(path_of(envoy)).st_ino
@@ -55,7 +55,7 @@ def test_it_is_written_only_when_it_has_changed(envoy: Services) -> None:
 
 
 def test_what_a_full_disk_did_not_take_is_written_later(envoy: Services) -> None:
-    ours = book(envoy)
+    ours = opened(envoy)
     ours.set("a", 1)
     path_of(envoy).mkdir()
     with pytest.raises((OSError, KingdomError)):
@@ -66,23 +66,23 @@ def test_what_a_full_disk_did_not_take_is_written_later(envoy: Services) -> None
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"a": 1', b"\xff"])
-def test_a_damaged_book_starts_anew_and_says_so_once(envoy: Services, damage: bytes) -> None:
+def test_a_damaged_file_starts_empty_and_is_reported_once(envoy: Services, damage: bytes) -> None:
     path_of(envoy).write_bytes(damage)
-    ours = book(envoy)
+    ours = opened(envoy)
     assert ours.get("a") is None
     ours.save()
-    book(envoy)
-    assert told(envoy).count("it starts anew") == 1
+    opened(envoy)
+    assert logged(envoy).count("starting with an empty file") == 1
 
 
-@pytest.mark.parametrize("page", ["1", None, [1], {}])
-def test_a_damaged_page_costs_that_page_and_is_told_once(envoy: Services, page: Any) -> None:
-    ours = JsonFile(path_of(envoy), envoy.disk, envoy.log.error, lambda _name, _page: True)
-    ours.set("bad", page)
+@pytest.mark.parametrize("value", ["1", None, [1], {}])
+def test_a_corrupt_entry_is_dropped_and_reported_once(envoy: Services, value: Any) -> None:
+    ours = JsonFile(path_of(envoy), envoy.disk, envoy.log.error, lambda _name, _value: True)
+    ours.set("bad", value)
     ours.set("good", 1)
     ours.save()
-    ours = book(envoy)
+    ours = opened(envoy)
     assert (ours.get("bad"), ours.get("good")) == (None, 1)
     ours.save()
-    book(envoy)
-    assert told(envoy).count("left out what is damaged: bad") == 1
+    opened(envoy)
+    assert logged(envoy).count("dropped corrupt entries: bad") == 1

@@ -163,7 +163,7 @@ def test_a_damaged_page_is_left_out_and_told_once(home: Path, damaged: dict[str,
     ours.spent("gen-pr", "claude", "task-1", {"cost_usd": 1}, clock())
     assert ours.may_start("gen-pr", "codex", "task-1", clock()) is not None
     ours._log.flush()
-    assert (home / "logs" / "gen-pr.log").read_text().count("left out what is damaged") == 1
+    assert (home / "logs" / "gen-pr.log").read_text().count("dropped corrupt entries") == 1
 
 
 def test_what_was_spent_is_kept_for_two_days(home: Path) -> None:
