@@ -268,7 +268,7 @@ def whole_turn(home: Home, scratch: Path) -> tuple[float, float]:
         begun = time.perf_counter()
         os.rename(source, places.folder("events", "pending") / source.name)
         task = arrived(claims, 1)[0].removesuffix(".json")
-        homes.wait_for((places.camp(GENERAL, task) / "order.json").exists, 20, f"orders for {task}")
+        homes.wait_for((places.control_folder(GENERAL, task) / "order.json").exists, 20, f"orders for {task}")
         marched = time.perf_counter()
         while f"{task}-raw.json" not in arrived(raws, 1):
             pass

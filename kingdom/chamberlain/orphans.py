@@ -39,7 +39,7 @@ def clear(services: Services) -> Iterator[Orphans]:
 
 
 def _is_out(services: Services, task: str) -> bool:
-    return any(camp.name == task and is_locked(camp / "lock") for camp in services.places.camps())
+    return any(camp.name == task and is_locked(camp / "lock") for camp in services.places.control_folders())
 
 
 def stop_newest(services: Services) -> str | None:

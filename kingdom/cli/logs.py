@@ -70,7 +70,7 @@ def _follow_task(places: Places, task: str) -> None:
     if not tries:
         raise NoSuchThing(what="role or soldier's task", name=task, hint=f"; `{home.command()} tasks` lists tasks")
     newest = tries[-1]
-    lock = next((camp / "lock" for camp in places.camps() if camp.name == task), None)
+    lock = next((camp / "lock" for camp in places.control_folders() if camp.name == task), None)
     Tail([newest, newest.with_suffix(".err")], count=50).run(lock is not None and is_locked(lock), until_free=lock)
 
 

@@ -119,7 +119,7 @@ def _seat(places: Places, name: str) -> RoleRow:
 
 def _soldiers_out(places: Places) -> list[Path]:
     """Their camps, which are called after their tasks."""
-    return [camp for camp in places.camps() if is_locked(camp / "lock")]
+    return [camp for camp in places.control_folders() if is_locked(camp / "lock")]
 
 
 def _end_soldiers(places: Places, camps: list[Path]) -> None:

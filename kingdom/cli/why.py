@@ -179,7 +179,7 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{general} has not taken it yet"
     if (by := cancellations.who(places, found.id)) is not None:
         return f"{one_line(by)} has cancelled it, and {general} ends it"
-    if is_locked(places.camp(general, found.id) / "lock"):
+    if is_locked(places.control_folder(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
     if (later := rests_until(found.get("not_before"), time.time())) is not None:
         because = one_line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)

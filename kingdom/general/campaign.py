@@ -342,7 +342,7 @@ class Campaign:
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""
         places = self._services.places
-        camps, grounds = places.camp(self.name, "any").parent, places.workspace(self.name, "any").parent
+        camps, grounds = places.control_folder(self.name, "any").parent, places.workspace(self.name, "any").parent
         for folder in (grounds, places.soldiers):
             finish(folder)
         make_folder(camps)

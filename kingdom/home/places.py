@@ -98,7 +98,7 @@ class Places:
         self.prompts = self.state / "prompts"
         self.soldiers = self.state / "soldiers"
         self.sessions = self.state / "sessions.json"
-        self.purse = self.state / "purse.json"
+        self.budgets = self.state / "purse.json"
         self.resources = self.state / "resources.json"
         self.dashboard = self.state / "dashboard.json"
         self.run = self.state / "run"
@@ -167,8 +167,8 @@ class Places:
     def checkpoint(self, task: str) -> Path:
         return self.results / f"{check_name('task', task)}{CHECKPOINT}"
 
-    def askers(self) -> list[str]:
-        """Tasks that have left a checkpoint, in no order."""
+    def asking_tasks(self) -> list[str]:
+        """Return the tasks that have left a checkpoint, in no order."""
         names = os.listdir(self.results)
         tasks = (name.removesuffix(CHECKPOINT) for name in names if name.endswith(CHECKPOINT))
         return [task for task in tasks if _NAME.match(task)]
@@ -181,42 +181,40 @@ class Places:
         """The king's note of who gave a task up while its general was at it."""
         return self.own("king") / "cancelled" / f"{check_name('task', task)}.json"
 
-    def called_back(self, task: str) -> Path:
-        """The command line's note of which soldier of a task it has ended."""
+    def stopped_by_down(self, task: str) -> Path:
+        """Return the command line's note of which soldier of a task `down --soldiers` has ended."""
         return self.own("cli") / "called-back" / f"{check_name('task', task)}.json"
 
     def prompt(self, task: str) -> Path:
         return self.prompts / f"{check_name('task', task)}.md"
 
-    def soldier(self, task: str) -> Path:
+    def soldier_folder(self, task: str) -> Path:
         return self.soldiers / check_name("task", task)
 
-    def camp(self, general: str, task: str) -> Path:
-        """What a general notes of a soldier of its own, out of the soldier's reach."""
+    def control_folder(self, general: str, task: str) -> Path:
+        """Return where a general notes what it knows of a soldier, out of the soldier's reach."""
         return self.own(general) / "camp" / check_name("task", task)
 
-    def camps(self) -> list[Path]:
-        """Of all generals, by task: where soldiers are out, or were."""
-        return sorted(self.state.glob("gen-*/camp/*"), key=lambda camp: camp.name)
+    def control_folders(self) -> list[Path]:
+        """Return those of all generals, sorted by task: soldiers run there, or did."""
+        return sorted(self.state.glob("gen-*/camp/*"), key=lambda folder: folder.name)
 
     def locks(self) -> Iterator[Path]:
-        """What keeps others out for as long as it is held, of all roles and of what they share, there yet or not."""
-        yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.purse.with_suffix(".lock"))
+        """Yield the lock files of all roles and of what they share, whether they exist or not."""
+        yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.budgets.with_suffix(".lock"))
         yield from (folder / "lock" for folder in self.state.iterdir())
 
-    def not_for(self, general: str, task: str) -> Iterator[Path]:
-        """What the soldier of a task may not even read: secrets, locks, and what others are at, are told or have said.
+    def withheld_from(self, general: str, task: str) -> Iterator[Path]:
+        """Yield what a task's soldier may not read: secrets, locks, and other tasks' work, prompts, output and results.
 
-        Its own workspace and room lie in these folders; they are its own because it may write there.
+        Its own workspace and soldier folder lie in these folders; it may read them because it may write there.
         """
-        yield from (self.env_file, self.own("gateway"), *self.locks(), self.camp(general, task) / "lock")
+        yield from (self.env_file, self.own("gateway"), *self.locks(), self.control_folder(general, task) / "lock")
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
-        yield from (room for name in ("camp", "mirrors") for room in self._of_others(general, f"gen-*/{name}"))
-        yield from (camp for camp in self.camps() if camp != self.camp(general, task))
-        yield from (each for each in (self.memory / "generals").glob("*") if each.name != general)
-
-    def _of_others(self, general: str, pattern: str) -> Iterator[Path]:
-        return (room for room in self.state.glob(pattern) if room.parent.name != general)
+        for pattern in ("gen-*/camp", "gen-*/mirrors"):
+            yield from (folder for folder in self.state.glob(pattern) if folder.parent.name != general)
+        yield from (folder for folder in self.control_folders() if folder != self.control_folder(general, task))
+        yield from (folder for folder in (self.memory / "generals").glob("*") if folder.name != general)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"

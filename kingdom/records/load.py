@@ -39,7 +39,7 @@ def read(places: Places, now: float, stale_seconds: float, at_most: int) -> Load
 
 def soldiers_out(places: Places, enough: int) -> list[tuple[str, str]]:
     """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them."""
-    folders = places.camps()
+    folders = places.control_folders()
     if len(folders) < enough:
         return []
     return [(folder.parent.parent.name, folder.name) for folder in folders if is_locked(folder / "lock")]

@@ -21,7 +21,7 @@ def is_open(places: Places, task: str) -> bool:
 def all_open(places: Places) -> list[str]:
     """The tasks whose questions wait, by name."""
     try:
-        return sorted(task for task in places.askers() if is_open(places, task))
+        return sorted(task for task in places.asking_tasks() if is_open(places, task))
     except FileNotFoundError:
         return []
 

@@ -54,7 +54,7 @@ def serve(task_id: str) -> int:
     cgroup.kill_all()
     report |= {"task_id": task_id, "attempt": order["attempt"], "lacking": lacking}
     report["seconds"] = round(time.monotonic() - begun, 3)
-    disk = Disk(places.soldier(task_id))
+    disk = Disk(places.soldier_folder(task_id))
     try:
         disk.rewrite(places.raw_result(task_id), to_json(report))
     except OSError:

@@ -32,7 +32,7 @@ class Wait:
 
 class Purse:
     def __init__(self, places: Places, disk: Disk, log: Log, rules: Mapping[str, Any]) -> None:
-        self._path = places.purse
+        self._path = places.budgets
         self._disk = disk
         self._log = log
         self.rules = rules

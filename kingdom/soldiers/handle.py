@@ -43,8 +43,8 @@ class Barrack:
 
     def __init__(self, places: Places, general: str, task: str) -> None:
         self.task = task
-        self.camp = places.camp(general, task)
-        self.room = places.soldier(task)
+        self.camp = places.control_folder(general, task)
+        self.room = places.soldier_folder(task)
         self.result_path = self.room / "result.json"
         self._raw = places.raw_result(task)
         self._home = places.home

@@ -88,7 +88,7 @@ def order(
         "external": external,
         "question": consent.question(manifest.name),
         "may_write": [str(workspace), str(barrack.room)],
-        "may_not_read": [str(path) for path in (*places.not_for(manifest.name, task.id), *_keys())],
+        "may_not_read": [str(path) for path in (*places.withheld_from(manifest.name, task.id), *_keys())],
         "env": {"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(barrack.room)},
     }
 

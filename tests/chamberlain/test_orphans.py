@@ -70,7 +70,7 @@ def test_a_whole_tree_of_orphans_goes(ours: Services, tmp_path: Path) -> None:
 
 
 def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
-    lock = Lock(ours.places.camp("gen-pr", TASK) / "lock", TASK)
+    lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     with process(**marks(ours)) as soldier:
         assert list(orphans.clear(ours)) == []
@@ -95,7 +95,7 @@ def test_look_alikes_are_left_alone(ours: Services, look_alike: dict[str, str]) 
 
 
 def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) -> None:
-    lock = Lock(ours.places.camp("gen-pr", f"{TASK}0") / "lock", "x")
+    lock = Lock(ours.places.control_folder("gen-pr", f"{TASK}0") / "lock", "x")
     lock.acquire()
     with process(**marks(ours)) as orphan, process(**marks(ours, f"{TASK}0")) as soldier:
         assert [found.task for found in orphans.clear(ours)] == [TASK]
@@ -105,7 +105,7 @@ def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) 
 
 
 def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
-    lock = Lock(ours.places.camp("gen-pr", TASK) / "lock", TASK)
+    lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     for task in (TASK, "task-20260207-002"):
         sessions.enlist(

@@ -52,7 +52,7 @@ DOORS: dict[str, Callable[[Places, str], tuple[Path, Path]]] = {
     "raw_result": lambda places, name: (places.raw_result(name), places.results),
     "checkpoint": lambda places, name: (places.checkpoint(name), places.results),
     "prompt": lambda places, name: (places.prompt(name), places.prompts),
-    "soldier": lambda places, name: (places.soldier(name), places.soldiers),
+    "soldier": lambda places, name: (places.soldier_folder(name), places.soldiers),
     "workspace of a general": lambda places, name: (places.workspace(name, "t").parent, places.workspaces),
     "workspace of a task": lambda places, name: (places.workspace("g", name).parent, places.workspaces),
     "session_log": lambda places, name: (places.session_log(name, "out"), places.session_logs),

@@ -607,7 +607,7 @@ RESTED = {"rests command:gen-pr": {"until": MORNING, "probe": None}}
 def test_a_probe_that_comes_to_nothing_holds_nobody(army: Army, what: str) -> None:
     (army.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
     (army.places.config / "general.yaml").write_text('repositories: {url: "/nowhere/{repo}"}\n')
-    write(army.places.purse, RESTED)
+    write(army.places.budgets, RESTED)
     army.runs(FIGHTS)
     if what == "is not set up":
         (army.places.package(GENERAL) / "prompt.md").unlink()
@@ -619,7 +619,7 @@ def test_a_probe_that_comes_to_nothing_holds_nobody(army: Army, what: str) -> No
         army.fighting()
         cancellations.note(army.places, army.services.disk, TASK, "kim")
     army.ended()
-    assert read_json(army.places.purse)["rests command:gen-pr"]["probe"] is None
+    assert read_json(army.places.budgets)["rests command:gen-pr"]["probe"] is None
 
 
 def test_a_limit_is_noted_on_the_account_that_was_asked(army: Army) -> None:
@@ -632,8 +632,8 @@ def test_a_limit_is_noted_on_the_account_that_was_asked(army: Army) -> None:
     army.manifest(engine="claude")
     army.awake.turn(None)
     (army.home / "go").touch()
-    army.until(army.places.purse.exists, "the purse")
-    assert list(read_json(army.places.purse)) == ["rests command:gen-pr"]
+    army.until(army.places.budgets.exists, "the purse")
+    assert list(read_json(army.places.budgets)) == ["rests command:gen-pr"]
 
 
 def test_a_damaged_note_of_what_was_spent_ends_nobody(army: Army) -> None:

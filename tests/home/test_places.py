@@ -75,7 +75,7 @@ def test_whatever_the_text_no_path_leaves_its_folder(text: str) -> None:
 
 def test_every_place_of_a_task_refuses_a_wandering_id() -> None:
     places = Places(Path("/home"))
-    for make in (places.result, places.raw_result, places.checkpoint, places.prompt, places.soldier):
+    for make in (places.result, places.raw_result, places.checkpoint, places.prompt, places.soldier_folder):
         with pytest.raises(BadName):
             make("../king")
     with pytest.raises(BadName):

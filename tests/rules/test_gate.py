@@ -122,8 +122,8 @@ def test_no_more_soldiers_go_out_than_may(home: Path) -> None:
     places = founded(home)
     locks = []
     for general, name in (("gen-a", "task-1"), ("gen-a", "task-2"), ("gen-b", "task-3"), ("gen-b", "task-4")):
-        places.camp(general, name).mkdir(parents=True)
-        locks.append(Lock(places.camp(general, name) / "lock", name))
+        places.control_folder(general, name).mkdir(parents=True)
+        locks.append(Lock(places.control_folder(general, name) / "lock", name))
     for lock in locks[:3]:
         lock.acquire(0.0)
     assert no_soldier_because(places, "gen-b", False, None, 4) is None

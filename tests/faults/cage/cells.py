@@ -85,9 +85,9 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
     homes.put(home, "messages", "pending", homes.message("msg-other"))
     folders = (
         places.workspace(OTHER, LATER),
-        places.camp(OTHER, LATER),
-        places.camp(GENERAL, LATER),
-        places.soldier(LATER),
+        places.control_folder(OTHER, LATER),
+        places.control_folder(GENERAL, LATER),
+        places.soldier_folder(LATER),
         places.own("king"),
         places.own("gateway"),
         places.memory / "shared",
@@ -101,7 +101,7 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
         (folder / "something").write_text("as it was")
     for told in (places.prompt(LATER), places.raw_result(LATER), places.session_log(f"soldier-{LATER}-0", "out")):
         told.write_text("{}")
-    for lock in (places.lock("king"), places.camp(OTHER, LATER) / "lock", places.launch_lock):
+    for lock in (places.lock("king"), places.control_folder(OTHER, LATER) / "lock", places.launch_lock):
         lock.touch()
     (places.own("gateway") / "jwt-secret").write_text(SECRET)
     return Cell(home, tree or trees.program())

@@ -335,7 +335,7 @@ def test_what_lies_where_the_result_should_is_told_and_harms_nobody(what: str, h
     assert reason in result["error"], result["error"]
     assert not cells.changed(before, cells.seen(cell, task))
     assert not cells.secrets_told(cell)
-    assert not cell.places.soldier(task).exists()
+    assert not cell.places.soldier_folder(task).exists()
     assert not cell.places.result(LATER).exists()
 
 
@@ -380,7 +380,7 @@ def test_whatever_it_leaves_behind_is_cleared_away(what: str, where: str, deep: 
     served = cell.serve()
     assert (served.returncode, served.stderr) == (0, "")
     assert cell.result(task)["status"] == "success", cell.result(task)
-    left = (cell.places.soldier(task), cell.places.workspace(GENERAL, task))
+    left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
     wait_until(lambda: not any(os.path.lexists(path) for path in left), 20, "room and workspace are gone")
     hidden = ("workspace/*/.*", "state/soldiers/.*")
     wait_until(lambda: not any(list(cell.home.glob(each)) for each in hidden), 60, "its litter is gone")
@@ -452,7 +452,7 @@ def check_orphan_of_the_dead(cell: Cell) -> list[str]:
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
         wait_until(told.exists, 30, "the soldier has sent its orphan out")
         orphan = int(told.read_text())
-        os.kill(int(read_json(cell.places.camp(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
+        os.kill(int(read_json(cell.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
         wait_until(cell.places.result(task).exists, 30, "its general has seen it")
     wrong = cells.alive([orphan])
     if wrong:

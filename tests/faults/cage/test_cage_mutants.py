@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant(
         "camps may be read",
         PLACES,
-        "        yield from (camp for camp in self.camps() if camp != self.camp(general, task))\n",
+        "        yield from (camp for camp in self.control_folders() if camp != self.control_folder(general, task))\n",
         "",
         "breakout",
     ),
