@@ -110,5 +110,5 @@ class LockLost(KingdomError):
     exit = Exit.LOCKED
 
 
-class LauncherTrouble(KingdomError):
+class LauncherError(KingdomError):
     """{launcher} could not {action} {what}: {why}"""

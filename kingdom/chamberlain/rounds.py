@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,11 @@ from kingdom.home import config, roster
 from kingdom.home.roster import RoleRow
 from kingdom.records import sessions
 from kingdom.runtime.role import Services, Turn
-from kingdom.steward import pick
-from kingdom.steward.roll_call import RollCall, What
+from kingdom.steward.roll_call import What, log_findings, under_launcher
 from kingdom.times import stamp
 
-INTERNAL_EVENT = {
-    What.MISSED: "system.heartbeat_missed",
-    What.RESTARTED: "recovery.session_restarted",
-    What.STARTED: "recovery.session_restarted",
-    What.REARMED: "recovery.session_restarted",
-    What.RAISED: "recovery.session_restarted",
-    What.STOPPED: "recovery.session_killed",
-}
 SHORT_OF_MEMORY = 95.0
-ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.RAISED, What.TROUBLE})
+ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 
 
 def _said(reading: Reading) -> str:
@@ -49,7 +39,7 @@ class Rounds:
         self._misread = ""
         self._has_successor = False
         self._short_rounds = 0
-        self._roll_call = self._roll_call_of(services)
+        self._roll_call = under_launcher(services, self._rows)
 
     def folders(self) -> Iterable[Path]:
         return ()
@@ -78,13 +68,12 @@ class Rounds:
     def _call_roll(self) -> None:
         if self._roll_call is None:
             return
-        for finding in self._roll_call.call(self._threshold, self._period):
-            self._services.log.warn(str(finding))
-            if (event := INTERNAL_EVENT.get(finding.what)) is not None:
-                self._services.log.event(event, role=finding.role, detail=finding.detail)
+        findings = self._roll_call.call(self._threshold, self._period)
+        log_findings(findings, self._services.log)
+        for finding in findings:
             if finding.what in ALARMING:
                 self._alerts.tell(finding.cause, str(finding))
-            self._has_successor = self._has_successor or finding.what is What.RAISED
+            self._has_successor = self._has_successor or finding.what is What.LAUNCHER_STARTED
 
     def _take_vitals(self) -> None:
         services = self._services
@@ -154,22 +143,12 @@ class Rounds:
 
     def _show_picture(self) -> None:
         services = self._services
-        names = [row.name for row in self._seats()]
+        names = [row.name for row in self._rows()]
         view = picture.take(services.places, names, services.clock(), self._threshold)
         services.unsynced.rewrite(services.places.dashboard, to_json(view.to_json()))
 
-    def _seats(self) -> list[RoleRow]:
+    def _rows(self) -> list[RoleRow]:
         return roster.roles_of(self._services.places, self._services.system)
-
-    def _roll_call_of(self, services: Services) -> RollCall | None:
-        """Only a role that a launcher started can ask it; by hand there is nobody to ask."""
-        launcher = os.environ.get("KINGDOM_LAUNCHER")
-        if launcher is None:
-            return None
-        steward = pick(services.places, launcher)
-        return RollCall(
-            services.places, steward, services.unsynced, self._seats, services.name, services.monotonic, services.exits
-        )
 
     @property
     def _threshold(self) -> float:

@@ -21,7 +21,7 @@ from kingdom import picture
 from kingdom.cli import home
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadConfig, BadHome, Exit, LauncherTrouble
+from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
 from kingdom.home import config, manifests
 from kingdom.home.places import Places, find_schema
 from kingdom.runtime.processes import all_pids, stat_fields
@@ -247,8 +247,8 @@ def _launcher(places: Places) -> Iterator[Finding]:
 
     try:
         steward = pick(places, str(home.system(places)["launcher"]))
-        up = steward.standing()
-    except (LauncherTrouble, BadConfig) as trouble:
+        up = steward.launcher_runs()
+    except (LauncherError, BadConfig) as trouble:
         yield Finding("bad", "launcher", one_line(trouble, 300))
         return
     step = "" if up else f"`{home.command()} up` starts the kingdom"

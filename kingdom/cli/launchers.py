@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kingdom.cli import home
 from kingdom.cli.beats import wait
 from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import LauncherTrouble, NotRunning
+from kingdom.errors import LauncherError, NotRunning
 from kingdom.home.places import Places
 from kingdom.home.roster import ROLES, RoleRow
 from kingdom.runtime.processes import send, started_at
@@ -18,28 +18,28 @@ from kingdom.steward.base import Steward
 LEAVE_SECONDS = 20.0
 
 
-def all_standing(places: Places) -> list[Steward]:
+def all_running(places: Places) -> list[Steward]:
     """Those that stand; a change of configuration may have left another one behind."""
     found = []
     for name in STEWARDS:
         try:
             steward = pick(places, name)
-        except LauncherTrouble:
+        except LauncherError:
             continue
-        if steward.standing():
+        if steward.launcher_runs():
             found.append(steward)
     return found
 
 
-def one_standing(places: Places) -> Steward:
-    launchers = all_standing(places)
+def one_running(places: Places) -> Steward:
+    launchers = all_running(places)
     if not launchers:
         raise NotRunning(what="the kingdom", hint=f"start it with `{home.command()} up`")
     return launchers[0]
 
 
 def end_all(places: Places) -> None:
-    for steward in all_standing(places):
+    for steward in all_running(places):
         steward.down()
 
 
@@ -63,18 +63,18 @@ def end_holders(names: Iterable[str], places: Places) -> None:
 
 def take_in(places: Places, row: RoleRow) -> None:
     """A row that has just been set up starts at once when the kingdom is up."""
-    for steward in all_standing(places):
+    for steward in all_running(places):
         steward.start(row)
 
 
 def let_go(places: Places, name: str) -> None:
     """A row that is no longer there ends, and nothing of its runs is remembered."""
-    for steward in all_standing(places):
+    for steward in all_running(places):
         steward.stop(name)
-    recall(places, name)
+    allow(places, name)
 
 
-def recall(places: Places, name: str) -> None:
+def allow(places: Places, name: str) -> None:
     """Wanted again, and its short lives forgotten: who starts it by hand does not want it to wait."""
     disk = home.disk(places)
     for trace in (places.wanted(name), places.starts(name)):

@@ -52,7 +52,7 @@ def _attach_role(places: Places, role: str) -> None:
     from kingdom.steward.tmux import Tmux
 
     steward = Tmux(places)
-    if not steward.standing():
+    if not steward.launcher_runs():
         why = "under supervisord it has no terminal" if is_locked(places.lock(role)) else "it is not running"
         raise NotRunning(what=f"a terminal of {role}", hint=f"{why}; `{home.command()} logs {role} -f` follows its log")
     if role not in steward.alive():

@@ -37,7 +37,7 @@ def up() -> int:
     rows = roster.roles_of(places, system)
     steward = pick(places, str(system["launcher"]))
     called = [row for row in rows if desired_state(places, row.name) == "up"]
-    steward.raise_all(called)
+    steward.start_launcher(called)
     late = beats.missed(places, steward, called)
     _tell_up(places, steward, rows, late)
     return Exit.FAILED if late or any(desired_state(places, row.name) == "quarantined" for row in rows) else Exit.DONE
@@ -74,8 +74,8 @@ def down(soldiers: bool) -> None:
 def start(role: str) -> int:
     """Start one ROLE, also one that was stopped by hand or is quarantined after a crash loop."""
     places = home.find()
-    steward, row = launchers.one_standing(places), _seat(places, role)
-    launchers.recall(places, role)
+    steward, row = launchers.one_running(places), _row(places, role)
+    launchers.allow(places, role)
     steward.start(row)
     return _tell_start(places, steward, row)
 
@@ -85,10 +85,10 @@ def start(role: str) -> int:
 def stop(role: str) -> None:
     """Stop one ROLE. It stays down until `kingdom start`, whatever else starts."""
     places = home.find()
-    _seat(places, role)
+    _row(places, role)
     make_folder(places.wanted_folder)
     home.disk(places).rewrite(places.wanted(role), b"down\n")
-    for steward in launchers.all_standing(places):
+    for steward in launchers.all_running(places):
         steward.stop(role)
     launchers.end_holders([role], places)
     print(f"{role} is stopped; `{home.command()} start {role}` starts it again.")
@@ -99,14 +99,14 @@ def stop(role: str) -> None:
 def restart(role: str) -> int:
     """Stop one ROLE and start it again."""
     places = home.find()
-    steward, row = launchers.one_standing(places), _seat(places, role)
+    steward, row = launchers.one_running(places), _row(places, role)
     steward.stop(role)
-    launchers.recall(places, role)
+    launchers.allow(places, role)
     steward.start(row)
     return _tell_start(places, steward, row)
 
 
-def _seat(places: Places, name: str) -> RoleRow:
+def _row(places: Places, name: str) -> RoleRow:
     rows = {row.name: row for row in home.rows(places)}
     if name in rows:
         return rows[name]

@@ -16,7 +16,7 @@ from kingdom.king.watchman import Watchman
 from kingdom.records.backlog import LOOK_AGAIN_SECONDS, Backlog
 from kingdom.records.messages import alert
 from kingdom.runtime.role import Services, Turn
-from kingdom.steward.roll_call import What
+from kingdom.steward.roll_call import What, log_findings
 from kingdom.times import stamp
 
 Arrivals = dict[Path, list[str]] | None
@@ -115,12 +115,10 @@ class Court:
         return self._orders.obey()
 
     def _watch_chamberlain(self) -> None:
-        for finding in self._watchman.look(self._desk.services):
-            self._desk.services.log.warn(str(finding))
-            if finding.what is What.MISSED:
-                self._desk.services.log.event("system.heartbeat_missed", role=finding.role, detail=finding.detail)
+        findings = list(self._watchman.look(self._desk.services))
+        log_findings(findings, self._desk.services.log)
+        for finding in findings:
             if finding.what is What.RESTARTED:
-                self._desk.services.log.event("recovery.session_restarted", role=finding.role, detail=finding.detail)
                 now = stamp(self._desk.services.clock())
                 alarm = alert(self._desk.letter_ids(1)[0], str(finding), self._desk.channel, now)
                 self._desk.services.queues.messages.create([alarm])

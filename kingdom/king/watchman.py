@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from kingdom.home.roster import ROLES, RoleRow
 from kingdom.runtime.role import Services
-from kingdom.steward import pick
-from kingdom.steward.roll_call import Finding, RollCall
+from kingdom.steward.roll_call import Finding, under_launcher
 
 PERIOD_SECONDS = 5.0
 
 
 class Watchman:
     def __init__(self, services: Services) -> None:
-        launcher = os.environ.get("KINGDOM_LAUNCHER")
         self._next = 0.0
-        self._call: RollCall | None = None
-        if launcher is not None:
-            steward = pick(services.places, launcher)
-            self._call = RollCall(
-                services.places,
-                steward,
-                services.unsynced,
-                self._seats,
-                services.name,
-                services.monotonic,
-                services.exits,
-            )
+        self._call = under_launcher(services, self._rows)
 
     @staticmethod
     def threshold(services: Services) -> float:
@@ -47,5 +33,5 @@ class Watchman:
         return self._next if self._call is not None else float("inf")
 
     @staticmethod
-    def _seats() -> list[RoleRow]:
+    def _rows() -> list[RoleRow]:
         return [ROLES["chamberlain"]]

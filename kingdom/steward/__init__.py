@@ -1,11 +1,10 @@
-"""The launchers: whatever starts a role, restarts it when it dies, and ends it when asked."""
+"""The launchers. A launcher starts the roles, restarts one that crashes, and stops them when asked."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from kingdom.errors import LauncherTrouble
+from kingdom.errors import LauncherError
 from kingdom.home.places import Places
+from kingdom.runtime import tables
 from kingdom.steward.base import Steward
 
 STEWARDS = {
@@ -16,24 +15,23 @@ STEWARDS = {
 
 
 def pick(places: Places, wanted: str = "auto") -> Steward:
-    """The launcher of that name; with "auto" the one that stands already, else the first that can run here."""
+    """Return the launcher of that name; with "auto" the one that runs already, else the first that can run here."""
     if wanted != "auto":
         return _load(wanted, places)
-    able: list[Steward] = []
-    unable: list[str] = []
+    usable: list[Steward] = []
+    unusable: list[str] = []
     for name in STEWARDS:
         try:
-            able.append(_load(name, places))
-        except LauncherTrouble as trouble:
-            unable.append(str(trouble))
-    if not able:
-        raise LauncherTrouble(launcher="no launcher", action="start", what="the roles", why="; ".join(unable))
-    return next((steward for steward in able if steward.standing()), able[0])
+            usable.append(_load(name, places))
+        except LauncherError as error:
+            unusable.append(str(error))
+    if not usable:
+        raise LauncherError(launcher="no launcher", action="start", what="the roles", why="; ".join(unusable))
+    return next((steward for steward in usable if steward.launcher_runs()), usable[0])
 
 
 def _load(name: str, places: Places) -> Steward:
     if name not in STEWARDS:
-        raise LauncherTrouble(launcher=name, action="start", what="the roles", why=f"known are {', '.join(STEWARDS)}")
-    module, attribute = STEWARDS[name].split(":")
-    steward: Steward = getattr(import_module(module), attribute)(places)
+        raise LauncherError(launcher=name, action="start", what="the roles", why=f"known are {', '.join(STEWARDS)}")
+    steward: Steward = tables.load(STEWARDS[name])(places)
     return steward

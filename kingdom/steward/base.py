@@ -1,4 +1,4 @@
-"""What every launcher can do, and what all of them need to know to do it."""
+"""What every launcher can do, and what the launchers share."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Protocol
 
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import Lock
-from kingdom.errors import Exit, LauncherTrouble
+from kingdom.errors import Exit, LauncherError
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import RoleRow
 
 STAYS_DOWN = (Exit.DONE, Exit.LOCKED, Exit.REFUSED)
-"""A role that ended so is not started again; one that ended otherwise is, at once."""
+"""A role that ended with one of these codes is not restarted; one that ended otherwise is, at once."""
 CANNOT_RUN = (126, 127)
-"""sh's words for a command that it cannot execute: trying again at once would spin."""
+"""sh's codes for a command that it cannot execute: restarting it at once would spin."""
 ANSWER_SECONDS = 5.0
-"""A launcher that takes longer to answer hangs."""
+"""A launcher that takes longer to answer counts as hung."""
 
 LAUNCH_LOCK_SECONDS = 60.0
-"""How long one who raises the launcher waits for another who is at it."""
+"""How long to wait for another process that is starting the launcher."""
 
 PASSED_ON = (
     "PATH",
@@ -42,67 +42,71 @@ PASSED_ON = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-"""What roles inherit, beside KINGDOM_*. Secrets come from .env, which each role reads itself."""
+"""Variables that roles inherit, beside KINGDOM_*. Secrets come from .env, which each role reads itself."""
 
 
 @dataclass(frozen=True)
-class Patience:
-    """Seconds before stronger means; only tests have less."""
+class Timeouts:
+    """How many seconds to wait before using force. Tests wait less."""
 
+    #: From TERM to KILL when a role is stopped.
     stop: float = 15.0
-    """From TERM to KILL when a role is stopped."""
+    #: From TERM to KILL of a hung role.
     hung: float = 10.0
-    """From TERM to KILL of a hung role."""
+    #: A quarantined role is started again when all others have been well for so long.
     quarantine: float = 600.0
-    """A quarantined role gets another chance when all others have been well for so long."""
 
 
-PATIENT = Patience()
+TIMEOUTS = Timeouts()
 
 
 @dataclass(frozen=True)
-class Word:
-    """A launcher's word on one role: it runs as `pid`, or its last life ended with `code` (a signal is negative).
+class RoleStatus:
+    """What a launcher says of one role. With neither pid nor code it knows the role and has not started it."""
 
-    Neither: the launcher knows the role and has not started it.
-    """
-
+    #: The process, while the role runs.
     pid: int | None = None
+    #: How its last life ended; a signal is negative.
     code: int | None = None
 
 
 class Steward(Protocol):
-    """A launcher. All but `alive` and `standing` take effect before they return; all can be repeated."""
+    """A launcher of roles. `start_launcher`, `start`, `stop` and `down` are done when they return, and can be repeated.
+
+    A launcher that does not answer makes any of them raise LauncherError.
+    """
 
     name: str
 
-    def raise_all(self, rows: Sequence[RoleRow]) -> None:
-        """The launcher stands and exactly these roles are in its care. Takes the launch lock itself."""
+    def start_launcher(self, rows: Sequence[RoleRow]) -> None:
+        """Start the launcher unless it runs, and run exactly these roles. Takes the launch lock itself."""
 
     def start(self, row: RoleRow) -> None:
-        """A running role is left alone. The launcher must stand."""
+        """Start one role; one that runs is left alone. The launcher must run."""
 
     def stop(self, name: str) -> None:
-        """TERM, then KILL, for the role's whole process group; it is gone on return and not restarted."""
+        """End a role's whole process group by TERM, then KILL. It is not restarted."""
 
-    def alive(self) -> dict[str, Word]:
-        """Every role in the launcher's care; empty when it is dead, LauncherTrouble when it does not answer."""
+    def alive(self) -> dict[str, RoleStatus]:
+        """Return the status of every role that the launcher knows; nothing when the launcher is dead."""
 
-    def standing(self) -> bool:
-        """Whether the launcher lives; a hung one does."""
+    def launcher_runs(self) -> bool:
+        """Return whether the launcher lives; a hung one does."""
 
     def down(self) -> None:
-        """All roles stopped and the launcher gone; soldiers run on."""
+        """Stop all roles and end the launcher; soldiers run on."""
 
     def kill(self) -> None:
-        """The launcher itself, at once: it lives and does not answer. Its roles end as after any death of it."""
+        """KILL the launcher itself, because it hangs. Its roles end as after any death of it."""
 
 
 def command(row: RoleRow) -> list[str]:
+    """Return the command line by which every launcher starts a role."""
     return ["/bin/sh", str(find_data() / "bin" / "role"), row.name]
 
 
 def environment(places: Places, launcher: str) -> dict[str, str]:
+    """Return the environment that a launcher gives to its roles."""
     kept = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith("KINGDOM_")}
     kept.setdefault("KINGDOM_PYTHON", sys.executable)
     kept.pop("KINGDOM_LAUNCHER_PID", None)
@@ -112,7 +116,7 @@ def environment(places: Places, launcher: str) -> dict[str, str]:
 
 @contextmanager
 def launching(places: Places) -> Iterator[None]:
-    """One at a time raises the launcher."""
+    """Hold the launch lock: one process at a time starts the launcher."""
     make_folder(places.run)
     lock = Lock(places.launch_lock, "launcher")
     lock.acquire(LAUNCH_LOCK_SECONDS)
@@ -122,28 +126,28 @@ def launching(places: Places) -> Iterator[None]:
         lock.release()
 
 
-def answers(door: Path, launcher: str) -> bool:
-    """Whether somebody listens there; LauncherTrouble when it is there and does not answer."""
+def answers(path: Path, launcher: str) -> bool:
+    """Return whether somebody listens on this socket; LauncherError when it is there and does not answer."""
     try:
-        connect(door).close()
+        connect(path).close()
     except (FileNotFoundError, ConnectionRefusedError):
         return False
-    except OSError as trouble:
-        raise LauncherTrouble(launcher=launcher, action="reach", what="its socket", why=str(trouble)) from None
+    except OSError as error:
+        raise LauncherError(launcher=launcher, action="reach", what="its socket", why=str(error)) from None
     return True
 
 
 def connect(path: Path) -> socket.socket:
-    """A connection to a Unix socket, however long its path: the folder is addressed by its descriptor."""
+    """Connect to a Unix socket, however long its path: the folder is addressed by its descriptor."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        door.settimeout(ANSWER_SECONDS)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(ANSWER_SECONDS)
         try:
-            door.connect(f"/proc/self/fd/{folder}/{path.name}")
+            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
         except OSError:
-            door.close()
+            connection.close()
             raise
-        return door
+        return connection
     finally:
         os.close(folder)

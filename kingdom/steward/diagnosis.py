@@ -1,108 +1,157 @@
-"""Who does what about a role that is not well: one owner for every fault. Pure."""
+"""What is wrong with a role, and what its watcher does about it.
+
+The watcher is the chamberlain; the chamberlain itself is watched by the king. A launcher restarts what crashed, and
+bin/role delays and refuses the lives of a crash loop: the watcher leaves both to them.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
-from kingdom.errors import Exit
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadFile, Exit
 
-
-class Owner(StrEnum):
-    LAUNCHER = "tmux or supervisord"
-    LEDGER = "bin/role"
-    WATCHER = "the chamberlain; for the chamberlain itself, the king"
-
-
-class Action(StrEnum):
-    LEAVE = "leave it"
-    RESTART = "start it again at once"
-    DELAY = "wait before its next life, and after five short ones quarantine it"
-    REFUSE = "end instead of becoming the role"
-    START = "start it through the launcher"
-    REPLACE = "TERM, then KILL, confirmed, then start it through the launcher"
-    END = "TERM, then KILL, confirmed"
-    TELL = "tell people once"
-    KILL = "KILL the launcher, which is then dead"
-    RAISE = "raise the launcher with all its roles, and make room for the new chamberlain"
+STARTING_SECONDS = 15.0
+"""A busy machine may take so long to load a role. Ended before its first heartbeat, it would never get to one."""
 
 
 class State(StrEnum):
-    WELL = "it beats, or has just been started"
+    WELL = "its heartbeat changes, or it has just been started"
     WAITING = "bin/role delays its next life"
-    HUNG = "it runs and has not beaten for longer than the threshold"
-    DEAD = "its life ended otherwise than by contract"
-    FORGOTTEN = "it is dead and its launcher does nothing about it"
+    HUNG = "it runs and its heartbeat has not changed for longer than the threshold"
+    DEAD = "it crashed; its launcher restarts it"
+    FORGOTTEN = "it crashed and its launcher has not restarted it"
     ENDED = "it ended by itself with 0: somebody asked it to"
-    DISPLACED = "another had its lock, and that other is gone"
-    REFUSED = "it cannot run as it is configured (78)"
-    ABSENT = "it is wanted and its launcher has never started it"
-    UNWANTED = "nobody wants it and it does not run"
-    LINGERING = "nobody wants it and it runs"
-    QUARANTINED = "a crash loop"
+    DISPLACED = "it ended because another process held its lock, and that one is gone"
+    REFUSED = "it cannot run as it is configured (exit code 78)"
+    ABSENT = "it should run and its launcher has never started it"
+    UNWANTED = "it is switched off and does not run"
+    LINGERING = "it is switched off and runs"
+    QUARANTINED = "it crashed again and again and is quarantined"
     LAUNCHER_DEAD = "its launcher is gone"
     LAUNCHER_HUNG = "its launcher lives and has not answered for longer than the threshold"
 
 
-_L, _B, _W = Owner.LAUNCHER, Owner.LEDGER, Owner.WATCHER
+class Action(StrEnum):
+    LEAVE = "leave it"
+    START = "start it through the launcher"
+    REPLACE = "TERM, then KILL; once it is gone, start it through the launcher"
+    END = "TERM, then KILL"
+    REPORT = "report it once"
+    KILL_LAUNCHER = "KILL the launcher, which is then dead"
+    START_LAUNCHER = "start the launcher with all its roles; a chamberlain ends for its successor"
 
-DUTIES: dict[State, dict[Owner, Action]] = {
-    State.WELL: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.LEAVE},
-    State.WAITING: {_L: Action.LEAVE, _B: Action.DELAY, _W: Action.LEAVE},
-    State.HUNG: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.REPLACE},
-    State.DEAD: {_L: Action.RESTART, _B: Action.DELAY, _W: Action.LEAVE},
-    State.FORGOTTEN: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.START},
-    State.ENDED: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.LEAVE},
-    State.DISPLACED: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.START},
-    State.REFUSED: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.TELL},
-    State.ABSENT: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.START},
-    State.UNWANTED: {_L: Action.LEAVE, _B: Action.REFUSE, _W: Action.LEAVE},
-    State.LINGERING: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.END},
-    State.QUARANTINED: {_L: Action.LEAVE, _B: Action.REFUSE, _W: Action.TELL},
-    State.LAUNCHER_DEAD: {_L: Action.LEAVE, _B: Action.REFUSE, _W: Action.RAISE},
-    State.LAUNCHER_HUNG: {_L: Action.LEAVE, _B: Action.LEAVE, _W: Action.KILL},
+
+ACTIONS: dict[State, Action] = {
+    State.WELL: Action.LEAVE,
+    State.WAITING: Action.LEAVE,
+    State.HUNG: Action.REPLACE,
+    State.DEAD: Action.LEAVE,
+    State.FORGOTTEN: Action.START,
+    State.ENDED: Action.LEAVE,
+    State.DISPLACED: Action.START,
+    State.REFUSED: Action.REPORT,
+    State.ABSENT: Action.START,
+    State.UNWANTED: Action.LEAVE,
+    State.LINGERING: Action.END,
+    State.QUARANTINED: Action.REPORT,
+    State.LAUNCHER_DEAD: Action.START_LAUNCHER,
+    State.LAUNCHER_HUNG: Action.KILL_LAUNCHER,
 }
 
 
-STARTING_SECONDS = 15.0
-"""A busy machine may take so long to load a role; were it shot before its first beat, it would never beat."""
-
-
 @dataclass(frozen=True)
-class Sight:
+class Observation:
     """What a watcher sees of one role. Seconds are of the watcher's own clock."""
 
+    #: The desired state: up, down or quarantined.
     wanted: str = "up"
+    #: Its launcher says that it runs.
     runs: bool = False
+    #: It is bin/role, waiting before it becomes the role.
     waits: bool = False
+    #: It runs without its launcher's knowledge.
     elsewhere: bool = False
+    #: The process that runs has written a heartbeat.
     has_beaten: bool = True
+    #: How its last life ended, as far as its launcher knows.
     code: int | None = None
+    #: For how long neither its heartbeat nor its launcher's answer has changed.
     unchanged: float = 0.0
-    """for so long neither its heartbeat nor the launcher's word on it has changed"""
 
 
-def judge(sight: Sight, threshold: float, settling: float) -> State:
-    """`settling` is how long a change may take to show its end: a start under way, a launcher's restart."""
-    if sight.wanted == "quarantined":
+def diagnose(seen: Observation, threshold: float, settling: float) -> State:
+    """Return the state of a role. `settling` is how long a change may take: a start, a launcher's restart."""
+    if seen.wanted == "quarantined":
         return State.QUARANTINED
-    if sight.wanted == "down":
-        return State.LINGERING if sight.runs else State.UNWANTED
-    if sight.waits:
+    if seen.wanted == "down":
+        return State.LINGERING if seen.runs else State.UNWANTED
+    if seen.waits:
         return State.WAITING
-    if sight.runs or sight.elsewhere:
-        patience = threshold if sight.has_beaten else max(threshold, STARTING_SECONDS)
-        return State.HUNG if sight.unchanged >= patience else State.WELL
-    return _of_the_ended(sight, settled=sight.unchanged >= settling)
+    if seen.runs or seen.elsewhere:
+        allowed = threshold if seen.has_beaten else max(threshold, STARTING_SECONDS)
+        return State.HUNG if seen.unchanged >= allowed else State.WELL
+    return _of_the_ended(seen, settled=seen.unchanged >= settling)
 
 
-def _of_the_ended(sight: Sight, settled: bool) -> State:
-    if sight.code is None:
+def _of_the_ended(seen: Observation, settled: bool) -> State:
+    if seen.code is None:
         return State.ABSENT if settled else State.WELL
-    if sight.code == Exit.DONE:
+    if seen.code == Exit.DONE:
         return State.ENDED
-    if sight.code == Exit.REFUSED:
+    if seen.code == Exit.REFUSED:
         return State.REFUSED
-    if sight.code == Exit.LOCKED:
+    if seen.code == Exit.LOCKED:
         return State.DISPLACED if settled else State.WELL
     return State.FORGOTTEN if settled else State.DEAD
+
+
+class AwakeClock:
+    """Count the seconds for which a watcher has been awake.
+
+    While the machine or the watcher alone was asleep, nobody looked at the heartbeats: a long gap between two
+    looks counts as a short one, so that no role is ended for it.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = clock()
+        self.seconds = 0.0
+
+    def look(self, longest_gap: float) -> float:
+        """Return the seconds awake so far, with at most `longest_gap` since the last look."""
+        now = self._clock()
+        self.seconds += min(max(0.0, now - self._last), longest_gap)
+        self._last = now
+        return self.seconds
+
+
+class Unchanged:
+    """Measure for how long each of several things has looked the same, by the watcher's own clock.
+
+    The time of a file cannot be used: wall clocks step, and every role would seem to hang, or none.
+    """
+
+    def __init__(self) -> None:
+        self._first_seen: dict[str, tuple[Hashable, float]] = {}
+
+    def since(self, name: str, looks: Hashable, now: float) -> float:
+        """Return the seconds since `name` first looked like this; 0 at the first look."""
+        known = self._first_seen.get(name)
+        if known is None or known[0] != looks:
+            self._first_seen[name] = looks, now
+            return 0.0
+        return now - known[1]
+
+
+def fingerprint(heartbeat: Path) -> tuple[object, ...]:
+    """Return what changes with every heartbeat: its content, or the time of a role that only touches the file."""
+    try:
+        content = read_bytes(heartbeat, 4096)
+        return content, os.stat(heartbeat).st_mtime_ns
+    except (OSError, BadFile):
+        return ()

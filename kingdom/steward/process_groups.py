@@ -1,4 +1,4 @@
-"""Process groups, looked at and ended. A group is gone when only its zombies are left."""
+"""Look at process groups and end them. A group is gone when only zombies are left of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK_SECONDS = 0.02
 
 
 def living(leaders: Iterable[int]) -> set[int]:
-    """Those of the processes that live, or whose group still has a living member."""
+    """Return those that live, or whose group still has a living member."""
     wanted = set(leaders)
     if not any(_exists(leader) for leader in wanted):
         return set()
@@ -22,7 +22,7 @@ def living(leaders: Iterable[int]) -> set[int]:
 
 
 def send(leaders: Iterable[int], number: signal.Signals) -> None:
-    """To each process's whole group; to the process alone when it leads none: the others there are innocent."""
+    """Signal each process's whole group, or the process alone when it leads none: the group is then not its own."""
     for leader in leaders:
         with suppress(ProcessLookupError):
             try:
@@ -31,16 +31,16 @@ def send(leaders: Iterable[int], number: signal.Signals) -> None:
                 os.kill(leader, number)
 
 
-def end(leaders: Collection[int], patience: float) -> None:
-    """TERM, then after `patience` KILL, confirmed."""
+def end(leaders: Collection[int], seconds: float) -> None:
+    """Send TERM, after `seconds` KILL to those that are left, and wait until they are gone."""
     send(leaders, signal.SIGTERM)
-    left = wait_gone(leaders, patience)
+    left = wait_gone(leaders, seconds)
     send(left, signal.SIGKILL)
-    wait_gone(left, patience)
+    wait_gone(left, seconds)
 
 
 def wait_gone(leaders: Collection[int], seconds: float) -> set[int]:
-    """Returns those that are still there when time is up."""
+    """Wait until all are gone; return those that are still there when time is up."""
     give_up = time.monotonic() + seconds
     while (left := living(leaders)) and time.monotonic() < give_up:
         time.sleep(LOOK_SECONDS)
@@ -48,17 +48,17 @@ def wait_gone(leaders: Collection[int], seconds: float) -> set[int]:
 
 
 def wait_ended(pid: int, seconds: float) -> None:
-    """For one process that is not ours to reap."""
+    """Wait until one process, which is not our child, has ended or time is up."""
     give_up = time.monotonic() + seconds
     while stat_fields(pid) and time.monotonic() < give_up:
         time.sleep(LOOK_SECONDS)
 
 
 def _exists(leader: int) -> bool:
-    """The quick answer for the usual case: neither the process nor its group is there, not even as a zombie."""
-    for ask in (os.killpg, os.kill):
+    """Return at once, in the usual case, that neither the process nor its group is there, not even as a zombie."""
+    for signal_by in (os.killpg, os.kill):
         try:
-            ask(leader, 0)
+            signal_by(leader, 0)
         except ProcessLookupError:
             continue
         except PermissionError:

@@ -1,11 +1,11 @@
-"""The roll call: look at every role, and do what the table says is the watcher's."""
+"""The roll call: look at every role, and do what the table says that its watcher does."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,46 +14,67 @@ from pathlib import Path
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_bytes
 from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import BadFile, KingdomError, LauncherTrouble
+from kingdom.errors import BadFile, KingdomError, LauncherError
 from kingdom.home.places import Places
 from kingdom.home.roster import RoleRow, desired_state
+from kingdom.log import Log
 from kingdom.runtime.processes import carries, home_mark, stat_fields
+from kingdom.runtime.role import Services
 from kingdom.runtime.wake import ProcessExits
-from kingdom.steward import process_groups
-from kingdom.steward.base import PATIENT, Patience, Steward, Word, command
-from kingdom.steward.diagnosis import DUTIES, Action, Owner, Sight, State, judge
-from kingdom.steward.hearts import Stopwatch, Unchanged, face
+from kingdom.steward import pick, process_groups
+from kingdom.steward.base import TIMEOUTS, RoleStatus, Steward, Timeouts, command
+from kingdom.steward.diagnosis import ACTIONS, Action, AwakeClock, Observation, State, Unchanged, diagnose, fingerprint
 
 SOON = 0.2
-"""The next look while something is being ended, or has just ended and its launcher should bring it back."""
+"""The next look while something is being ended, or has just ended and its launcher should restart it."""
 LOOKED_AFTER_SECONDS = 3.0
 CHAMBERLAIN = "chamberlain"
 RESTFUL = frozenset({State.WELL, State.ENDED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
 
 
 class What(StrEnum):
-    MISSED = "its heart stands still"
+    MISSED = "its heartbeat has stopped"
     RESTARTED = "it hung, was ended and started again"
-    STARTED = "it was wanted and did not run"
-    STOPPED = "nobody wanted it and it ran"
+    STARTED = "it should run and did not; started"
+    STOPPED = "it ran and should not; stopped"
     QUARANTINED = "it is quarantined after a crash loop"
     REFUSED = "it cannot run as it is configured"
     REARMED = "its quarantine is over"
-    RAISED = "its launcher was dead and stands again"
-    TROUBLE = "the launcher does not do what it should"
+    LAUNCHER_STARTED = "the launcher was dead and has been started again"
+    LAUNCHER_FAILED = "the launcher does not do what it should"
+
+
+INTERNAL_EVENTS = {
+    What.MISSED: "system.heartbeat_missed",
+    What.RESTARTED: "recovery.session_restarted",
+    What.STARTED: "recovery.session_restarted",
+    What.REARMED: "recovery.session_restarted",
+    What.LAUNCHER_STARTED: "recovery.session_restarted",
+    What.STOPPED: "recovery.session_killed",
+}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a roll call found or did. The cause is the same for the same event, however often it is found."""
+    """What a roll call found or did."""
 
+    #: The role, or the launcher.
     role: str
     what: What
+    #: The same for the same incident, however often it is found.
     cause: str
     detail: str = ""
 
     def __str__(self) -> str:
         return f"{self.role}: {self.what}{f' ({self.detail})' if self.detail else ''}"
+
+
+def log_findings(findings: Iterable[Finding], log: Log) -> None:
+    """Write each finding as a warning and, where it has one, as an internal event."""
+    for finding in findings:
+        log.warn(str(finding))
+        if (event := INTERNAL_EVENTS.get(finding.what)) is not None:
+            log.event(event, role=finding.role, detail=finding.detail)
 
 
 @dataclass
@@ -65,10 +86,21 @@ class _Ending:
     killed: bool = False
 
 
-class RollCall:
-    """One watcher's roll call. The chamberlain calls everybody else; the king calls the chamberlain.
+def under_launcher(services: Services, rows: Callable[[], Sequence[RoleRow]]) -> RollCall | None:
+    """Return the roll call of these rows; None when no launcher started this process, so that there is none to ask."""
+    launcher = os.environ.get("KINGDOM_LAUNCHER")
+    if launcher is None:
+        return None
+    steward = pick(services.places, launcher)
+    return RollCall(
+        services.places, steward, services.unsynced, rows, services.name, services.monotonic, services.exits
+    )
 
-    A call never waits for a role: what takes time is gone on with at the next call, after `wait` seconds.
+
+class RollCall:
+    """One watcher's roll call: the chamberlain watches everybody else, the king watches the chamberlain.
+
+    A call never waits for a role: what takes time is continued at the next call, after `wait` seconds.
     """
 
     def __init__(
@@ -80,66 +112,75 @@ class RollCall:
         own: str,
         clock: Callable[[], float],
         ends: ProcessExits,
-        patience: Patience = PATIENT,
+        timeouts: Timeouts = TIMEOUTS,
     ) -> None:
         self._places = places
         self._steward = steward
         self._disk = disk
-        self._seats = rows
+        self._rows = rows
         self._own = own
         self._clock = clock
         self._ends = ends
-        self._patience = patience
+        self._timeouts = timeouts
         self._period = 0.0
-        self._stopwatch = Stopwatch(clock)
+        self._awake = AwakeClock(clock)
         self._unchanged = Unchanged()
         self._endings: dict[str, _Ending] = {}
         self._states: dict[str, State] = {}
-        self._unrest = 0.0
+        self._last_unrest = 0.0
         self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
-        self._told_trouble = ""
+        self._told_error = ""
 
     @property
     def wait(self) -> float:
-        """Seconds until the next call is due."""
+        """Return the seconds until the next call is due."""
         looked_after = self._endings or self._clock() < self._looked_after_until
         return min(SOON, self._period) if looked_after else self._period
 
     def someone_ended(self) -> bool:
-        """The next call is due at once: a launcher may notice an end late, and being asked reminds it."""
+        """Return whether a watched process ended: then the next call is due at once.
+
+        A launcher may notice an end late, and being asked reminds it.
+        """
         if not self._ends.new():
             return False
         self._looked_after_until = self._clock() + LOOKED_AFTER_SECONDS
         return True
 
     def call(self, threshold: float, period: float) -> list[Finding]:
-        """After a RAISED a chamberlain ends at once, with 0: the launcher has started its successor."""
+        """Look at every watched role, act on what is wrong, and return what was found and done.
+
+        After LAUNCHER_STARTED a chamberlain must end at once: the launcher has started its successor.
+        """
         self._period = period
-        now = self._stopwatch.look(2 * period)
+        now = self._awake.look(2 * period)
         findings: list[Finding] = []
         try:
-            if not self._steward.standing():
-                return self._raise(now) if self._own == CHAMBERLAIN else []
+            if not self._steward.launcher_runs():
+                return self._start_launcher(now) if self._own == CHAMBERLAIN else []
             doubtful = [row for row in self._watched() if not self._is_well(row.name, threshold, now)]
-            words = self._steward.alive() if doubtful or self._endings else {}
+            statuses = self._steward.alive() if doubtful or self._endings else {}
             for ending in list(self._endings.values()):
-                findings += self._go_on(ending, words.get(ending.row.name), now)
+                findings += self._go_on(ending, statuses.get(ending.row.name), now)
             for row in doubtful:
                 if row.name not in self._endings:
-                    findings += self._look(row, words.get(row.name), threshold, now)
-        except LauncherTrouble as trouble:
-            return findings + self._suffer(trouble, threshold)
-        self._told_trouble, self._unanswered_since = "", None
+                    findings += self._look(row, statuses.get(row.name), threshold, now)
+        except LauncherError as error:
+            return findings + self._no_answer(error, threshold)
+        self._told_error, self._unanswered_since = "", None
         return findings
 
     def _watched(self) -> list[RoleRow]:
         if self._own == CHAMBERLAIN:
-            return [row for row in self._seats() if row.name != CHAMBERLAIN]
-        return [row for row in self._seats() if row.name == CHAMBERLAIN]
+            return [row for row in self._rows() if row.name != CHAMBERLAIN]
+        return [row for row in self._rows() if row.name == CHAMBERLAIN]
 
     def _is_well(self, role: str, threshold: float, now: float) -> bool:
-        """It holds its lock and has beaten lately: the launcher, whose answer costs a process, need not be asked."""
+        """Return whether it holds its lock and its heartbeat is fresh: then the launcher need not be asked.
+
+        An answer of the launcher costs a process.
+        """
         silence = self._silence(role, now)
         if (
             role in self._endings
@@ -149,86 +190,86 @@ class RollCall:
         ):
             return False
         if self._states.get(role) is not State.WELL:
-            self._states[role], self._unrest = State.WELL, now
+            self._states[role], self._last_unrest = State.WELL, now
         return True
 
     def _silence(self, role: str, now: float) -> float | None:
-        """For how long the holder of the role's lock has not beaten; None when nobody holds it."""
+        """Return for how long the heartbeat of the lock's holder has not changed; None when nobody holds it."""
         lock = self._places.lock(role)
         if not is_locked(lock):
             return None
         holder = holder_pid(lock)
         if holder is not None:
             self._ends.follow(holder)
-        heart = holder, face(self._places.heartbeat(role))
-        return self._unchanged.since(f"{role}'s heart", heart, now)
+        heartbeat = holder, fingerprint(self._places.heartbeat(role))
+        return self._unchanged.since(f"{role}'s heartbeat", heartbeat, now)
 
-    def _look(self, row: RoleRow, word: Word | None, threshold: float, now: float) -> list[Finding]:
-        sight = self._see(row, word, now)
-        state = judge(sight, threshold, 2 * self._period)
+    def _look(self, row: RoleRow, status: RoleStatus | None, threshold: float, now: float) -> list[Finding]:
+        seen = self._see(row, status, now)
+        state = diagnose(seen, threshold, 2 * self._period)
         before, self._states[row.name] = self._states.get(row.name), state
-        if state is State.WELL and word is not None and word.pid is not None:
-            self._ends.follow(word.pid)
+        if state is State.WELL and status is not None and status.pid is not None:
+            self._ends.follow(status.pid)
         if state is State.ENDED and before in (State.UNWANTED, State.LINGERING):
             state = State.ABSENT
         is_new = state is not before
         if is_new or state not in RESTFUL:
-            self._unrest = now
-        return self._act(row, state, is_new, word, sight.unchanged, now)
+            self._last_unrest = now
+        return self._act(row, state, is_new, status, seen.unchanged, now)
 
-    def _see(self, row: RoleRow, word: Word | None, now: float) -> Sight:
-        pid = None if word is None else word.pid
-        heart = face(self._places.heartbeat(row.name))
+    def _see(self, row: RoleRow, status: RoleStatus | None, now: float) -> Observation:
+        pid = None if status is None else status.pid
+        heartbeat = fingerprint(self._places.heartbeat(row.name))
         silence = self._silence(row.name, now) or 0.0
         other = self._other(row.name) if pid is None else None
         waits = pid is not None and _command_line(pid) == command(row)
-        return Sight(
+        return Observation(
             wanted=desired_state(self._places, row.name),
             runs=pid is not None,
             waits=waits,
             elsewhere=other is not None,
             has_beaten=_beater(self._places.heartbeat(row.name)) in (None, pid, other),
-            code=None if word is None else word.code,
-            unchanged=max(silence, self._unchanged.since(row.name, (heart, word, waits), now)),
+            code=None if status is None else status.code,
+            unchanged=max(silence, self._unchanged.since(row.name, (heartbeat, status, waits), now)),
         )
 
     def _act(
-        self, row: RoleRow, state: State, is_new: bool, word: Word | None, unchanged: float, now: float
+        self, row: RoleRow, state: State, is_new: bool, status: RoleStatus | None, unchanged: float, now: float
     ) -> list[Finding]:
-        action = DUTIES[state][Owner.WATCHER]
+        action = ACTIONS[state]
         if action is Action.START:
             self._steward.start(row)
             return [Finding(row.name, What.STARTED, f"started:{row.name}:{os.getpid()}:{now:.0f}", state.value)]
         if action in (Action.REPLACE, Action.END):
-            return self._begin_ending(row, action is Action.REPLACE, word, unchanged, now)
-        if state is State.QUARANTINED and now - self._unrest >= self._patience.quarantine:
+            return self._begin_ending(row, action is Action.REPLACE, status, unchanged, now)
+        if state is State.QUARANTINED and now - self._last_unrest >= self._timeouts.quarantine:
             return self._start_quarantined(row)
-        if action is Action.TELL and is_new:
+        if action is Action.REPORT and is_new:
             what = What.QUARANTINED if state is State.QUARANTINED else What.REFUSED
             return [Finding(row.name, what, f"{state.name.lower()}:{row.name}:{self._wanted_since(row.name)}")]
         return []
 
     def _begin_ending(
-        self, row: RoleRow, start_again: bool, word: Word | None, unchanged: float, now: float
+        self, row: RoleRow, start_again: bool, status: RoleStatus | None, unchanged: float, now: float
     ) -> list[Finding]:
-        pid = word.pid if word is not None and word.pid is not None else self._other(row.name)
+        pid = status.pid if status is not None and status.pid is not None else self._other(row.name)
         if pid is None:
             return []
-        self._endings[row.name] = _Ending(row, pid, now + self._patience.hung, start_again)
+        self._endings[row.name] = _Ending(row, pid, now + self._timeouts.hung, start_again)
         process_groups.send([pid], signal.SIGTERM)
         if not start_again:
             return []
         return [Finding(row.name, What.MISSED, f"missed:{row.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
 
-    def _go_on(self, ending: _Ending, word: Word | None, now: float) -> list[Finding]:
+    def _go_on(self, ending: _Ending, status: RoleStatus | None, now: float) -> list[Finding]:
         name = ending.row.name
         if process_groups.living([ending.pid]):
             if now >= ending.kill_at and not ending.killed:
                 process_groups.send([ending.pid], signal.SIGKILL)
                 ending.killed = True
             return []
-        if word is not None and word.pid == ending.pid:
-            return []  # the launcher has not noticed yet, and would call a start superfluous
+        if status is not None and status.pid == ending.pid:
+            return []  # the launcher has not noticed yet, and would ignore a start
         if ending.start_again:
             self._steward.start(ending.row)
         del self._endings[name]
@@ -246,43 +287,46 @@ class RollCall:
             return os.stat(self._places.wanted(role)).st_mtime_ns
         return 0
 
-    def _raise(self, now: float) -> list[Finding]:
-        """Its roles end with it. Those who take their time are waited for: a newcomer would find them at work."""
+    def _start_launcher(self, now: float) -> list[Finding]:
+        """Start the launcher again, once every role of the dead one is gone: a new one would find its lock held."""
         left = [row for row in self._watched() if row.name not in self._endings]
         for row in left:
             pid = self._other(row.name)
             if pid is not None:
-                self._endings[row.name] = _Ending(row, pid, now + self._patience.hung, start_again=False)
+                self._endings[row.name] = _Ending(row, pid, now + self._timeouts.hung, start_again=False)
                 process_groups.send([pid], signal.SIGTERM)
         for ending in list(self._endings.values()):
             ending.start_again = False
             self._go_on(ending, None, now)
         if self._endings:
             return []
-        rows = sorted(self._seats(), key=lambda row: row.name == CHAMBERLAIN)
+        rows = sorted(self._rows(), key=lambda row: row.name == CHAMBERLAIN)
         try:
-            self._steward.raise_all(rows)
-        except KingdomError as trouble:
-            return self._trouble(trouble)
-        return [Finding(self._steward.name, What.RAISED, f"raised:{self._steward.name}:{os.getpid()}")]
+            self._steward.start_launcher(rows)
+        except KingdomError as error:
+            return self._launcher_failed(error)
+        return [Finding(self._steward.name, What.LAUNCHER_STARTED, f"raised:{self._steward.name}:{os.getpid()}")]
 
-    def _suffer(self, trouble: LauncherTrouble, threshold: float) -> list[Finding]:
-        """By the plain clock: it was we who waited for the answer."""
+    def _no_answer(self, error: LauncherError, threshold: float) -> list[Finding]:
+        """Kill a launcher that has not answered for too long. By the plain clock: it was we who waited."""
         now = self._clock()
         if self._unanswered_since is None:
             self._unanswered_since = now
         elif self._own == CHAMBERLAIN and now - self._unanswered_since >= threshold:
             self._steward.kill()
-        return self._trouble(trouble)
+        return self._launcher_failed(error)
 
-    def _trouble(self, trouble: KingdomError) -> list[Finding]:
-        if str(trouble) == self._told_trouble:
+    def _launcher_failed(self, error: KingdomError) -> list[Finding]:
+        if str(error) == self._told_error:
             return []
-        self._told_trouble = str(trouble)
-        return [Finding(self._steward.name, What.TROUBLE, f"trouble:{trouble}", str(trouble))]
+        self._told_error = str(error)
+        return [Finding(self._steward.name, What.LAUNCHER_FAILED, f"trouble:{error}", str(error))]
 
     def _other(self, role: str) -> int | None:
-        """Who plays this role without its launcher's knowledge: the lock says so, or a heart that carries our home."""
+        """Return the pid that plays this role without its launcher's knowledge.
+
+        It holds the role's lock, or the heartbeat names it and it carries our home in its environment.
+        """
         if is_locked(self._places.lock(role)):
             return holder_pid(self._places.lock(role))
         pid = _beater(self._places.heartbeat(role))
@@ -291,7 +335,7 @@ class RollCall:
 
 
 def _beater(heartbeat: Path) -> int | None:
-    """Whose heart it is, also when it is damaged further on: the pid stands first."""
+    """Return the pid in a heartbeat, also when the rest is damaged: the pid stands first."""
     try:
         found = re.search(rb"[0-9]+", read_bytes(heartbeat, 4096))
     except (OSError, BadFile):
@@ -301,7 +345,7 @@ def _beater(heartbeat: Path) -> int | None:
 
 def _command_line(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as words:
-            return os.fsdecode(words.read()).split("\0")[:-1]
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return os.fsdecode(file.read()).split("\0")[:-1]
     except OSError:
         return []

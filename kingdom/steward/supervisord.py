@@ -1,4 +1,4 @@
-"""Roles as supervisord programs: one supervisord per home, program name = role name."""
+"""Run roles as supervisord programs: one supervisord per home, program name = role name."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_bytes
-from kingdom.errors import BadFile, LauncherTrouble
+from kingdom.errors import BadFile, LauncherError
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import ROLES, RoleRow
 from kingdom.steward import process_groups
 from kingdom.steward.base import (
     CANNOT_RUN,
-    PATIENT,
     STAYS_DOWN,
-    Patience,
-    Word,
+    TIMEOUTS,
+    RoleStatus,
+    Timeouts,
     answers,
     connect,
     environment,
@@ -41,7 +41,7 @@ _BAD_NAME, _ALREADY_STARTED, _NOT_RUNNING = 10, 60, 70
 
 
 def render(base: str, role_command: str, wanted: Collection[str], inherits: bool) -> str:
-    """The configuration of a home at `base`: the fixed roles here, the generals by include."""
+    """Return the configuration of a home at `base`: the roles of the process table, the generals by include."""
     places = Places(Path(base))
     head = f"""\
 ; The fixed roles, rendered from the process table (kingdom/home/roster.py); a test compares the two.
@@ -74,7 +74,7 @@ files={places.supervisor_folder}/*.conf
 
 
 def render_program(name: str, role_command: str, wanted: bool, home: str | None) -> str:
-    """With startsecs above 0 a quick end would be FATAL, which is final; the back-off lives in bin/role."""
+    """Return one role's part. With startsecs above 0 a quick end would be FATAL, which is final; bin/role backs off."""
     where = (
         "" if home is None else f'directory={home}\nenvironment=KINGDOM_HOME="{home}",KINGDOM_LAUNCHER="supervisord"\n'
     )
@@ -87,14 +87,14 @@ autorestart=unexpected
 exitcodes={",".join(f"{code:d}" for code in STAYS_DOWN)}
 stopasgroup=true
 killasgroup=true
-stopwaitsecs={PATIENT.stop:g}
+stopwaitsecs={TIMEOUTS.stop:g}
 redirect_stderr=true
 stdout_logfile=NONE
 """
 
 
 def render_checkout() -> str:
-    """The supervisord.conf at the top of the checkout."""
+    """Return the supervisord.conf at the top of the checkout."""
     by_default = {name for name, row in ROLES.items() if row.by_default}
     return render("%(here)s", '/bin/sh "%(here)s/bin/role"', by_default, inherits=False)
 
@@ -102,14 +102,14 @@ def render_checkout() -> str:
 class Supervisord:
     name = "supervisord"
 
-    def __init__(self, places: Places, patience: Patience = PATIENT) -> None:
+    def __init__(self, places: Places, timeouts: Timeouts = TIMEOUTS) -> None:
         self._places = places
-        self._patience = patience
+        self._timeouts = timeouts
         self._disk = Disk(places.launch_scratch)
 
-    def raise_all(self, rows: Sequence[RoleRow]) -> None:
+    def start_launcher(self, rows: Sequence[RoleRow]) -> None:
         with launching(self._places):
-            self._raise_all(rows)
+            self._start_launcher(rows)
 
     def start(self, row: RoleRow) -> None:
         try:
@@ -120,21 +120,21 @@ class Supervisord:
             self._call("startProcess", row.name, False, fine=(_ALREADY_STARTED,))
 
     def stop(self, name: str) -> None:
-        word = self.alive().get(name)
-        while word is not None and (word.pid is not None or word.code not in (None, *CANNOT_RUN, *STAYS_DOWN)):
+        status = self.alive().get(name)
+        while status is not None and (status.pid is not None or status.code not in (None, *CANNOT_RUN, *STAYS_DOWN)):
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
             self._call("stopProcess", name, False, fine=(_NOT_RUNNING,))
-            if word.pid is not None:
-                process_groups.end([word.pid], self._patience.stop)
+            if status.pid is not None:
+                process_groups.end([status.pid], self._timeouts.stop)
             time.sleep(process_groups.LOOK_SECONDS)
-            word = self.alive().get(name)
+            status = self.alive().get(name)
 
-    def alive(self) -> dict[str, Word]:
-        if not self.standing():
+    def alive(self) -> dict[str, RoleStatus]:
+        if not self.launcher_runs():
             return {}
-        return {about["name"]: _word(about) for about in self._call("getAllProcessInfo")}
+        return {about["name"]: _status(about) for about in self._call("getAllProcessInfo")}
 
-    def standing(self) -> bool:
+    def launcher_runs(self) -> bool:
         return self._answers() or self._server() is not None
 
     def down(self) -> None:
@@ -142,40 +142,40 @@ class Supervisord:
         if not self._answers():
             if server is not None:
                 os.kill(server, signal.SIGTERM)
-                process_groups.wait_ended(server, self._patience.stop)
+                process_groups.wait_ended(server, self._timeouts.stop)
             return
-        running = [word.pid for word in self.alive().values() if word.pid is not None]
+        running = [status.pid for status in self.alive().values() if status.pid is not None]
         # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
         self._call("stopAllProcesses", False)
-        process_groups.end(running, self._patience.stop)
+        process_groups.end(running, self._timeouts.stop)
         self._call("shutdown")
         if server is not None:
-            process_groups.wait_ended(server, self._patience.stop)
+            process_groups.wait_ended(server, self._timeouts.stop)
 
     def kill(self) -> None:
         server = self._server()
         if server is not None:
             os.kill(server, signal.SIGKILL)
 
-    def _raise_all(self, rows: Sequence[RoleRow]) -> None:
+    def _start_launcher(self, rows: Sequence[RoleRow]) -> None:
         names = {row.name for row in rows}
         make_folder(self._places.supervisor_folder)
-        for left in self._places.supervisor_folder.iterdir():
-            if left.stem not in names:
-                self._disk.remove(left)
+        for program in self._places.supervisor_folder.iterdir():
+            if program.stem not in names:
+                self._disk.remove(program)
         for row in rows:
             self._write_program(row)
         self._write_conf(names)
-        stood = self._answers()
-        if not stood:
-            self._raise_server()
+        ran_before = self._answers()
+        if not ran_before:
+            self._start_server()
         self._take_over_programs()
-        words = self.alive()
-        for name in words.keys() - names:
+        statuses = self.alive()
+        for name in statuses.keys() - names:
             self.stop(name)
         for row in rows:
-            # A new supervisord has started its programs itself; one that has ended since is not tried twice.
-            if stood or words[row.name] == Word():
+            # A new supervisord has started its programs itself; one that has ended since is not started twice.
+            if ran_before or statuses[row.name] == RoleStatus():
                 self.start(row)
 
     def _write_program(self, row: RoleRow) -> None:
@@ -195,7 +195,7 @@ class Supervisord:
         return find_data() / "supervisord.conf" if self._is_checkout() else self._places.supervisor_conf
 
     def _is_checkout(self) -> bool:
-        """Then people may work with plain supervisorctl, and the configuration is the checked-in one."""
+        """Return whether the home is the checkout: then the checked-in configuration is used, for supervisorctl."""
         short = len(os.fsencode(self._places.supervisor_socket)) <= LONGEST_SOCKET_PATH
         return short and (find_data() / "pyproject.toml").exists() and self._places.home == find_data()
 
@@ -206,10 +206,10 @@ class Supervisord:
         path = str(find_data() / "bin" / "role").replace("%", "%%")
         return f'/bin/sh "{path}"'
 
-    def _raise_server(self) -> None:
+    def _start_server(self) -> None:
         server = self._server()
         if server is not None:
-            # It lives without its socket, which somebody deleted. HUP makes it start over, with all its roles.
+            # It lives and its socket was deleted. HUP makes it start over, with all its roles.
             os.kill(server, signal.SIGHUP)
             if os.getppid() == server:
                 return
@@ -218,7 +218,7 @@ class Supervisord:
         give_up = time.monotonic() + START_SECONDS
         while not self._answers():
             if time.monotonic() > give_up:
-                raise self._trouble("start", "itself", f"no answer within {START_SECONDS:g} s")
+                raise self._error("start", "itself", f"no answer within {START_SECONDS:g} s")
             time.sleep(process_groups.LOOK_SECONDS)
 
     def _spawn(self) -> None:
@@ -233,10 +233,12 @@ class Supervisord:
                 text=True,
                 timeout=START_SECONDS,
             )
-        except (OSError, subprocess.TimeoutExpired) as trouble:
-            raise self._trouble("start", "itself", str(trouble)) from None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._error("start", "itself", str(error)) from None
         if done.returncode != 0:
-            raise self._trouble("start", "itself", done.stderr.strip().splitlines()[0] if done.stderr else "no word")
+            raise self._error(
+                "start", "itself", done.stderr.strip().splitlines()[0] if done.stderr else "it said nothing"
+            )
 
     def _take_over_programs(self) -> None:
         ((added, changed, removed),) = self._call("reloadConfig")
@@ -250,11 +252,11 @@ class Supervisord:
         return answers(self._places.supervisor_socket, self.name)
 
     def _server(self) -> int | None:
-        """The pid file may be left over, and its number another process's, or another home's supervisord."""
+        """Return supervisord's pid. The pid file may be left over: check that it is ours and no other process."""
         try:
             pid = int(read_bytes(self._places.supervisor_pid, 32))
             with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
-                programs = {os.path.basename(word) for word in cmdline.read().split(b"\0")}
+                programs = {os.path.basename(part) for part in cmdline.read().split(b"\0")}
             ours = bool(programs & PROGRAMS) and os.path.samefile(f"/proc/{pid}/cwd", self._places.home)
         except (OSError, ValueError, BadFile):
             return None
@@ -262,37 +264,39 @@ class Supervisord:
 
     def _call(self, method: str, *arguments: str | bool, fine: tuple[int, ...] = ()) -> Any:
         try:
-            with xmlrpc.client.ServerProxy("http://kingdom", transport=_Wire(self._places.supervisor_socket)) as proxy:
+            with xmlrpc.client.ServerProxy(
+                "http://kingdom", transport=_Transport(self._places.supervisor_socket)
+            ) as proxy:
                 return getattr(proxy.supervisor, method)(*arguments)
         except xmlrpc.client.Fault as fault:
             if fault.faultCode in fine:
                 return None
             what = str(arguments[0]) if arguments else "its roles"
-            kind = _Unknown if fault.faultCode == _BAD_NAME else LauncherTrouble
+            kind = _Unknown if fault.faultCode == _BAD_NAME else LauncherError
             raise kind(launcher=self.name, action=method, what=what, why=fault.faultString) from None
-        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as trouble:
-            raise self._trouble(method, "its roles", str(trouble) or type(trouble).__name__) from None
+        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as error:
+            raise self._error(method, "its roles", str(error) or type(error).__name__) from None
 
-    def _trouble(self, action: str, what: str, why: str) -> LauncherTrouble:
-        return LauncherTrouble(launcher=self.name, action=action, what=what, why=why)
+    def _error(self, action: str, what: str, why: str) -> LauncherError:
+        return LauncherError(launcher=self.name, action=action, what=what, why=why)
 
 
-class _Unknown(LauncherTrouble):
+class _Unknown(LauncherError):
     """{launcher} could not {action} {what}: {why}"""
 
 
-class _Wire(xmlrpc.client.Transport):
+class _Transport(xmlrpc.client.Transport):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        line = _Line(self._path)
-        self._connection = host, line
-        return line
+        connection = _Connection(self._path)
+        self._connection = host, connection
+        return connection
 
 
-class _Line(http.client.HTTPConnection):
+class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("kingdom")
         self._path = path
@@ -301,12 +305,12 @@ class _Line(http.client.HTTPConnection):
         self.sock = connect(self._path)
 
 
-def _word(about: dict[str, Any]) -> Word:
+def _status(about: dict[str, Any]) -> RoleStatus:
     state = about["statename"]
     if about["pid"]:
-        return Word(pid=about["pid"])
+        return RoleStatus(pid=about["pid"])
     if state == "EXITED":
-        return Word(code=about["exitstatus"])
+        return RoleStatus(code=about["exitstatus"])
     if state in ("FATAL", "BACKOFF"):
-        return Word(code=CANNOT_RUN[-1])
-    return Word(code=0) if about["start"] else Word()
+        return RoleStatus(code=CANNOT_RUN[-1])
+    return RoleStatus(code=0) if about["start"] else RoleStatus()

@@ -1,4 +1,4 @@
-"""Roles as tmux sessions: one server per home, one session per role."""
+"""Run roles as tmux sessions: one tmux server per home, one session per role."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kingdom.errors import LauncherTrouble
+from kingdom.errors import LauncherError
 from kingdom.home.places import Places
 from kingdom.home.roster import RoleRow
 from kingdom.runtime.processes import all_pids
@@ -18,24 +18,24 @@ from kingdom.steward import process_groups
 from kingdom.steward.base import (
     ANSWER_SECONDS,
     CANNOT_RUN,
-    PATIENT,
     STAYS_DOWN,
-    Patience,
-    Word,
+    TIMEOUTS,
+    RoleStatus,
+    Timeouts,
     answers,
     command,
     environment,
     launching,
 )
 
-_LEFT = "|".join(f"{code:d}" for code in (*STAYS_DOWN, *CANNOT_RUN))
-_AGAIN = f"if-shell -F '#{{m/r:^({_LEFT})$,#{{pane_dead_status}}}}' '' respawn-pane"
+_NOT_RESTARTED = "|".join(f"{code:d}" for code in (*STAYS_DOWN, *CANNOT_RUN))
+_RESTART = f"if-shell -F '#{{m/r:^({_NOT_RESTARTED})$,#{{pane_dead_status}}}}' '' respawn-pane"
 _SETTINGS = (
     *("set-option", "-s", "exit-empty", "off", ";"),
     *("set-option", "-g", "remain-on-exit", "on", ";"),
-    *("set-hook", "-g", "pane-died", _AGAIN),
+    *("set-hook", "-g", "pane-died", _RESTART),
 )
-_LET_GO = ("set-option", "-g", "remain-on-exit", "off")
+_CLOSE_DEAD_PANES = ("set-option", "-g", "remain-on-exit", "off")
 _GONE = ("can't find", "no current target")
 _PANE = "#{pid}:#{session_name}:#{pane_id}:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}"
 
@@ -43,25 +43,25 @@ _PANE = "#{pid}:#{session_name}:#{pane_id}:#{pane_pid}:#{pane_dead}:#{pane_dead_
 @dataclass(frozen=True)
 class _Pane:
     pid: int
-    word: Word
+    status: RoleStatus
 
 
 class Tmux:
     name = "tmux"
 
-    def __init__(self, places: Places, patience: Patience = PATIENT) -> None:
+    def __init__(self, places: Places, timeouts: Timeouts = TIMEOUTS) -> None:
         binary = shutil.which("tmux")
         if binary is None:
-            raise LauncherTrouble(launcher="tmux", action="start", what="the roles", why="it is not installed")
+            raise LauncherError(launcher="tmux", action="start", what="the roles", why="it is not installed")
         self._binary = binary
-        self._patience = patience
+        self._timeouts = timeouts
         self._places = places
         # Relative, because an absolute path over 107 bytes is refused; every call runs in the home.
         self._socket = str(places.roles_socket.relative_to(places.home))
 
-    def raise_all(self, rows: Sequence[RoleRow]) -> None:
+    def start_launcher(self, rows: Sequence[RoleRow]) -> None:
         with launching(self._places):
-            self.standing()
+            self.launcher_runs()  # opens a deleted socket again
             self._tmux("start", "its server", "start-server", ";", *_SETTINGS)
             for name in self.alive().keys() - {row.name for row in rows}:
                 self.stop(name)
@@ -70,35 +70,37 @@ class Tmux:
 
     def start(self, row: RoleRow) -> None:
         there = self._panes().get(row.name)
-        if there is not None and there.word.pid is not None:
+        if there is not None and there.status.pid is not None:
             return
-        life = self._life(row)
+        command_line = self._command_line(row)
         if there is None:
-            self._tmux("start", row.name, "new-session", "-d", "-s", row.name, *life, fine=("duplicate session",))
+            self._tmux(
+                "start", row.name, "new-session", "-d", "-s", row.name, *command_line, fine=("duplicate session",)
+            )
         else:
             # Without -k a role that the hook has just brought back is left alone.
-            self._tmux("start", row.name, "respawn-pane", "-t", f"={row.name}:", *life, fine=("still active",))
+            self._tmux("start", row.name, "respawn-pane", "-t", f"={row.name}:", *command_line, fine=("still active",))
 
     def stop(self, name: str) -> None:
         while (pane := self._panes().get(name)) is not None:
             self._tmux("stop", name, "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "off", fine=_GONE)
-            if pane.word.pid is not None:
-                process_groups.end([pane.pid], self._patience.stop)
+            if pane.status.pid is not None:
+                process_groups.end([pane.pid], self._timeouts.stop)
             self._tmux("stop", name, "kill-session", "-t", f"={name}", fine=_GONE)
 
-    def alive(self) -> dict[str, Word]:
-        return {name: pane.word for name, pane in self._panes().items()}
+    def alive(self) -> dict[str, RoleStatus]:
+        return {name: pane.status for name, pane in self._panes().items()}
 
-    def standing(self) -> bool:
+    def launcher_runs(self) -> bool:
         return self._answers() or self._reopened()
 
     def down(self) -> None:
-        if not self.standing():
+        if not self.launcher_runs():
             return
         server = self._server()
-        self._tmux("stop", "its roles", "set-hook", "-gu", "pane-died", ";", *_LET_GO)
-        while running := [pane.pid for pane in self._panes().values() if pane.word.pid is not None]:
-            process_groups.end(running, self._patience.stop)
+        self._tmux("stop", "its roles", "set-hook", "-gu", "pane-died", ";", *_CLOSE_DEAD_PANES)
+        while running := [pane.pid for pane in self._panes().values() if pane.status.pid is not None]:
+            process_groups.end(running, self._timeouts.stop)
         self._tmux("stop", "its server", "kill-server")
         if server is not None:
             process_groups.wait_ended(server, ANSWER_SECONDS)
@@ -109,39 +111,39 @@ class Tmux:
             os.kill(server, signal.SIGKILL)
 
     def attach_command(self, name: str) -> list[str]:
-        """To be run in the home, by a person's terminal."""
+        """Return the command that shows a role's session in a person's terminal, to be run in the home."""
         return [self._binary, "-f", "/dev/null", "-S", self._socket, "attach-session", "-t", f"={name}"]
 
-    def _life(self, row: RoleRow) -> list[str]:
-        """A clean environment for each life: panes would get the one that the server was born with."""
+    def _command_line(self, row: RoleRow) -> list[str]:
+        """Return what a pane runs, with a clean environment: panes would get the one that the server began with."""
         settings = [f"{name}={value}" for name, value in environment(self._places, self.name).items()]
         return ["-c", str(self._places.home), "/usr/bin/env", "-i", *settings, *command(row)]
 
     def _panes(self) -> dict[str, _Pane]:
-        """A role's pane is the oldest of its session: people may have split it to look around."""
+        """Return each role's pane, the oldest of its session: people may have split it to look around."""
         if not self._answers():
             return {}
         found: dict[str, tuple[int, _Pane]] = {}
         for line in self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE).splitlines():
             server, name, number, pid, dead, code, died_by = line.split(":")
             if dead != "1":
-                word = Word(pid=int(pid))
+                status = RoleStatus(pid=int(pid))
             elif code or died_by:
-                word = Word(code=int(code) if code else -int(died_by))
+                status = RoleStatus(code=int(code) if code else -int(died_by))
             else:
-                # tmux before 3.5 loses a child's end now and then, and its hook never runs: remind it.
+                # tmux before 3.5 sometimes misses a child's end, and its hook never runs: remind it.
                 os.kill(int(server), signal.SIGCHLD)
-                word = Word(code=-signal.SIGKILL)
+                status = RoleStatus(code=-signal.SIGKILL)
             age = int(number.removeprefix("%"))
             if name not in found or age < found[name][0]:
-                found[name] = age, _Pane(int(pid), word)
+                found[name] = age, _Pane(int(pid), status)
         return {name: pane for name, (_, pane) in found.items()}
 
     def _answers(self) -> bool:
         return answers(self._places.roles_socket, self.name)
 
     def _reopened(self) -> bool:
-        """Somebody deleted the socket of a living server: it makes a new one on USR1."""
+        """Return whether a living server whose socket was deleted answers again: USR1 makes it open a new one."""
         server = self._server()
         if server is None:
             return False
@@ -149,7 +151,7 @@ class Tmux:
         give_up = time.monotonic() + ANSWER_SECONDS
         while not self._answers():
             if time.monotonic() > give_up:
-                raise self._trouble("reach", "its server", f"pid {server} has no socket; end it with kill {server}")
+                raise self._error("reach", "its server", f"pid {server} has no socket; end it with kill {server}")
             time.sleep(process_groups.LOOK_SECONDS)
         return True
 
@@ -160,18 +162,18 @@ class Tmux:
                     if comm.read() != "tmux: server\n":
                         continue
                 with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
-                    words = cmdline.read().split(b"\0")
-                ours = self._socket.encode() in words and os.path.samefile(f"/proc/{pid}/cwd", self._places.home)
+                    arguments = cmdline.read().split(b"\0")
+                ours = self._socket.encode() in arguments and os.path.samefile(f"/proc/{pid}/cwd", self._places.home)
             except OSError:
                 continue
             if ours:
                 return pid
         return None
 
-    def _tmux(self, action: str, what: str, *words: str, fine: tuple[str, ...] = ()) -> str:
+    def _tmux(self, action: str, what: str, *arguments: str, fine: tuple[str, ...] = ()) -> str:
         try:
             done = subprocess.run(
-                [self._binary, "-f", "/dev/null", "-S", self._socket, *words],
+                [self._binary, "-f", "/dev/null", "-S", self._socket, *arguments],
                 cwd=self._places.home,
                 env=environment(self._places, self.name),
                 stdin=subprocess.DEVNULL,
@@ -180,12 +182,12 @@ class Tmux:
                 timeout=ANSWER_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise self._trouble(action, what, f"no answer within {ANSWER_SECONDS:g} s") from None
-        except OSError as trouble:
-            raise self._trouble(action, what, str(trouble)) from None
-        if done.returncode != 0 and not any(words in done.stderr for words in fine):
-            raise self._trouble(action, what, done.stderr.strip() or f"it ended with {done.returncode}")
+            raise self._error(action, what, f"no answer within {ANSWER_SECONDS:g} s") from None
+        except OSError as error:
+            raise self._error(action, what, str(error)) from None
+        if done.returncode != 0 and not any(message in done.stderr for message in fine):
+            raise self._error(action, what, done.stderr.strip() or f"it ended with {done.returncode}")
         return done.stdout
 
-    def _trouble(self, action: str, what: str, why: str) -> LauncherTrouble:
-        return LauncherTrouble(launcher=self.name, action=action, what=what, why=why)
+    def _error(self, action: str, what: str, why: str) -> LauncherError:
+        return LauncherError(launcher=self.name, action=action, what=what, why=why)

@@ -8,17 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from kingdom.errors import LauncherTrouble
+from kingdom.errors import LauncherError
 from kingdom.home.places import Places
+from kingdom.runtime import tables
 from kingdom.runtime.processes import started_at
 from kingdom.steward import STEWARDS, pick
-from kingdom.steward.base import Patience, Steward, Word
+from kingdom.steward.base import RoleStatus, Steward, Timeouts
 from kingdom.steward.supervisord import Supervisord
 from tests.standins import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
@@ -51,8 +51,7 @@ def steward(launcher: str, court: Court) -> Iterator[Steward]:
 
 
 def employed(launcher: str, places: Places) -> Iterator[Steward]:
-    module, attribute = STEWARDS[launcher].split(":")
-    steward: Steward = getattr(import_module(module), attribute)(places, Patience(stop=PATIENCE))
+    steward: Steward = tables.load(STEWARDS[launcher])(places, Timeouts(stop=PATIENCE))
     yield steward
     steward.down()
 
@@ -60,15 +59,15 @@ def employed(launcher: str, places: Places) -> Iterator[Steward]:
 @pytest.fixture
 def raised(steward: Steward, court: Court) -> Raised:
     def raise_and_wait(*roles: str, beating: Sequence[str] = ()) -> Steward:
-        steward.raise_all([row(role) for role in roles])
+        steward.start_launcher([row(role) for role in roles])
         court.wait_for_beats(*(beating or roles), meanwhile=steward.alive)
         return steward
 
     return raise_and_wait
 
 
-def word_is(steward: Steward, role: str, word: Word) -> None:
-    wait_until(lambda: steward.alive().get(role) == word, SOON, f"{role}: {word}, not {steward.alive()}")
+def status_is(steward: Steward, role: str, status: RoleStatus) -> None:
+    wait_until(lambda: steward.alive().get(role) == status, SOON, f"{role}: {status}, not {steward.alive()}")
 
 
 def launcher_pid(court: Court, role: str) -> int:
@@ -78,26 +77,26 @@ def launcher_pid(court: Court, role: str) -> int:
 
 def test_every_seat_is_filled(raised: Raised, court: Court) -> None:
     steward = raised("king", "envoy", "gen-a")
-    assert steward.standing()
+    assert steward.launcher_runs()
     for role in ("king", "envoy", "gen-a"):
-        assert steward.alive()[role] == Word(pid=court.lives(role)[0])
+        assert steward.alive()[role] == RoleStatus(pid=court.lives(role)[0])
 
 
 def test_before_the_first_raise_nobody_stands(steward: Steward) -> None:
-    assert not steward.standing()
+    assert not steward.launcher_runs()
     assert steward.alive() == {}
     steward.down()
 
 
 def test_raising_again_starts_nobody_twice(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
-    steward.raise_all([row("king"), row("gen-a")])
+    steward.start_launcher([row("king"), row("gen-a")])
     stays(lambda: [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1], A_WHILE, "one life each")
 
 
 def test_raising_with_others_ends_those_who_are_no_longer_there(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
-    steward.raise_all([row("king"), row("envoy")])
+    steward.start_launcher([row("king"), row("envoy")])
     assert not runs(court.lives("gen-a")[0])
     court.wait_for_beats("envoy")
     assert len(court.lives("king")) == 1
@@ -106,7 +105,7 @@ def test_raising_with_others_ends_those_who_are_no_longer_there(raised: Raised, 
 def test_a_crashed_role_comes_back(raised: Raised, court: Court) -> None:
     court.behave("king", "exit=1", "beat")
     steward = raised("king")
-    assert steward.alive()["king"] == Word(pid=court.lives("king")[1])
+    assert steward.alive()["king"] == RoleStatus(pid=court.lives("king")[1])
 
 
 def test_a_killed_role_comes_back(raised: Raised, court: Court) -> None:
@@ -114,21 +113,21 @@ def test_a_killed_role_comes_back(raised: Raised, court: Court) -> None:
     for role in ("king", "gen-a"):
         os.kill(court.lives(role)[0], signal.SIGKILL)
     court.wait_for_beats("king", "gen-a", life=2, meanwhile=steward.alive)
-    assert steward.alive()["king"] == Word(pid=court.lives("king")[1])
+    assert steward.alive()["king"] == RoleStatus(pid=court.lives("king")[1])
 
 
 @pytest.mark.parametrize("code", [0, 75, 78])
 def test_an_end_by_contract_is_left_alone(code: int, raised: Raised, court: Court) -> None:
     court.behave("king", f"exit={code}")
     steward = raised("king", "envoy", beating=["envoy"])
-    word_is(steward, "king", Word(code=code))
+    status_is(steward, "king", RoleStatus(code=code))
     stays(lambda: len(court.lives("king")) == 1, A_WHILE, "down")
 
 
 def test_an_ended_role_can_be_started(raised: Raised, court: Court) -> None:
     court.behave("king", "exit=78", "beat")
     steward = raised("king", "envoy", beating=["envoy"])
-    word_is(steward, "king", Word(code=78))
+    status_is(steward, "king", RoleStatus(code=78))
     steward.start(row("king"))
     court.wait_for_beats("king")
     steward.start(row("king"))
@@ -148,7 +147,7 @@ def test_a_stopped_role_is_gone_and_stays_gone(raised: Raised, court: Court) -> 
     steward.stop("gen-a")
     assert not runs(court.lives("gen-a")[0])
     stays(lambda: len(court.lives("gen-a")) == 1, A_WHILE, "down")
-    assert steward.alive()["gen-ab"] == Word(pid=court.lives("gen-ab")[0]), "a name that begins alike is another"
+    assert steward.alive()["gen-ab"] == RoleStatus(pid=court.lives("gen-ab")[0]), "a name that begins alike is another"
     steward.stop("gen-a")
     steward.start(row("gen-a"))
     court.wait_for_beats("gen-a", life=2)
@@ -176,14 +175,14 @@ def test_a_role_between_two_lives_can_be_stopped(
 ) -> None:
     monkeypatch.setenv("KINGDOM_DELAY_FIRST", "6000")
     court.behave("king", "exit=1")
-    steward.raise_all([row("king"), row("envoy")])
+    steward.start_launcher([row("king"), row("envoy")])
     wait_until(
         lambda: court.lives("king") and steward.alive()["king"].pid not in (None, court.lives("king")[0]),
         SOON,
         "it waits",
     )
     steward.stop("king")
-    stays(lambda: not [pid for pid in [steward.alive().get("king", Word()).pid] if pid], A_WHILE, "down")
+    stays(lambda: not [pid for pid in [steward.alive().get("king", RoleStatus()).pid] if pid], A_WHILE, "down")
     assert len(court.lives("king")) == 1
 
 
@@ -195,19 +194,19 @@ def test_down_leaves_no_process(raised: Raised, court: Court) -> None:
     steward.down()
     assert court.left() == []
     assert not runs(server)
-    assert not steward.standing()
+    assert not steward.launcher_runs()
     steward.down()
 
 
 def test_a_killed_launcher_is_raised_again(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
     os.kill(launcher_pid(court, "king"), signal.SIGKILL)
-    wait_until(lambda: not steward.standing(), SOON, "the launcher is dead")
+    wait_until(lambda: not steward.launcher_runs(), SOON, "the launcher is dead")
     assert steward.alive() == {}
     for pid in court.left():  # what supervisord leaves behind ends by itself only when it is a real role
         os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not court.left(), SOON, "its roles end with it")
-    steward.raise_all([row("king"), row("gen-a")])
+    steward.start_launcher([row("king"), row("gen-a")])
     court.wait_for_beats("king", "gen-a", life=2)
 
 
@@ -229,7 +228,7 @@ def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch:
     deep.mkdir()
     court = found_court(deep, monkeypatch)
     for steward in employed(launcher, court.places):
-        steward.raise_all([row("king"), row("gen-a")])
+        steward.start_launcher([row("king"), row("gen-a")])
         court.wait_for_beats("king", "gen-a")
         steward.stop("king")
         assert steward.alive()["gen-a"].pid
@@ -240,7 +239,7 @@ def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court
         "import sys; from pathlib import Path; from kingdom.home.places import Places;"
         "from kingdom.steward import pick;"
         "from tests.standins import row;"
-        f"pick(Places(Path(sys.argv[1])), {launcher!r}).raise_all([row('king'), row('gen-a')])"
+        f"pick(Places(Path(sys.argv[1])), {launcher!r}).start_launcher([row('king'), row('gen-a')])"
     )
     crowd = [subprocess.Popen([sys.executable, "-c", program, court.places.home]) for _ in range(4)]
     assert [each.wait(SOON) for each in crowd] == [0] * len(crowd)
@@ -259,12 +258,12 @@ def test_the_one_that_stands_is_picked(raised: Raised, court: Court, launcher: s
 def test_without_tmux_the_roles_run_under_supervisord(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(court.places.home))
     assert pick(court.places).name == "supervisord"
-    with pytest.raises(LauncherTrouble, match="not installed"):
+    with pytest.raises(LauncherError, match="not installed"):
         pick(court.places, "tmux")
 
 
 def test_an_unknown_launcher_is_refused(court: Court) -> None:
-    with pytest.raises(LauncherTrouble, match="known are tmux, supervisord"):
+    with pytest.raises(LauncherError, match="known are tmux, supervisord"):
         pick(court.places, "upstart")
 
 
@@ -279,8 +278,8 @@ def test_a_stale_pid_file_names_nobody_of_ours(court: Court, word: str, in_the_h
         wait_until(lambda: started_at(other.pid), SOON, "the other has started")
         court.places.run.mkdir(parents=True, exist_ok=True)
         court.places.supervisor_pid.write_text(f"{other.pid}\n")
-        ours = Supervisord(court.places, Patience(stop=PATIENCE))
-        assert not ours.standing()
+        ours = Supervisord(court.places, Timeouts(stop=PATIENCE))
+        assert not ours.launcher_runs()
         ours.kill()
         ours.down()
         stays(lambda: other.poll() is None, 0.3, "the other, untouched")

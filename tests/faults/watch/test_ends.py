@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.steward.base import Word
+from kingdom.steward.base import RoleStatus
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import (
@@ -63,9 +63,9 @@ def end_by_signal(court: Kingdom, role: str, number: signal.Signals, took: list[
     wait_until(lambda: not runs(pid), ENDS_WITHIN, f"{role} ends by {number.name}")
     took.append(since(began))
     steward = court.steward
-    wait_until(lambda: steward.alive().get(role, Word()).pid != pid, 5, "its launcher has noticed")
+    wait_until(lambda: steward.alive().get(role, RoleStatus()).pid != pid, 5, "its launcher has noticed")
     word = steward.alive()[role]
-    wrong = [] if word == Word(code=0) else [f"{role} ended by {number.name}: {word}"]
+    wrong = [] if word == RoleStatus(code=0) else [f"{role} ended by {number.name}: {word}"]
     done = court.cli("start", role)
     return wrong if done.returncode == 0 else [*wrong, f"start {role}: {done.stdout}{done.stderr}"]
 

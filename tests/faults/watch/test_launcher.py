@@ -55,7 +55,7 @@ def check_blow(tree: Path, launcher: str, blow: str, took: list[float]) -> list[
         for role in ROLES:
             playing = court.role_processes(role)
             wrong += [] if len(playing) == 1 else [f"{role} is played by {playing}"]
-        wrong += [] if court.steward.standing() else ["no launcher stands"]
+        wrong += [] if court.steward.launcher_runs() else ["no launcher stands"]
         return wrong + [f"soldier {pid} did not end its task" for pid in soldiers if not ended(load, pid)]
 
 

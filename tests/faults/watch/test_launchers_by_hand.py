@@ -36,13 +36,13 @@ def steward(request: pytest.FixtureRequest, court: Court) -> Iterator[Steward]:
 
 
 def test_a_deleted_socket_is_made_again(steward: Steward, court: Court) -> None:
-    steward.raise_all([row("king"), row("gen-a")])
+    steward.start_launcher([row("king"), row("gen-a")])
     court.wait_for_beats("king", "gen-a")
     server = launcher_pid(court, "king")
     for path in (court.places.roles_socket, court.places.supervisor_socket):
         path.unlink(missing_ok=True)
-    assert steward.standing()
-    steward.raise_all([row("king"), row("gen-a")])
+    assert steward.launcher_runs()
+    steward.start_launcher([row("king"), row("gen-a")])
     court.wait_for_beats("king", "gen-a")
     assert launcher_pid(court, "king") == server
     assert len(court.left()) == 2

@@ -27,7 +27,7 @@ Check = Callable[[Path, str], list[str]]
 """Given a tree and a launcher."""
 
 BIN_ROLE, ROLL_CALL = "bin/role", "kingdom/steward/roll_call.py"
-ROLE, HEARTS = "kingdom/runtime/role.py", "kingdom/steward/hearts.py"
+ROLE, DIAGNOSIS = "kingdom/runtime/role.py", "kingdom/steward/diagnosis.py"
 
 
 def hung_by(kind: str) -> Check:
@@ -113,7 +113,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a sleep counts as silence",
-        HEARTS,
+        DIAGNOSIS,
         "min(max(0.0, now - self._last), longest_gap)",
         "max(0.0, now - self._last)",
         caught_by="suspend",

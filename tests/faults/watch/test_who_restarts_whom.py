@@ -1,4 +1,4 @@
-"""Every cell of the table of duties, under both launchers: its owner acts, and nobody else does.
+"""For every state of a role, under both launchers, what its launcher, bin/role and its watcher do about it.
 
 The roles are stand-ins in sh; the launchers, bin/role and the roll call are the real ones."""
 
@@ -10,17 +10,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from kingdom.disk.atomic import Disk
+from kingdom.runtime import tables
 from kingdom.runtime.processes import carries
 from kingdom.runtime.wake import ProcessExits, Waker
 from kingdom.steward import STEWARDS, roll_call
-from kingdom.steward.base import Patience, Steward, Word, command
-from kingdom.steward.diagnosis import DUTIES, Action, Owner, State
+from kingdom.steward.base import RoleStatus, Steward, Timeouts, command
+from kingdom.steward.diagnosis import ACTIONS, Action, State
 from kingdom.steward.roll_call import Finding, RollCall, What
 from tests.standins import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
@@ -30,6 +31,12 @@ A_WHILE = 0.4
 THRESHOLD = 1.0
 KING = row("king")
 NEVER = "99999999"
+
+
+class Owner(StrEnum):
+    LAUNCHER = "tmux or supervisord"
+    BIN_ROLE = "bin/role"
+    WATCHER = "the chamberlain; for the chamberlain itself, the king"
 
 
 class Stage:
@@ -49,7 +56,7 @@ class Stage:
 
     def raise_king(self, *lives: str, beats: bool = True) -> None:
         self.court.behave("king", *lives)
-        self.steward.raise_all([KING])
+        self.steward.start_launcher([KING])
         if beats:
             self.court.wait_for_beats("king", meanwhile=self.steward.alive)
 
@@ -67,7 +74,7 @@ class Stage:
                 own=self.own,
                 clock=time.monotonic,
                 ends=self.ends,
-                patience=Patience(hung=0.3, quarantine=self.rearm),
+                timeouts=Timeouts(hung=0.3, quarantine=self.rearm),
             )
         found = self.roll.call(THRESHOLD, self.period)
         self.findings += found
@@ -78,15 +85,15 @@ class Stage:
         return self.court.lives("king")
 
     @property
-    def word(self) -> Word | None:
+    def status(self) -> RoleStatus | None:
         return self.steward.alive().get("king")
 
-    def wait_for_word(self, word: Word) -> None:
-        wait_until(lambda: self.word == word, SOON, f"the launcher says {word}")
+    def wait_for_status(self, status: RoleStatus) -> None:
+        wait_until(lambda: self.status == status, SOON, f"the launcher says {status}")
 
     def waits(self) -> bool:
-        word = self.word
-        return word is not None and word.pid is not None and cmdline(word.pid) == command(KING)
+        status = self.status
+        return status is not None and status.pid is not None and cmdline(status.pid) == command(KING)
 
     def bin_roles(self) -> list[int]:
         return [int(each.name) for each in Path("/proc").glob("[0-9]*") if self._is_ours(int(each.name))]
@@ -96,9 +103,9 @@ class Stage:
         return cmdline(pid) == command(KING) and carries(pid, frozenset({home}))
 
     def launcher_pid(self) -> int:
-        word = self.word
-        assert word is not None
-        return int(Path(f"/proc/{word.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        status = self.status
+        assert status is not None
+        return int(Path(f"/proc/{status.pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def cmdline(pid: int) -> list[str]:
@@ -113,8 +120,7 @@ def stage(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.Monkey
     if request.param == "tmux" and shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     court = found_court(home, monkeypatch)
-    module, attribute = STEWARDS[request.param].split(":")
-    steward: Steward = getattr(import_module(module), attribute)(court.places, Patience(stop=0.5))
+    steward: Steward = tables.load(STEWARDS[request.param])(court.places, Timeouts(stop=0.5))
     scene = Stage(court, steward, monkeypatch)
     yield scene
     if scene.server and runs(scene.server):
@@ -153,32 +159,32 @@ def forgotten(stage: Stage) -> None:
     stage.raise_king("beat")
     stage.steward._tmux("break", "the hook", "set-hook", "-gu", "pane-died")  # type: ignore[attr-defined]
     os.kill(stage.lives[0], signal.SIGKILL)
-    stage.wait_for_word(Word(code=-9))
+    stage.wait_for_status(RoleStatus(code=-9))
 
 
 def ended(stage: Stage) -> None:
     stage.raise_king("exit=0", beats=False)
-    stage.wait_for_word(Word(code=0))
+    stage.wait_for_status(RoleStatus(code=0))
 
 
 def displaced(stage: Stage) -> None:
     stage.raise_king("exit=75", "beat", beats=False)
-    stage.wait_for_word(Word(code=75))
+    stage.wait_for_status(RoleStatus(code=75))
 
 
 def refused(stage: Stage) -> None:
     stage.raise_king("exit=78", beats=False)
-    stage.wait_for_word(Word(code=78))
+    stage.wait_for_status(RoleStatus(code=78))
 
 
 def absent(stage: Stage) -> None:
-    stage.steward.raise_all([row("envoy")])
+    stage.steward.start_launcher([row("envoy")])
 
 
 def unwanted(stage: Stage) -> None:
     stage.want("down")
     stage.raise_king("beat", beats=False)
-    stage.wait_for_word(Word(code=0))
+    stage.wait_for_status(RoleStatus(code=0))
 
 
 def lingering(stage: Stage) -> None:
@@ -190,7 +196,7 @@ def quarantined(stage: Stage) -> None:
     stage.set("KINGDOM_DELAY_FIRST", "1")
     stage.set("KINGDOM_SHORT_LIVES", "1")
     stage.raise_king("exit=1", beats=False)
-    stage.wait_for_word(Word(code=78))
+    stage.wait_for_status(RoleStatus(code=78))
 
 
 def launcher_dead(stage: Stage) -> None:
@@ -198,7 +204,7 @@ def launcher_dead(stage: Stage) -> None:
     stage.raise_king("exit=1", "beat", beats=False)
     wait_until(lambda: stage.lives and stage.waits(), SOON, "bin/role waits")
     os.kill(stage.launcher_pid(), signal.SIGKILL)
-    wait_until(lambda: not stage.steward.standing(), SOON, "the launcher is dead")
+    wait_until(lambda: not stage.steward.launcher_runs(), SOON, "the launcher is dead")
 
 
 def launcher_hung(stage: Stage) -> None:
@@ -248,7 +254,7 @@ def refuses(stage: Stage, state: State, owner: Owner) -> None:
     lives = len(stage.lives)
     if state is not State.LAUNCHER_DEAD:
         stage.steward.start(KING)
-        stage.wait_for_word(Word(code=78 if state is State.QUARANTINED else 0))
+        stage.wait_for_status(RoleStatus(code=78 if state is State.QUARANTINED else 0))
     wait_until(lambda: not stage.bin_roles(), SOON, "bin/role has ended")
     assert len(stage.lives) == lives
 
@@ -283,35 +289,55 @@ def tells(stage: Stage, state: State, owner: Owner) -> None:
 def kills(stage: Stage, state: State, owner: Owner) -> None:
     """Dead, it is raised again: stage.call goes on with that at once."""
     wait_until(lambda: (stage.call(), not runs(stage.server))[1], 4 * SOON, "the launcher is killed")
-    assert stage.findings[0].what is What.TROUBLE
-    assert {finding.what for finding in stage.findings} <= {What.TROUBLE, What.RAISED}
+    assert stage.findings[0].what is What.LAUNCHER_FAILED
+    assert {finding.what for finding in stage.findings} <= {What.LAUNCHER_FAILED, What.LAUNCHER_STARTED}
 
 
 def raises(stage: Stage, state: State, owner: Owner) -> None:
-    wait_until(lambda: What.RAISED in [finding.what for finding in stage.call()], SOON, "raised")
-    assert stage.steward.standing()
+    wait_until(lambda: What.LAUNCHER_STARTED in [finding.what for finding in stage.call()], SOON, "raised")
+    assert stage.steward.launcher_runs()
     stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.alive)
 
 
-SHOWS: dict[Action, Callable[[Stage, State, Owner], None]] = {
+Show = Callable[[Stage, State, Owner], None]
+
+BY_WATCHER: dict[Action, Show] = {
     Action.LEAVE: leaves,
-    Action.RESTART: restarts,
-    Action.DELAY: delays,
-    Action.REFUSE: refuses,
     Action.START: starts,
     Action.REPLACE: replaces,
     Action.END: ends,
-    Action.TELL: tells,
-    Action.KILL: kills,
-    Action.RAISE: raises,
+    Action.REPORT: tells,
+    Action.KILL_LAUNCHER: kills,
+    Action.START_LAUNCHER: raises,
 }
+BY_BIN_ROLE: dict[State, Show] = {
+    State.WAITING: delays,
+    State.DEAD: delays,
+    State.UNWANTED: refuses,
+    State.QUARANTINED: refuses,
+    State.LAUNCHER_DEAD: refuses,
+}
+BY_LAUNCHER: dict[State, Show] = {State.DEAD: restarts}
+
+
+def show_of(state: State, owner: Owner) -> Show:
+    """What an owner does in a state; whoever stands in no table leaves the role alone."""
+    if owner is Owner.WATCHER:
+        return BY_WATCHER[ACTIONS[state]]
+    return (BY_LAUNCHER if owner is Owner.LAUNCHER else BY_BIN_ROLE).get(state, leaves)
 
 
 @pytest.mark.parametrize("owner", Owner, ids=lambda owner: owner.name)
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
 def test_cell(state: State, owner: Owner, stage: Stage) -> None:
     SCENES[state](stage)
-    SHOWS[DUTIES[state][owner]](stage, state, owner)
+    show_of(state, owner)(stage, state, owner)
+
+
+def test_no_two_start_the_same_role() -> None:
+    starters = {restarts, starts, replaces, raises}
+    for state in State:
+        assert len([owner for owner in Owner if show_of(state, owner) in starters]) <= 1, state
 
 
 # --- rules that span cells
