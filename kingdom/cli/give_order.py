@@ -30,11 +30,11 @@ def give(places: Places, action: str, target: str) -> int:
         if not is_locked(places.lock("king")):
             print(f"{order} waits for the king, who does not run; `{home.how_to_start(places, 'king')}` starts it.")
             return Exit.NOT_RUNNING
-        outcome = _outcome(places, order, waker)
+        outcome, was_refused = _outcome(places, order, waker)
     finally:
         waker.close()
     print(printable(outcome))
-    return Exit.FAILED if outcome.startswith("refused") else Exit.DONE
+    return Exit.FAILED if was_refused else Exit.DONE
 
 
 def _put(places: Places, action: str, target: str) -> str:
@@ -50,13 +50,15 @@ def _put(places: Places, action: str, target: str) -> str:
         return name
 
 
-def _outcome(places: Places, order: str, waker: Waker) -> str:
+def _outcome(places: Places, order: str, waker: Waker) -> tuple[str, bool]:
+    """Return what came of it, in words, and whether it was refused."""
     give_up = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < give_up:
         for state in ("done", "dead"):
             path = places.queue_file("orders", state, order)
             if path.exists():
-                return str(read_json_or(path, {}).get("outcome") or "refused: it could not be read")
+                said = read_json_or(path, {})
+                return str(said.get("outcome") or "refused: it could not be read"), said.get("code") != "done"
         waker.wait(LOOK_SECONDS)
     hint = f"`{home.command()} why {order}` tells what came of it"
     raise TookTooLong(what=f"answer of the king to {order}", seconds=ANSWER_SECONDS, hint=hint)

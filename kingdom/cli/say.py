@@ -18,7 +18,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
 from kingdom.records import questions
-from kingdom.records.messages import Event
+from kingdom.records.messages import FAILURES, Event, code_of
 from kingdom.runtime.wake import Waker
 from kingdom.times import stamp
 from kingdom.words import printable
@@ -71,7 +71,7 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
         print(f"`{home.command()} why {printable(failed)}` shows more")
     if last.get("type") == "human_input_request" and not as_json:
         print(f'Answer with: {home.command()} say --answer {_asker(last)} "..."')
-    return Exit.FAILED if str(last.get("content", "")).startswith("[failed]") else Exit.DONE
+    return Exit.FAILED if code_of(last) in FAILURES else Exit.DONE
 
 
 def _until_interrupted(letters: Iterator[Letter], event: str) -> Iterator[Letter]:

@@ -24,7 +24,6 @@ from kingdom.rules.gate import Gate
 from kingdom.times import rests_until
 from kingdom.words import one_line
 
-PASSING = "is about to send a soldier or to report"
 IDS = ("events", "tasks", "messages", "orders")
 
 
@@ -74,8 +73,8 @@ def hindrance(places: Places, event: str) -> str | None:
             return f"it waits: {_what_holds(places, found)}"
         task = find(places, str(found.get("task_id")), ("tasks",))
         if task.state in ("pending", "in_progress"):
-            does = _what_it_does(places, task)
-            return None if does.endswith(PASSING) else f"{task.id}: {does}"
+            holds = _what_holds_task(places, task)
+            return holds and f"{task.id}: {holds}"
         noted = task.get("letters")
         ids = noted.values() if isinstance(noted, dict) else ()
         letters = [find(places, str(each), ("messages",)) for each in ids]
@@ -170,6 +169,12 @@ def _retries(found: Found) -> list[str]:
 
 
 def _what_it_does(places: Places, found: Found) -> str:
+    general = one_line(found.get("target_general"))
+    return _what_holds_task(places, found) or f"{general} is about to send a soldier or to report"
+
+
+def _what_holds_task(places: Places, found: Found) -> str | None:
+    """Say what a task waits for, or who is at it; None when its general is about to act."""
     general = str(found.get("target_general"))
     if general not in manifests.names(places):
         return f"{one_line(general)} is not installed; `{home.command()} generals` lists who is"
@@ -186,7 +191,7 @@ def _what_it_does(places: Places, found: Found) -> str:
         return f"{because}; it goes on at {_clock(later)}"
     if (crowd := _no_soldier_because(places, found, general)) is not None:
         return f"it waits for a soldier: {crowd}"
-    return f"{general} {PASSING}"
+    return None
 
 
 def _no_soldier_because(places: Places, found: Found, general: str) -> str | None:

@@ -9,6 +9,9 @@ from typing import Any
 from kingdom.disk.json_file import JsonFile
 from kingdom.records.messages import Message
 
+OTHER_NEWS = ("unanswerable", "proclamation", "alert")
+"""Codes of notifications that are not a task's last word; foreign ones without a code are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
@@ -66,8 +69,7 @@ def _goes_on(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> N
 
 def _ends_thread(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> None:
     """With a task's last word alone: other news may stand in its thread too."""
-    cause, _, _outcome = (said.letter.dedup_key or "foreign:notification:").rpartition(":")
-    if said.letter.task_id and cause.endswith(":notification"):
+    if said.letter.task_id and said.letter.code not in OTHER_NEWS:
         threads.remove(said.letter.task_id)
 
 

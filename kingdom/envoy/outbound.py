@@ -143,19 +143,19 @@ class Outbound:
     def _refused(self, letter: Message, why: str) -> None:
         """Three refusals, with a growing pause between them, then failed/ with the reason."""
         rules = self._config["retry"]
-        tries = int(letter.extra.get("tries", 0)) + 1
+        tries = (letter.tries or 0) + 1
         later = stamp(self._services.clock() + backoff("linear", tries, rules["backoff_seconds"], math.inf))
-        extra = {**letter.extra, "tries": tries, "refused_because": why, "not_before": later}
+        refused = letter.evolve(tries=tries, refused_because=why, not_before=later)
         self._services.log.warn(f"{letter.id} was refused ({tries} of {rules['attempts']}): {why}")
         self._interrupted.add(letter.id)
         if may_retry(tries, rules["attempts"]):
-            self._services.queues.messages.update("pending", [letter.evolve(extra=extra)])
+            self._services.queues.messages.update("pending", [refused])
             return
         self._services.log.event("message.failed", message_id=letter.id, error=why)
-        self._file([letter.evolve(extra=extra)], "failed")
+        self._file([refused], "failed")
 
     def _is_due(self, letter: Message) -> bool:
-        return str(letter.extra.get("not_before") or "") <= stamp(self._services.clock())
+        return (letter.not_before or "") <= stamp(self._services.clock())
 
     def _is_new(self, letter: Message) -> bool:
         """One whose id was used before cannot be filed, and would be said again and again."""
@@ -231,4 +231,4 @@ def _words(letter: Message) -> str:
 def _with_address(said: Spoken) -> Message:
     """The filed letter tells where it can be read."""
     posted = {"channel": said.channel, "room": said.room, "post": said.post_id, "thread": said.thread}
-    return said.letter.evolve(extra={**said.letter.extra, "posted": posted})
+    return said.letter.evolve(posted=posted)

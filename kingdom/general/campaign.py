@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import to_json
@@ -20,7 +19,7 @@ from kingdom.home import config, manifests
 from kingdom.home.places import check_name
 from kingdom.records import called_back, cancellations, load, sessions
 from kingdom.records.backlog import Backlog
-from kingdom.records.messages import Queued, Result, Task
+from kingdom.records.messages import Checkpoint, Queued, Result, Task
 from kingdom.rules import gate, retry
 from kingdom.runtime.role import Services, Turn
 from kingdom.soldiers import memory, prepare, results
@@ -187,7 +186,7 @@ class Campaign:
 
     def _postpone(self, task: Task, wait: Wait) -> bool:
         """Not a try: the task waits with its reason in it, for `cat` and `why`."""
-        waiting = task.evolve(not_before=stamp(wait.until), extra={**task.extra, "waits_because": wait.why})
+        waiting = task.evolve(not_before=stamp(wait.until), waits_because=wait.why)
         self._services.queues.tasks.update("in_progress", [waiting])
         self._services.log.warn(f"{task.id} waits: {wait.why}")
         return True
@@ -260,7 +259,7 @@ class Campaign:
                 return self._failed(task, barrack, failed, report)
             case Done(result):
                 self._book(task, account, result)
-                self._report(task, barrack, results.measured(task, report, result))
+                self._report(task, barrack, results.measured(task, report, result), report.get("asks"))
         return True
 
     def _book(self, task: Task, account: str, result: Result) -> None:
@@ -296,8 +295,7 @@ class Campaign:
         elif retry.may_retry(task.attempt + 1, self._king["retry"]["max_attempts"]):
             later = stamp(self._services.clock() + self._king["retry"]["backoff_seconds"])
             because = f"try {task.attempt + 1} failed: {self._services.log.clean(failed.why)}"
-            noted = {**task.extra, **spent, "waits_because": because}
-            again = task.evolve(attempt=task.attempt + 1, not_before=later, extra=noted)
+            again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, **spent)
             self._services.queues.tasks.update("in_progress", [again])
             self._purse.let_go(task.id, self._services.clock())
             self._dismiss(task.id, barrack)
@@ -307,13 +305,12 @@ class Campaign:
         self._report(task, barrack, results.last_word(task, report, failed))
         return True
 
-    def _report(self, task: Task, barrack: Barrack, result: Result) -> None:
+    def _report(self, task: Task, barrack: Barrack, result: Result, asks: str | None = None) -> None:
         """What others need first (checkpoint, memory), then the result, then the traces are cleared."""
         result = results.fit_to_tell(result, self._services.log.clean, self._manifest)
         if result.status == "needs_human":
-            self._services.disk.rewrite(
-                self._services.places.checkpoint(task.id), to_json(self._checkpoint(task, result))
-            )
+            checkpoint = self._checkpoint(task, result).evolve(asks=asks)
+            self._services.disk.rewrite(self._services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
         most = self._config["memory"]["largest_bytes"]
         memory.learn(self._services.disk, self._services.places, self.name, task.repo, result.memory_updates, most)
         try:
@@ -324,20 +321,20 @@ class Campaign:
         self._services.log.info(f"{task.id}: {result.status}")
         self._clear_traces(task.id, barrack, self._ground.kept(task))
 
-    def _checkpoint(self, task: Task, result: Result) -> dict[str, Any]:
-        return {
-            "task_id": task.id,
-            "thread_task_id": task.thread,
-            "target_general": self.name,
-            "type": task.type,
-            "matter": task.matter,
-            "repo": task.repo,
-            "session_id": result.extra.get("session_id"),
-            "workspace": self._ground.kept(task) or str(self._services.places.workspace(self.name, task.id)),
-            "payload": dict(task.payload),
-            "question": result.question,
-            "asked_at": self._now(),
-        }
+    def _checkpoint(self, task: Task, result: Result) -> Checkpoint:
+        return Checkpoint(
+            task_id=task.id,
+            thread_task_id=task.thread,
+            target_general=self.name,
+            type=task.type,
+            matter=task.subject,
+            repo=task.repo,
+            session_id=result.session_id,
+            workspace=self._ground.kept(task) or str(self._services.places.workspace(self.name, task.id)),
+            payload=dict(task.payload),
+            question=result.question,
+            asked_at=self._now(),
+        )
 
     def _clear_what_ended(self) -> None:
         """Traces of tasks that ended while no general of this name was awake."""

@@ -62,7 +62,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         attempt=0,
         thread_task_id=thread,
         reply_to=reply_address(event),
-        extra={"matter": _matter(checkpoint, context)},
+        matter=_matter(checkpoint, context),
     )
     try:
         schemas.check(Task.kind, task.to_json())

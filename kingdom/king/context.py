@@ -105,8 +105,8 @@ class Desk:
 
 def with_letters(thing: T, drafts: list[Draft], ids: Iterable[str]) -> T:
     """The thing with an id noted for every letter that follows from it."""
-    named = {**thing.letters}
+    named = {**thing.message_ids}
     for draft in drafts:
         if draft.label not in named:
             named[draft.label] = next(iter(ids))
-    return thing.evolve(letters=named)
+    return thing.evolve(message_ids=named)

@@ -80,7 +80,7 @@ class Dispatch:
         """What this event became before, when it is only told again."""
         if self._desk.services.queues.events.has(event.id, "dispatched", "completed"):
             return self._desk.done.task_of(event.id) or "an earlier decision"
-        if event.task_id or event.letters or "requeued_by" in event.extra:
+        if event.task_id or event.message_ids or event.requeued_by:
             return None
         return self._desk.done.task_of(event.id)
 
@@ -110,7 +110,7 @@ class Dispatch:
                 other: Task = self._desk.services.queues.tasks.read(state, event.task_id)
             except (FileNotFoundError, BadInput):
                 continue
-            return event if other.event_id == event.id else event.evolve(task_id=None, letters={})
+            return event if other.event_id == event.id else event.evolve(task_id=None, message_ids={})
         return event
 
     def _decree(self, event: Event, new_id: str | None) -> Decree:
@@ -169,12 +169,12 @@ class Dispatch:
             None,
             [messages.lost_answer(event, self._desk.channel, lost.why, lost.thread)],
             "completed",
-            repeated or bool(event.letters),
+            repeated or bool(event.message_ids),
         )
 
     def _with_letter_ids(self, decrees: list[Decree]) -> list[Decree]:
         """Letters of a begun event keep the ids that were noted for them."""
-        missing = [sum(draft.label not in decree.event.letters for draft in decree.drafts) for decree in decrees]
+        missing = [sum(draft.label not in decree.event.message_ids for draft in decree.drafts) for decree in decrees]
         ids = iter(self._desk.letter_ids(sum(missing)))
         return [
             Decree(with_letters(each.event, each.drafts, ids), each.task, each.drafts, each.moves_to, each.repeated)
@@ -189,7 +189,7 @@ class Dispatch:
         )
         for each in decrees:
             self._tell_decree(each)
-        self._desk.write_letters([(each.drafts, each.event.letters, each.repeated) for each in decrees])
+        self._desk.write_letters([(each.drafts, each.event.message_ids, each.repeated) for each in decrees])
         self._desk.done.note((each.event.id, each.task.id) for each in decrees if each.task)
         for place in ("dispatched", "completed"):
             names = [each.event.id for each in decrees if each.moves_to == place]

@@ -31,6 +31,7 @@ class Draft:
     context: Mapping[str, Any] | None = None
     source_ref: Mapping[str, Any] | None = None
     dedup_key: str = ""
+    code: str = ""
 
     def letter(self, id: str, written_at: str) -> Message:
         return Message(
@@ -45,6 +46,7 @@ class Draft:
             created_at=written_at,
             status="pending",
             dedup_key=self.dedup_key,
+            code=self.code,
         )
 
 
@@ -59,12 +61,14 @@ def reply_address(event: Event) -> Mapping[str, Any] | None:
 def started(task: Task, default_channel: str) -> Draft:
     scheduled = task.scheduled_for is not None
     what = f"schedule.{task.type}" if scheduled else task.type
-    return _draft("start", task, default_channel, f"[start] {what}" + (f" — {task.repo}" if task.repo else ""))
+    return _draft(
+        "start", "started", task, default_channel, f"[start] {what}" + (f" — {task.repo}" if task.repo else "")
+    )
 
 
 def resumed(task: Task, default_channel: str) -> Draft:
     """In the question's thread; it names the task that had asked."""
-    update = _draft("update", task, default_channel, "answer received, resuming")
+    update = _draft("update", "resumed", task, default_channel, "answer received, resuming")
     return replace(update, context={"answers": task.payload.get("original_task_id")})
 
 
@@ -79,6 +83,7 @@ def lost_answer(event: Event, default_channel: str, why: str, thread: str | None
         f"[failed] {why}",
         source_ref=address,
         dedup_key=f"{event.id}:lost_answer",
+        code="unanswerable",
     )
 
 
@@ -95,17 +100,20 @@ def lost_task(event: Event, default_channel: str, why: str) -> Draft:
     address = reply_address(event)
     channel = str((address or {}).get("channel") or default_channel)
     key = f"{event.task_id}:notification:lost"
-    return Draft("final", str(event.task_id), channel, f"[failed] {why}", source_ref=address, dedup_key=key)
+    task = str(event.task_id)
+    return Draft("final", task, channel, f"[failed] {why}", source_ref=address, dedup_key=key, code="failed")
 
 
 def completed(task: Task, result: Result, default_channel: str) -> list[Draft]:
-    final = _final(task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}")
+    final = _final(
+        "completed", task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}"
+    )
     return [final, *_proclaimed(task, result)]
 
 
 def failed(task: Task, result: Result, default_channel: str) -> list[Draft]:
     """Its context names the task, so that whoever says it can tell how to look further."""
-    final = _final(task, result, default_channel, f"[failed] {result.error or 'unknown'}")
+    final = _final("failed", task, result, default_channel, f"[failed] {result.error or 'unknown'}")
     return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
 
 
@@ -113,7 +121,7 @@ def skipped(task: Task, result: Result, default_channel: str) -> list[Draft]:
     """Silent, unless the soldier names a channel or a person waits for an answer."""
     if result.notify_channel is None and task.reply_to is None:
         return _proclaimed(task, result)
-    final = _final(task, result, default_channel, f"[skipped] {result.reason or 'out of scope'}")
+    final = _final("skipped", task, result, default_channel, f"[skipped] {result.reason or 'out of scope'}")
     return [final, *_proclaimed(task, result)]
 
 
@@ -121,14 +129,14 @@ def asked(task: Task, result: Result, default_channel: str) -> list[Draft]:
     """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
     reply_context = {
         "general": task.target_general,
-        "session_id": result.extra.get("session_id"),
+        "session_id": result.session_id,
         "repo": task.repo,
         "task_id": task.id,
         "thread_task_id": task.thread,
-        "matter": task.matter,
+        "matter": task.subject,
     }
     context = {"checkpoint_path": result.checkpoint_path, "reply_context": reply_context}
-    question = _draft("question", task, default_channel, f"[question] {result.question}")
+    question = _draft("question", "question", task, default_channel, f"[question] {result.question}")
     return [replace(question, urgency="high", context=context)]
 
 
@@ -143,21 +151,22 @@ def _proclaimed(task: Task, result: Result) -> list[Draft]:
             str(words["channel"]),
             str(words["message"]),
             dedup_key=f"{task.id}:proclamation",
+            code="proclamation",
         )
     ]
 
 
 def _what(task: Task) -> str:
-    return f"resume of {task.matter}" if task.type == "resume" != task.matter else task.type
+    return f"resume of {task.subject}" if task.type == "resume" != task.subject else task.type
 
 
-def _final(task: Task, result: Result, default_channel: str, content: str) -> Draft:
-    final = _draft("final", task, default_channel, content)
+def _final(code: str, task: Task, result: Result, default_channel: str, content: str) -> Draft:
+    final = _draft("final", code, task, default_channel, content)
     return replace(final, channel=result.notify_channel) if result.notify_channel else final
 
 
-def _draft(label: str, task: Task, default_channel: str, content: str) -> Draft:
+def _draft(label: str, code: str, task: Task, default_channel: str, content: str) -> Draft:
     address = task.reply_to
     channel = str(address["channel"]) if address and address.get("channel") else default_channel
     key = f"{task.id}:{NEWS_TYPES[label]}:{task.outcome or 'open'}"
-    return Draft(label, task.thread, channel, content, source_ref=address, dedup_key=key)
+    return Draft(label, task.thread, channel, content, source_ref=address, dedup_key=key, code=code)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from kingdom.disk.atomic import is_there
 from kingdom.errors import BadInput
@@ -66,45 +65,39 @@ class Orders:
 
     def _carry_out(self, order: Order) -> None:
         try:
-            outcome = ACTIONS[order.action](self, order)
+            outcome, code = ACTIONS[order.action](self, order), "done"
         except (Refused, BadInput) as refusal:
-            outcome = f"refused: {refusal}"
+            outcome, code = f"refused: {refusal}", "refused"
         self._services.log.info(f"{order.id}: {order.action} {order.target}, asked by {order.by}: {outcome}")
         # Read again, because what the action has noted in it must stay until it lies in done/.
-        self._note(self._services.queues.orders.read("pending", order.id), outcome=outcome)
+        done = self._services.queues.orders.read("pending", order.id).evolve(outcome=outcome, code=code)
+        self._services.queues.orders.update("pending", [done])
         self._services.queues.orders.move([order.id], "pending", "done")
-
-    def _note(self, order: Order, **extra: Any) -> None:
-        outcome = extra.pop("outcome", order.outcome)
-        noted = order.evolve(outcome=outcome, extra={**order.extra, **extra})
-        self._services.queues.orders.update("pending", [noted])
 
     def retry(self, order: Order) -> str:
         """A new task like the ended one, in the same thread. Its id is noted in the order before it is made."""
         task = self._task(order.target, "completed")
-        made = str(order.extra.get("made") or "")
+        made = order.made
         if not made:
             made = self._new_task_id()
-            self._note(order, made=made)
+            self._services.queues.orders.update("pending", [order.evolve(made=made)])
         if not self._services.queues.tasks.has(made, *ANYWHERE["tasks"]):
             again = task.evolve(
                 id=made,
                 status="pending",
                 outcome=None,
-                letters={},
+                message_ids={},
                 attempt=0,
                 not_before=None,
                 created_at=stamp(self._services.clock()),
                 thread_task_id=task.thread,
-                extra={key: each for key, each in task.extra.items() if key not in OF_ONE_LIFE},
+                **dict.fromkeys(OF_ONE_LIFE),
             )
             self._services.queues.tasks.create([again])
             self._services.log.event("task.created", task_id=made, general=again.target_general)
-        noted = task.extra.get("retried_as")
-        retries = noted if isinstance(noted, list) else []
+        retries = task.retried_as if isinstance(task.retried_as, list) else []
         if made not in retries:
-            named = {**task.extra, "retried_as": [*retries, made]}
-            self._services.queues.tasks.update("completed", [task.evolve(extra=named)])
+            self._services.queues.tasks.update("completed", [task.evolve(retried_as=[*retries, made])])
         return f"{made} tries it again"
 
     def cancel(self, order: Order) -> str:
@@ -126,10 +119,10 @@ class Orders:
     def _cancelled(self, order: Order) -> str:
         queues = self._services.queues
         task = self._task(order.target, "completed")
-        if task.outcome is not None and task.extra.get("cancelled_by_order") != order.id:
+        if task.outcome is not None and task.cancelled_by_order != order.id:
             raise Refused(f"{task.id} has ended already: {task.outcome}")
-        noted = {**task.extra, "cancelled_by_order": order.id}
-        queues.tasks.update("completed", [task.evolve(status="discarded", outcome="discarded", extra=noted)])
+        ended = task.evolve(status="discarded", outcome="discarded", cancelled_by_order=order.id)
+        queues.tasks.update("completed", [ended])
         self._end_event(task, order)
         return "ended before anybody took it"
 
@@ -159,20 +152,17 @@ class Orders:
             return moved
         if queues.events.has(order.target, "completed"):
             event: Event = queues.events.read("completed", order.target)
-            if event.status != "discarded" and event.extra.get("requeued_by") != order.id:
+            if event.status != "discarded" and event.requeued_by != order.id:
                 raise Refused(
                     f"{event.id} was not discarded ({event.status}); `retry` its task {event.task_id} instead"
                 )
-            fresh = event.evolve(
-                status="pending", discarded_reason=None, letters={}, extra={**event.extra, "requeued_by": order.id}
-            )
+            fresh = event.evolve(status="pending", discarded_reason=None, message_ids={}, requeued_by=order.id)
             queues.events.update("completed", [fresh])
             return self._moved("events", order.target, "completed")
         if queues.messages.has(order.target, "failed"):
             letter: Message = queues.messages.read("failed", order.target)
-            again = {key: each for key, each in letter.extra.items() if key not in ("tries", "not_before")}
-            again["requeued_by"] = order.id
-            queues.messages.update("failed", [letter.evolve(status="pending", extra=again)])
+            again = letter.evolve(status="pending", tries=None, not_before=None, requeued_by=order.id)
+            queues.messages.update("failed", [again])
             return self._moved("messages", order.target, "failed")
         for kind in ("events", "tasks", "messages"):
             if queues[kind].has(order.target, "dead"):
@@ -186,14 +176,14 @@ class Orders:
                 if not self._services.queues[kind].has(order.target, state):
                     continue
                 thing = self._services.queues[kind].read(state, order.target)
-                if thing.extra.get("requeued_by") == order.id:
+                if thing.requeued_by == order.id:
                     self._drop_reason(kind, order.target)
                     return f"back in {kind}/pending"
         return None
 
     def _mended(self, kind: str, order: Order) -> str:
         thing = self._services.queues[kind].read("dead", order.target)
-        self._services.queues[kind].update("dead", [thing.evolve(extra={**thing.extra, "requeued_by": order.id})])
+        self._services.queues[kind].update("dead", [thing.evolve(requeued_by=order.id)])
         if kind == "tasks":
             cancellations.forget(self._services.places, self._services.disk, order.target)
         moved = self._moved(kind, order.target, "dead")
@@ -218,8 +208,7 @@ class Orders:
             raise Refused(f"no event {order.target} is waiting")
         event: Event = self._services.queues.events.read("pending", order.target)
         reason = f"by {order.by}"
-        noted = {**event.extra, "discarded_by_order": order.id}
-        let_go = event.evolve(status="discarded", discarded_reason=reason, extra=noted)
+        let_go = event.evolve(status="discarded", discarded_reason=reason, discarded_by_order=order.id)
         self._services.queues.events.update("pending", [let_go])
         self._services.queues.events.move([event.id], "pending", "completed")
         self._services.log.event("event.discarded", event_id=event.id, reason=reason)
@@ -229,7 +218,7 @@ class Orders:
         if not self._services.queues.events.has(order.target, "completed"):
             return False
         event: Event = self._services.queues.events.read("completed", order.target)
-        return event.extra.get("discarded_by_order") == order.id
+        return event.discarded_by_order == order.id
 
 
 ACTIONS: Mapping[str, Callable[[Orders, Order], str]] = {

@@ -63,10 +63,10 @@ class Cases:
         )
         why = f"{event.task_id} came to nothing: {where}"
         draft = messages.lost_task(event, self._desk.channel, why)
-        repeated = draft.label in event.letters
+        repeated = draft.label in event.message_ids
         noted = with_letters(event, [draft], iter([] if repeated else self._desk.letter_ids(1)))
         self._desk.services.queues.events.update("dispatched", [noted.evolve(discarded_reason=why)])
-        self._desk.write_letters([([draft], noted.letters, repeated)])
+        self._desk.write_letters([([draft], noted.message_ids, repeated)])
         self._desk.services.log.error(f"{event.id} failed: {why}")
         self._end(noted.evolve(discarded_reason=why), "failed")
 
@@ -111,13 +111,15 @@ class Cases:
         """Note the outcome and the letters' ids in the task, write the letters, end the event, end the task."""
         queues = self._desk.services.queues
         drafts = [JUDGE[result.status](task, result, self._desk.channel) for task, result in cases]
-        missing = [sum(d.label not in task.letters for d in ds) for (task, _), ds in zip(cases, drafts, strict=True)]
+        missing = [
+            sum(d.label not in task.message_ids for d in ds) for (task, _), ds in zip(cases, drafts, strict=True)
+        ]
         ids = iter(self._desk.letter_ids(sum(missing)))
         noted = [with_letters(task, ds, ids) for (task, _), ds in zip(cases, drafts, strict=True)]
-        repeated = [bool(task.letters) for task, _ in cases]
+        repeated = [bool(task.message_ids) for task, _ in cases]
         queues.tasks.update("in_progress", noted)
         self._desk.write_letters(
-            [(ds, task.letters, again) for ds, task, again in zip(drafts, noted, repeated, strict=True)]
+            [(ds, task.message_ids, again) for ds, task, again in zip(drafts, noted, repeated, strict=True)]
         )
         self._end_events(noted)
         for task, result in zip(noted, (result for _, result in cases), strict=True):

@@ -1,13 +1,14 @@
-"""What travels: events, tasks, results, messages and orders, as frozen nouns that become JSON and come back.
+"""What travels, as frozen records: events, tasks, results, messages, orders. They become JSON and come back.
 
-Fields that we do not know are kept in `extra` and written again. Default values stand in the schemas alone:
-whoever reads a file gets them from there, whoever makes a noun says them.
+Keys that we do not know are kept in `extra` and written again. Default values stand in the schemas alone:
+whoever reads a file gets them from there, whoever makes a record says them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self
 
 Json = Mapping[str, Any]
@@ -48,21 +49,30 @@ class Queued(NamedTuple):
         return self.type.endswith(ANSWER_TYPES)
 
 
+WHEN_SET = {"when_set": True}
+"""Of a field that is written only when it is set: a file of ours does not grow a dozen nulls."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     kind: ClassVar[str]
+    #: Keys of foreign writers, kept and written again.
     extra: Json = field(default_factory=dict, compare=False)
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
-        """From a JSON object that has passed its schema, defaults filled in."""
-        known = _known(cls)
-        ours = {key: part for key, part in value.items() if key in known}
-        extra = {key: part for key, part in value.items() if key not in known}
+        """Return the record of a JSON object that has passed its schema, defaults filled in."""
+        names = _shape(cls).names
+        ours = {names[key]: part for key, part in value.items() if key in names}
+        extra = {key: part for key, part in value.items() if key not in names}
         return cls(**ours, extra=extra)
 
     def to_json(self) -> dict[str, Any]:
-        value = {name: getattr(self, name) for name in _known(type(self))}
+        shape = _shape(type(self))
+        value = dict(zip(shape.always, shape.values(self), strict=True))
+        for key, name in shape.when_set:
+            if (part := getattr(self, name)) is not None:
+                value[key] = part
         value.update(self.extra)
         return value
 
@@ -74,6 +84,7 @@ class Record:
 class Filed(Record):
     """A record that lies in a queue, in a file named after its id."""
 
+    #: Also its file's name, without `.json`.
     id: str
 
     def queued(self) -> Queued:
@@ -81,28 +92,59 @@ class Filed(Record):
         raise NotImplementedError
 
 
-_KNOWN: dict[type, tuple[str, ...]] = {}
+class _Shape(NamedTuple):
+    """How a record's fields stand in its file."""
+
+    names: dict[str, str]
+    always: tuple[str, ...]
+    values: Callable[[Record], tuple[Any, ...]]
+    when_set: tuple[tuple[str, str], ...]
 
 
-def _known(cls: type[Record]) -> tuple[str, ...]:
-    if cls not in _KNOWN:
-        _KNOWN[cls] = tuple(each.name for each in fields(cls) if each.name != "extra")
-    return _KNOWN[cls]
+_SHAPES: dict[type[Record], _Shape] = {}
+
+
+def _shape(cls: type[Record]) -> _Shape:
+    if cls not in _SHAPES:
+        _SHAPES[cls] = _shape_of(cls)
+    return _SHAPES[cls]
+
+
+def _shape_of(cls: type[Record]) -> _Shape:
+    ours = [part for part in fields(cls) if part.name != "extra"]
+    names = {str(part.metadata.get("key", part.name)): part.name for part in ours}
+    later = {part.name for part in ours if part.metadata.get("when_set")}
+    always = {key: name for key, name in names.items() if name not in later}
+    when_set = tuple((key, name) for key, name in names.items() if name in later)
+    return _Shape(names, tuple(always), attrgetter(*always.values()), when_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Filed):
     kind: ClassVar[str] = "event"
+    #: `github.pr.review_requested`: routes match it from the left, and its ending tells what people wrote.
     type: str
+    #: Who saw it: `github`, `slack`, `console`.
     source: str
+    #: The repository it is about, as `owner/name`.
     repo: str | None
+    #: What its source had to say.
     payload: Json
+    #: high, normal or low.
     priority: str
     created_at: str
+    #: pending, dispatched, then how its task ended; or discarded, failed.
     status: str
+    #: The task it became, noted before the task is made.
     task_id: str | None = None
-    letters: Json = field(default_factory=dict)
+    #: Ids of the messages that follow from it, by part; noted before they are written.
+    message_ids: Json = field(default_factory=dict, metadata={"key": "letters"})
+    #: Why it is discarded or failed.
     discarded_reason: str | None = None
+    #: The order that put it back into pending.
+    requeued_by: str | None = field(default=None, metadata=WHEN_SET)
+    #: The order that discarded it.
+    discarded_by_order: str | None = field(default=None, metadata=WHEN_SET)
 
     @property
     def is_answer(self) -> bool:
@@ -114,7 +156,7 @@ class Event(Filed):
         return self.type.endswith(CHAT_TYPES)
 
     def queued(self) -> Queued:
-        begun = self.task_id is not None or bool(self.letters)
+        begun = self.task_id is not None or bool(self.message_ids)
         order = rank(self.priority, self.created_at, self.id)
         return Queued(order, f"{self.id}.json", self.type, self.priority, begun)
 
@@ -122,21 +164,47 @@ class Event(Filed):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Filed):
     kind: ClassVar[str] = "task"
+    #: The event or schedule it came from.
     event_id: str
+    #: The general that does it.
     target_general: str
+    #: The type of its event; `resume` when a person's answer made it.
     type: str
     repo: str | None
     payload: Json
+    #: high, normal or low.
     priority: str
     created_at: str
+    #: pending, or how it ended.
     status: str
+    #: Tries that have failed so far.
     attempt: int
+    #: It rests until then.
     not_before: str | None = None
+    #: The first task of its conversation, when it is not the first itself.
     thread_task_id: str | None = None
+    #: The minute of its schedule for which it was made.
     scheduled_for: str | None = None
+    #: Where the person is who waits for its result.
     reply_to: Json | None = None
+    #: The status of its result.
     outcome: str | None = None
-    letters: Json = field(default_factory=dict)
+    #: Ids of the messages about its end, by part; noted before they are written.
+    message_ids: Json = field(default_factory=dict, metadata={"key": "letters"})
+    #: Why it rests: a quota, a budget, a try that failed.
+    waits_because: str | None = field(default=None, metadata=WHEN_SET)
+    #: USD that its tries have cost so far. Anything but a number counts as 0.
+    spent_usd: float | None = field(default=None, metadata=WHEN_SET)
+    #: Tokens that its tries have cost so far. Anything but a number counts as 0.
+    spent_tokens: float | None = field(default=None, metadata=WHEN_SET)
+    #: Of a resumed task: the type of the first one in its conversation.
+    matter: str | None = field(default=None, metadata=WHEN_SET)
+    #: The tasks that tried it again by a person's order.
+    retried_as: list[str] | None = field(default=None, metadata=WHEN_SET)
+    #: The order that cancelled it before anybody took it.
+    cancelled_by_order: str | None = field(default=None, metadata=WHEN_SET)
+    #: The order that put it back into pending.
+    requeued_by: str | None = field(default=None, metadata=WHEN_SET)
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
@@ -146,55 +214,112 @@ class Task(Filed):
 
     @property
     def thread(self) -> str:
-        """The task in whose thread all of this task's letters belong."""
+        """The task in whose conversation all of this task's messages belong."""
         return self.thread_task_id or self.id
+
+    @property
+    def subject(self) -> str:
+        """What its conversation is about: the type of the first task in it."""
+        return self.matter or self.type
 
     def queued(self) -> Queued:
         return Queued(rank(self.priority, self.created_at, self.id), f"{self.id}.json", self.type, self.priority)
-
-    @property
-    def matter(self) -> str:
-        """What a resumed task is about: the type of the first one in its thread."""
-        return str(self.extra.get("matter") or self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Record):
     kind: ClassVar[str] = "result"
     task_id: str
+    #: success, failed, skipped or needs_human.
     status: str
+    #: Of a success: what was done.
     summary: str | None = None
+    #: Of a failure: what went wrong.
     error: str | None = None
+    #: What a person is asked.
     question: str | None = None
+    #: Why it was skipped.
     reason: str | None = None
+    #: What lets the answer go on; the king sets it.
     checkpoint_path: str | None = None
+    #: Lines that its general learns.
     memory_updates: list[str] = field(default_factory=list)
+    #: Where its message goes, if not where the task came from.
     notify_channel: str | None = None
+    #: A message of its own: `channel` and `message`.
     proclamation: Json | None = None
+    #: duration_seconds, tokens_used, cost_usd, files_touched, retry_count.
     metrics: Json = field(default_factory=dict)
+    #: By which the engine can go on.
+    session_id: str | None = field(default=None, metadata=WHEN_SET)
+    #: The engine met a limit of its account: `resets_at`.
+    quota: Json | None = field(default=None, metadata=WHEN_SET)
+    #: What its general has to remark on it.
+    warnings: list[str] | None = field(default=None, metadata=WHEN_SET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Filed):
     kind: ClassVar[str] = "message"
+    #: thread_start, thread_update, thread_reply, human_input_request, notification or report.
     type: str
+    #: The task in whose conversation it belongs.
     task_id: str | None
+    #: The room it goes to; none for the default one.
     channel: str | None
+    #: urgent, high or normal.
     urgency: str
+    #: What people read.
     content: str
+    #: What whoever handles it later has to know.
     context: Json
+    #: Where the person is whom it answers.
     source_ref: Json | None
     created_at: str
+    #: pending, sent or failed.
     status: str
+    #: Its cause: one message is written for each.
     dedup_key: str | None
+    #: What it tells of its task; see CODES.
+    code: str | None = field(default=None, metadata=WHEN_SET)
+    #: How often its channel has refused it.
+    tries: int | None = field(default=None, metadata=WHEN_SET)
+    #: Why its channel refused it last.
+    refused_because: str | None = field(default=None, metadata=WHEN_SET)
+    #: It is not posted before then.
+    not_before: str | None = field(default=None, metadata=WHEN_SET)
+    #: Where people can read it: channel, room, post, thread.
+    posted: Json | None = field(default=None, metadata=WHEN_SET)
+    #: The order that put it back into pending.
+    requeued_by: str | None = field(default=None, metadata=WHEN_SET)
 
     def queued(self) -> Queued:
         order = rank(self.urgency, self.created_at, self.id)
         return Queued(order, f"{self.id}.json", self.type, self.urgency, about=self.task_id)
 
 
+CODES = ("started", "resumed", "completed", "failed", "skipped", "question", "proclamation", "unanswerable", "alert")
+"""What a message tells. "unanswerable" goes to a person for whose answer nobody waits."""
+FAILURES = ("failed", "unanswerable")
+_PREFIXES = {
+    "[start]": "started",
+    "[complete]": "completed",
+    "[failed]": "failed",
+    "[skipped]": "skipped",
+    "[question]": "question",
+    "[alert]": "alert",
+}
+
+
+def code_of(message: Json) -> str | None:
+    """Return what a message tells, one of CODES; of a foreign one, which has no code, what its first word says."""
+    if (code := message.get("code")) in CODES:
+        return str(code)
+    return _PREFIXES.get(str(message.get("content", "")).partition(" ")[0])
+
+
 def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:
-    """About the kingdom itself, not about a task."""
+    """Return a message about the kingdom itself, not about a task."""
     return Message(
         id=id,
         type="notification",
@@ -207,17 +332,68 @@ def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:
         created_at=written_at,
         status="pending",
         dedup_key=id,
+        code="alert",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order(Filed):
     kind: ClassVar[str] = "order"
+    #: retry, cancel, requeue or discard.
     action: str
+    #: The id of the task, event or message it is about.
     target: str
+    #: Who gave it.
     by: str
     created_at: str
+    #: What came of it, in words.
     outcome: str | None = None
+    #: What came of it: done or refused.
+    code: str | None = field(default=None, metadata=WHEN_SET)
+    #: The id of the task that a retry makes, noted before the task is made.
+    made: str | None = field(default=None, metadata=WHEN_SET)
 
     def queued(self) -> Queued:
         return Queued(rank("normal", self.created_at, self.id), f"{self.id}.json", self.action, "normal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(Record):
+    """What a task that asks leaves behind, so that its answer can go on. Foreign ones may hold less."""
+
+    kind: ClassVar[str] = "checkpoint"
+    #: The task that asks.
+    task_id: str | None = None
+    #: The first task of its conversation.
+    thread_task_id: str | None = None
+    #: The general that goes on with the answer.
+    target_general: str | None = None
+    #: The type of the task that asks.
+    type: str | None = None
+    #: The type of the first task of its conversation.
+    matter: str | None = None
+    repo: str | None = None
+    #: By which the engine can go on.
+    session_id: str | None = None
+    #: The folder it worked in.
+    workspace: str | None = None
+    payload: Json = field(default_factory=dict)
+    question: str | None = None
+    asked_at: str | None = None
+    #: "consent" when the question is ours: whether it may be done without a cage.
+    asks: str | None = field(default=None, metadata=WHEN_SET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow(Record):
+    """One soldier that is out, as `sessions.json` tells it. Foreign rows may hold less."""
+
+    kind: ClassVar[str] = "session"
+    #: Its name: its logs are named after it.
+    soldier: str | None = None
+    task_id: str
+    general: str | None = None
+    pid: int | None = None
+    started_at: str | None = None
+    #: Of its task.
+    priority: str | None = None

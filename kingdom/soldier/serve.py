@@ -68,7 +68,7 @@ def _refusal(order: Mapping[str, Any], lacking: str | None) -> dict[str, Any] | 
     if lacking is None or not order["external"]:
         return None
     asks = {"status": "needs_human", "question": f"{lacking}. {order['question']}"}
-    return {"ended": "never ran", "code": None, "seen": lacking, "result": asks}
+    return {"ended": "never ran", "code": None, "seen": lacking, "result": asks, "asks": "consent"}
 
 
 def _run(order: Mapping[str, Any], engine: Engine, cgroup: Cgroup) -> dict[str, Any]:

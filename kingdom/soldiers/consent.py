@@ -12,6 +12,8 @@ from kingdom.records.messages import Task
 
 OWN_WORDS = "console.message"
 """Who types at the machine may do there what they like; their words are not from outside."""
+ASKS = "consent"
+"""What the checkpoint of our own question asks for; only the serving part can say so, no program of a general."""
 YES = frozenset(["yes", "y", "ok", "sure", "네", "예", "응", "はい"])
 
 
@@ -28,7 +30,7 @@ def settled(places: Places, general: str, task: Task) -> tuple[Task, bool]:
 
     A yes takes up the task that was held; Refused is raised for anything else that was answered.
     """
-    held = _held(places, general, task)
+    held = _held(places, task)
     if held is None:
         return task, task.scheduled_for is None and task.type != OWN_WORDS
     answer = str(task.payload.get("human_response", ""))
@@ -37,7 +39,7 @@ def settled(places: Places, general: str, task: Task) -> tuple[Task, bool]:
     return task.evolve(type=held["type"], payload=held["payload"]), False
 
 
-def _held(places: Places, general: str, task: Task) -> Mapping[str, Any] | None:
+def _held(places: Places, task: Task) -> Mapping[str, Any] | None:
     """What our own question was about, when this task is the answer to it."""
     original = task.payload.get("original_task_id")
     if task.type != "resume" or not isinstance(original, str):
@@ -46,5 +48,4 @@ def _held(places: Places, general: str, task: Task) -> Mapping[str, Any] | None:
         checkpoint = read_json(places.checkpoint(original))
     except (FileNotFoundError, BadInput):
         return None
-    is_ours = str(checkpoint.get("question")).endswith(question(general))
-    return checkpoint if is_ours and "type" in checkpoint else None
+    return checkpoint if checkpoint.get("asks") == ASKS and "type" in checkpoint else None

@@ -53,7 +53,7 @@ def judge(task: Task, report: Report) -> Done | Failed | Limited:
     if fields["task_id"] != task.id:
         return Failed(f"no valid result: its task_id is {fields['task_id'][:80]}, and this is {task.id}")
     result = Result.from_json(fields)
-    if (quota := result.extra.get("quota")) is not None:
+    if (quota := result.quota) is not None:
         return Limited(quota)
     if result.status not in FINAL:
         return Failed(result.error or "failed without a reason", result)
@@ -73,7 +73,7 @@ def measured(task: Task, report: Report, result: Result) -> Result:
 def spent(task: Task, result: Result | None) -> dict[str, float]:
     """Over all tries so far; a note that somebody has damaged is none."""
     metrics = result.metrics if result else {}
-    return {note: _amount(task.extra.get(note)) + _amount(metrics.get(name)) for note, name in SPENT.items()}
+    return {note: _amount(getattr(task, note)) + _amount(metrics.get(name)) for note, name in SPENT.items()}
 
 
 def used_up(manifest: Manifest, spent: Mapping[str, float]) -> str | None:
@@ -93,14 +93,13 @@ def fit_to_tell(result: Result, clean: Callable[[str], str], manifest: Manifest)
         **{name: text and clean(text) for name, text in words.items()},
         proclamation=told and {**told, "message": clean(str(told["message"]))},
         memory_updates=[clean(lesson) for lesson in result.memory_updates],
-        extra={**result.extra, **_warnings(manifest)},
+        warnings=_warnings(manifest) or result.warnings,
     )
 
 
-def _warnings(manifest: Manifest) -> dict[str, list[str]]:
+def _warnings(manifest: Manifest) -> list[str]:
     plugins = ", ".join(manifest.cc_plugins)
-    said = f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"
-    return {"warnings": [said]} if plugins else {}
+    return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
 
 
 def _amount(noted: object) -> float:

@@ -40,6 +40,7 @@ def _least(name: str) -> dict[str, Any]:
             "created_at": "2026-02-07T10:00:00Z",
         },
         "manifest": {"name": "gen-pr", "description": "x", "timeout_seconds": 30},
+        "session": {"task_id": "task-1"},
     }.get(name, {})
 
 

@@ -47,7 +47,7 @@ def test_an_answer_resumes_the_task_that_asked(home: Path) -> None:
     assert isinstance(made, Task)
     assert (made.type, made.target_general, made.priority, made.repo) == ("resume", "gen-pr", "high", "acme/shop")
     assert (made.event_id, made.thread_task_id, made.attempt) == ("evt-7", ASKED, 0)
-    assert made.matter == "resume", "nobody has said what it is about"
+    assert made.subject == "resume", "nobody has said what it is about"
     assert made.payload == {
         "original_task_id": ASKED,
         "checkpoint_path": str(path),
@@ -80,7 +80,7 @@ def test_what_it_is_about_goes_on_with_it(home: Path, told: dict[str, Any], matt
     write(founded(home).checkpoint(ASKED), {**CHECKPOINT, **told})
     made = answer(home, "slack.human_response", task_id=ASKED, human_response="yes")
     assert isinstance(made, Task)
-    assert made.matter == matter
+    assert made.subject == matter
 
 
 def test_a_seeds_checkpoint_is_enough(home: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kingdom.records.messages import Event, Task
+from kingdom.records.messages import Event, Task, alert, code_of
 from kingdom.times import moment, stamp
 from tests.fixtures import event, task
 
@@ -45,3 +45,23 @@ def test_the_thread_of_a_task_is_its_root() -> None:
 def test_answers_are_known_by_their_type(type: str, answer: bool) -> None:
     whole = {**event(type=type), "repo": None, "priority": "low", "status": "pending"}
     assert Event.from_json(whole).is_answer is answer
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ({"code": "failed", "content": "[complete] x"}, "failed"),
+        ({"content": "[complete] x"}, "completed"),
+        ({"content": "[failed]"}, "failed"),
+        ({"content": "[failing] x"}, None),
+        ({"code": 5, "content": "[skipped] x"}, "skipped"),
+        ({"code": "splendid", "content": "news"}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_message_tells_is_its_code_or_its_first_word(written: dict[str, object], code: str | None) -> None:
+    assert code_of(written) == code
+
+
+def test_an_alert_says_that_it_is_one() -> None:
+    assert code_of(alert("msg-1", "the disk is full", None, "2026-02-07T10:00:00Z").to_json()) == "alert"

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from kingdom.home import schemas
-from kingdom.records.messages import Event, Message, Order, Record, Result, Task
+from kingdom.records.messages import (
+    Checkpoint,
+    Event,
+    Message,
+    Order,
+    Record,
+    Result,
+    SessionRow,
+    Task,
+)
 from tests.fixtures import event, message, task
 
 AT = "2026-02-07T10:00:00Z"
@@ -81,7 +90,54 @@ SHAPES: list[tuple[type[Record], dict[str, Any], dict[str, Any]]] = [
         {"id": "order-1", "action": "retry", "target": "task-1", "by": "you", "created_at": AT},
         {"outcome": None},
     ),
+    (
+        Checkpoint,
+        {},
+        {
+            "task_id": None,
+            "thread_task_id": None,
+            "target_general": None,
+            "type": None,
+            "matter": None,
+            "repo": None,
+            "session_id": None,
+            "workspace": None,
+            "payload": {},
+            "question": None,
+            "asked_at": None,
+        },
+    ),
+    (
+        SessionRow,
+        {"task_id": "task-1"},
+        {"soldier": None, "general": None, "pid": None, "started_at": None, "priority": None},
+    ),
 ]
+# what we write only when it is set
+NOTES: dict[str, dict[str, Any]] = {
+    "event": {"requeued_by": "ord-1", "discarded_by_order": "ord-2"},
+    "task": {
+        "waits_because": "try 1 failed",
+        "spent_usd": 0.5,
+        "spent_tokens": 7,
+        "matter": "a.b",
+        "retried_as": ["task-2"],
+        "cancelled_by_order": "ord-1",
+        "requeued_by": "ord-2",
+    },
+    "message": {
+        "code": "completed",
+        "tries": 1,
+        "refused_because": "no such room",
+        "not_before": AT,
+        "posted": {"post": "1"},
+        "requeued_by": "ord-1",
+    },
+    "result": {"session_id": "s-1", "quota": {"resets_at": AT}, "warnings": ["w"]},
+    "order": {"code": "done", "made": "task-2"},
+    "checkpoint": {"asks": "consent"},
+    "session": {},
+}
 EXTRA = {"colour": "파랑", "deep": {"list": [1, None, {"a": "b"}]}}
 
 EVENT_TYPES = [
@@ -118,6 +174,18 @@ def test_unknown_fields_come_back_behind_our_own(
     assert written == {**least, **always, **EXTRA}
     assert list(written)[-len(EXTRA) :] == list(EXTRA)
     assert noun.from_json(schemas.check(noun.kind, written)).to_json() == written
+
+
+@pytest.mark.parametrize(("noun", "least", "always"), SHAPES)
+def test_a_note_is_a_field_and_is_written_only_when_it_is_set(
+    noun: type[Record], least: dict[str, Any], always: dict[str, Any]
+) -> None:
+    notes = NOTES[noun.kind]
+    thing = noun.from_json(schemas.check(noun.kind, {**least, **notes, "retry_count": 0}))
+    assert (thing.extra, [getattr(thing, name) for name in notes]) == ({"retry_count": 0}, list(notes.values()))
+    assert thing.to_json() == {**least, **always, **notes, "retry_count": 0}
+    assert thing.evolve(**dict.fromkeys(notes)).to_json() == {**least, **always, "retry_count": 0}
+    assert notes.keys() <= schemas.load(noun.kind)["properties"].keys()
 
 
 @pytest.mark.parametrize(("noun", "least", "always"), SHAPES)
