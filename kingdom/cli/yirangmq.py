@@ -43,29 +43,31 @@ class Direct:
     """The store without a manager; refused while one holds it."""
 
     def __init__(self, found: configuration.Settings) -> None:
-        from kingdom.mq import calls, opening
+        from kingdom.mq import call_fields, calls, opening
         from kingdom.mq.errors import Refusal
 
         self._calls = calls
+        self._call = call_fields.Call
         self._refusal = Refusal
         self._engine = opening.engine(found, lambda: int(time.time() * 1000), lambda *_, **__: None)
 
     def call(self, command: str, payload: Mapping[str, Any]) -> Answer:
         if command == "health":
             return {"status": "ok", "timestamp": int(time.time() * 1000)}
-        if command not in self._calls.CALLS:
+        row = self._calls.CALLS.get(command)
+        if row is None:
             raise Usage(message=f"only a running manager knows its {command}: leave out --direct")
         done = 0
         while True:
             self._engine.sweep()
             try:
-                data = self._calls.CALLS[command](self._engine, self._calls.Call(payload, WHO))
+                answer = row.answer(self._engine, self._call(payload, WHO, done=done))
             except self._refusal as refusal:
                 raise Refused(code=refusal.code, text=str(refusal)) from None
             self._engine.commit()
-            if not isinstance(data, self._calls.Unfinished):
-                return {**data, "purged": data["purged"] + done} if "purged" in data else data
-            done += data.done
+            if not isinstance(answer, self._calls.NotYet):
+                return answer
+            done = answer.done
 
     def check(self, repair: bool) -> list[Answer]:
         found = [

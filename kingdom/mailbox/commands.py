@@ -1,79 +1,54 @@
-"""What the mailbox can be asked: the calls of the engine (calls.CALLS) and what only a manager knows."""
+"""The table of what the mailbox can be asked: the calls of the engine (calls.CALLS) and what only a manager knows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kingdom.mailbox.counters import Figures
-from kingdom.mq import calls
-from kingdom.mq.calls import Call, Data, Unfinished
+from kingdom.mailbox.counters import Counters
+from kingdom.mq.call_fields import Call, Data
+from kingdom.mq.calls import CALLS, Command, NotYet
 from kingdom.mq.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class CommandContext:
     """What commands work on."""
 
     engine: Engine
-    figures: Figures
+    counters: Counters
+    #: The configured name of this machine.
     node: str
+    #: Seconds since the epoch.
     clock: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """With `once` it must not run twice for one request; with `empty` it can wait until its answer is not."""
-
-    run: Callable[[Desk, Call], Data | Unfinished]
-    once: bool = False
-    empty: Callable[[Data], bool] | None = None
+def health(context: CommandContext, call: Call) -> Data:
+    return {"status": "ok", "timestamp": int(context.clock() * 1000), "nodeId": context.node}
 
 
-def _on_engine(answering: calls.Answering) -> Callable[[Desk, Call], Data | Unfinished]:
-    def run(desk: Desk, call: Call) -> Data | Unfinished:
-        return answering(desk.engine, call)
-
-    return run
+def metrics(context: CommandContext, call: Call) -> Data:
+    now = context.clock()
+    return {"timestamp": int(now * 1000), **context.counters.as_json(now)}
 
 
-def health(desk: Desk, call: Call) -> Data:
-    return {"status": "ok", "timestamp": int(desk.clock() * 1000), "nodeId": desk.node}
+def _on_engine(row: Command[Engine]) -> Command[CommandContext]:
+    def answer(context: CommandContext, call: Call) -> Data | NotYet:
+        return row.answer(context.engine, call)
+
+    return Command(answer, row.fields, row.aliases, row.run_once, row.nothing)
 
 
-def metrics(desk: Desk, call: Call) -> Data:
-    now = desk.clock()
-    return {"timestamp": int(now * 1000), **desk.figures.told(now)}
-
-
-def _no_message(data: Data) -> bool:
-    return data["message"] is None if "message" in data else not data["messages"]
-
-
-RUN_ONCE = frozenset({"purge", "reprocess_dlq"})
-MAY_WAIT = {"consume_next": _no_message, "consume_batch": _no_message}
-
-COMMANDS: dict[str, Command] = {
-    **{name: Command(_on_engine(call), name in RUN_ONCE, MAY_WAIT.get(name)) for name, call in calls.CALLS.items()},
+COMMANDS: dict[str, Command[CommandContext]] = {
+    **{name: _on_engine(row) for name, row in CALLS.items()},
     "health": Command(health),
     "metrics": Command(metrics),
 }
 
-ALIASES: dict[str, str] = {
-    "consumenext": "consume_next",
-    "consume": "consume_next",
-    "extendlease": "extend_lease",
-    "extend": "extend_lease",
-    "listdlq": "list_dlq",
-    "dlq": "list_dlq",
-    "reprocessdlq": "reprocess_dlq",
-    "reprocess": "reprocess_dlq",
-}
 
-
-def find(name: str) -> tuple[str, Command] | None:
-    """The command by any of its names, in any case."""
+def find(name: str) -> tuple[str, Command[CommandContext]] | None:
+    """Return a command and its first name, by any of its names in any case."""
     word = name.lower()
-    word = ALIASES.get(word, word)
-    command = COMMANDS.get(word)
-    return (word, command) if command else None
+    if word in COMMANDS:
+        return word, COMMANDS[word]
+    return next(((name, row) for name, row in COMMANDS.items() if word in row.aliases), None)

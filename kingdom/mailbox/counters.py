@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-KIND_OF_ERROR = {
+ERROR_KINDS = {
     "ERR_PARSE_ERROR": "parse",
     "ERR_INVALID_REQUEST": "validation",
     "ERR_UNKNOWN_COMMAND": "validation",
@@ -15,7 +15,7 @@ KIND_OF_ERROR = {
 }
 
 
-class Figures:
+class Counters:
     def __init__(self, now: float) -> None:
         self._since = now
         self._success = 0
@@ -26,24 +26,24 @@ class Figures:
         self._last = 0.0
 
     def count(self, command: str, code: str | None, seconds: float = 0.0) -> None:
-        """One request and how it ended; a `code` means an error."""
+        """Count one request; `code` is the error it was answered with, None when it succeeded."""
         self._commands[command] += 1
         if code is None:
             self._success += 1
         else:
             self._error += 1
-            if kind := KIND_OF_ERROR.get(code):
+            if kind := ERROR_KINDS.get(code):
                 self._errors[kind] += 1
         self._seconds += seconds
         self._last = seconds
 
-    def told(self, now: float) -> dict[str, Any]:
+    def as_json(self, now: float) -> dict[str, Any]:
         total = self._success + self._error
         return {
             "uptimeMs": int((now - self._since) * 1000),
             "requests": {"total": total, "success": self._success, "error": self._error},
             "commands": dict(self._commands),
-            "errors": {kind: self._errors[kind] for kind in ("parse", "validation", "timeout", "internal")},
+            "errors": {kind: self._errors[kind] for kind in dict.fromkeys(ERROR_KINDS.values())},
             "timing": {
                 "totalProcessingMs": round(self._seconds * 1000, 3),
                 "avgProcessingMs": round(self._seconds * 1000 / total, 3) if total else 0,

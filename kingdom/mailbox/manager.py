@@ -10,9 +10,9 @@ from pathlib import Path
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.lock import Lock
 from kingdom.home.config import thawed
-from kingdom.mailbox.commands import Desk
-from kingdom.mailbox.counters import Figures
-from kingdom.mailbox.responses import Answers
+from kingdom.mailbox.commands import CommandContext
+from kingdom.mailbox.counters import Counters
+from kingdom.mailbox.responses import Responses
 from kingdom.mailbox.serve import Server
 from kingdom.mq import configuration, opening
 from kingdom.mq.client import MANAGER_LOCK
@@ -26,9 +26,10 @@ SCRATCH = ".drafts"
 
 
 class Manager:
-    """One mailbox and its engine. With a `file` that one is read instead of config/mq.yaml."""
+    """One mailbox and its engine."""
 
     def __init__(self, services: Services, file: Path | None = None) -> None:
+        """Lock and open mailbox and engine. A configuration `file` is read instead of config/mq.yaml."""
         self._services = services
         self._file = file
         self._settings = self._read(services)
@@ -38,22 +39,22 @@ class Manager:
         self._lock.acquire(LOCK_WAIT_SECONDS)
         self._check_lock_at = 0.0
         self._own_log = Path(config["paths"]["logRoot"]) if config["paths"]["logRoot"] else None
-        self._quick = Disk(box.root / SCRATCH, durability="process", guard=self._lock.check)
+        self._unsynced = Disk(box.root / SCRATCH, durability="process", guard=self._lock.check)
         if self._own_log:
             make_folder(self._own_log)
         for warning in self._settings.warnings:
-            self._say(warning, "warn")
-        self._engine = opening.engine(self._settings, self._now_ms, self._tell)
-        desk = Desk(self._engine, Figures(services.clock()), config["nodeId"], services.clock)
-        answers = Answers(
+            self._report(warning, "warn")
+        self._engine = opening.engine(self._settings, self._now_ms, self._report_event)
+        context = CommandContext(self._engine, Counters(services.clock()), config["nodeId"], services.clock)
+        responses = Responses(
             box.responses, box.root / SCRATCH, config["ipc"]["clients"], config["ipc"]["responseTtlSec"], services.clock
         )
         disk = Disk(box.root / SCRATCH, durability=config["durability"], guard=self._lock.check)
-        self._server = Server(desk, self._settings, disk, self._quick, answers, self._say)
+        self._server = Server(context, self._settings, disk, self._unsynced, responses, self._report)
         self._server.open()
-        self._poll_seconds = self._must_poll(services)
-        gc.freeze()  # what is here now stays: no collection has to look at it again
-        self._say(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
+        self._poll_seconds = self._poll_period(services)
+        gc.freeze()  # nothing made so far will go: no garbage collection has to look at it again
+        self._report(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
 
     def folders(self) -> Iterable[Path]:
         return [] if self._poll_seconds else [self._settings.box.requests]
@@ -69,10 +70,10 @@ class Manager:
         return Turn(worked, wait, settled=wait > 0)
 
     def reload(self, services: Services) -> None:
-        """The policies of named queues change at once, the rest at the next start."""
+        """Take over the policies of named queues; everything else changes at the next start."""
         new = self._read(services)
-        if _kept(new) != _kept(self._settings):
-            self._say("policies of named queues are taken over now, everything else at the next start", "warn")
+        if _fixed_at_start(new) != _fixed_at_start(self._settings):
+            self._report("policies of named queues are taken over now, everything else at the next start", "warn")
         opening.apply_policies(self._engine, new)
         self._engine.commit()
         self._services = services
@@ -87,8 +88,8 @@ class Manager:
             return configuration.load(services.places, self._file)
         return configuration.settled(thawed(services.config), services.places.home, services.places.config / "mq.yaml")
 
-    def _must_poll(self, services: Services) -> float | None:
-        """The period in which to look, where nothing wakes us when a request arrives."""
+    def _poll_period(self, services: Services) -> float | None:
+        """Return how often to look where nothing wakes us when a request arrives; None where something does."""
         ipc = self._settings.config["ipc"]
         if ipc["useFolderWatcher"] and services.system["wake"] == "inotify":
             probe = Waker([self._settings.box.requests])
@@ -96,11 +97,11 @@ class Manager:
             probe.close()
             if not polls:
                 return None
-            self._say(f"folders cannot be watched here; looks every {ipc['pollIntervalMs']} ms", "warn")
+            self._report(f"folders cannot be watched here; looks every {ipc['pollIntervalMs']} ms", "warn")
         return float(ipc["pollIntervalMs"]) / 1000
 
     def _check_lock(self) -> None:
-        """The role's own lock is checked every turn; this one guards against a manager of another home."""
+        """Check the mailbox's lock, which keeps out managers of other homes; the role checks its own in every turn."""
         now = time.monotonic()
         if now >= self._check_lock_at:
             self._check_lock_at = now + CHECK_LOCK_SECONDS
@@ -109,17 +110,17 @@ class Manager:
     def _now_ms(self) -> int:
         return int(self._services.clock() * 1000)
 
-    def _say(self, sentence: str, level: str) -> None:
+    def _report(self, sentence: str, level: str) -> None:
         self._services.log.info(sentence, level)
         if self._own_log is not None:
-            self._quick.append(self._own_log / "yirangmq.log", f"{level:<5} {sentence}\n".encode("utf-8", "replace"))
+            self._unsynced.append(self._own_log / "yirangmq.log", f"{level:<5} {sentence}\n".encode("utf-8", "replace"))
 
-    def _tell(self, key: str, sentence: str, **facts: object) -> None:
-        told = ", ".join(f"{name}={value}" for name, value in facts.items())
-        self._say(f"{key}: {sentence}{f' ({told})' if told else ''}", "info")
+    def _report_event(self, key: str, sentence: str, **facts: object) -> None:
+        details = ", ".join(f"{name}={value}" for name, value in facts.items())
+        self._report(f"{key}: {sentence}{f' ({details})' if details else ''}", "info")
 
 
-def _kept(found: Settings) -> tuple[object, ...]:
-    config = found.config
-    kept = ("backend", "durability", "paths", "ipc", "sqlite", "filesystem", "hybrid", "policyDefaults")
-    return (found.strict, *(config[key] for key in kept))
+def _fixed_at_start(settings: Settings) -> tuple[object, ...]:
+    config = settings.config
+    keys = ("backend", "durability", "paths", "ipc", "sqlite", "filesystem", "hybrid", "policyDefaults")
+    return (settings.strict, *(config[key] for key in keys))

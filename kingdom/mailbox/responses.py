@@ -1,4 +1,4 @@
-"""Answers: one file each in the client's own folder, until it fetches them or they are stale."""
+"""Answers: one file each in the client's own folder, until the client fetches it or it is too old."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLIENT_IS_GONE_AFTER = 86400.0
 SPARES = 256
 
 
-class Answers:
+class Responses:
     def __init__(
         self,
         folder: Path,
@@ -53,10 +53,10 @@ class Answers:
         for client in self._clients:
             self._make(client)
         for client in os.listdir(self._folder):
-            self._drop_torn(self._folder / client)
+            self._remove_torn(self._folder / client)
 
-    def has_room_for(self, client: str) -> bool:
-        """Whether an answer to this client can be put where it looks for it; its folder is made when missing."""
+    def has_folder_for(self, client: str) -> bool:
+        """Return whether the client's answers can be put where it looks for them; a missing folder is made."""
         if client not in self._known:
             path = self._folder / client
             if not os.path.lexists(path):
@@ -66,8 +66,8 @@ class Answers:
             self._known.add(client)
         return True
 
-    def give(self, client: str, request_id: str, answer: bytes) -> None:
-        """Survives a killed process; after a power cut there is no client left to read it."""
+    def write(self, client: str, request_id: str, answer: bytes) -> None:
+        """Write an answer. It survives a killed process; after a power cut no client is left to read it."""
         try:
             self._put(client, f"{request_id}.json", answer)
         except FileNotFoundError:
@@ -77,8 +77,8 @@ class Answers:
         if self._next_sweep is None:
             self._next_sweep = self._clock() + self._keep
 
-    def end(self, folder: str, filename: str) -> None:
-        """An answered request: a later answer is written over it."""
+    def remove_request(self, folder: str, filename: str) -> None:
+        """Remove an answered request; its file is kept, hidden, and a later answer is written over it."""
         self._files.end(f"{folder}/{filename}")
 
     def _put(self, client: str, filename: str, answer: bytes) -> None:
@@ -90,27 +90,28 @@ class Answers:
     def close(self) -> None:
         self._files.sweep()
 
-    def due(self) -> float | None:
-        """When something may be stale, if anything lies here."""
+    def next_sweep(self) -> float | None:
+        """Return when an answer may be too old, in seconds since the epoch; None when there is no answer."""
         return self._next_sweep
 
     def sweep(self) -> int:
-        """Remove what nobody fetched, and the folders of clients that are gone. Returns how many answers that were."""
+        """Remove answers that nobody fetched and the folders of clients that are gone. Return how many answers."""
         now = self._clock()
         removed, oldest = 0, None
         for client in os.listdir(self._folder):
-            gone, left = self._sweep_client(self._folder / client, now)
-            removed += gone
-            if left is not None:
-                oldest = left if oldest is None else min(oldest, left)
+            count, oldest_here = self._sweep_client(self._folder / client, now)
+            removed += count
+            if oldest_here is not None:
+                oldest = oldest_here if oldest is None else min(oldest, oldest_here)
             elif client not in self._clients:
-                self._leave(client, now)
+                self._remove_folder(client, now)
         # Not over and over while answers keep coming, and not never after the clock was set back.
         soonest, latest = now + self._keep / 10, now + self._keep
         self._next_sweep = None if oldest is None else min(max(oldest + self._keep, soonest), latest)
         return removed
 
     def _sweep_client(self, folder: Path, now: float) -> tuple[int, float | None]:
+        """Return how many answers were removed, and since when the oldest of the others has been here."""
         removed, oldest = 0, None
         try:
             entries = list(os.scandir(folder))
@@ -128,16 +129,16 @@ class Answers:
                     oldest = about.st_mtime if oldest is None else min(oldest, about.st_mtime)
         return removed, oldest
 
-    def _drop_torn(self, folder: Path) -> None:
-        """A power cut may leave an answer without its content, or with that of the file it was written over."""
+    def _remove_torn(self, folder: Path) -> None:
+        """Remove answers that a power cut left without content, or with that of the file they were written over."""
         with suppress(NotADirectoryError, FileNotFoundError, PermissionError):
             for name in os.listdir(folder):
                 with suppress(FileNotFoundError, BadFile):
                     if name.endswith(".json") and not _answers(read_bytes(folder / name, LARGEST_ANSWER), name[:-5]):
                         os.unlink(folder / name)
 
-    def _leave(self, client: str, now: float) -> None:
-        """The folder of a client that has been silent too long; one with anything in it stays."""
+    def _remove_folder(self, client: str, now: float) -> None:
+        """Remove the folder of a client that has been silent too long; one with anything in it stays."""
         folder = self._folder / client
         with suppress(OSError):
             silent = now - os.lstat(folder).st_mtime
@@ -154,7 +155,7 @@ class Answers:
         make_folder(folder)
         if about:
             os.chmod(folder, int(about["mode"], 8))
-            _hand_over(folder, client, about)
+            _change_owner(folder, client, about)
 
 
 def _answers(data: bytes, request_id: str) -> bool:
@@ -166,7 +167,7 @@ def _answers(data: bytes, request_id: str) -> bool:
 
 
 def owner_of(client: str, about: Mapping[str, Any]) -> int | None:
-    """The uid that a configured client runs under."""
+    """Return the uid that a configured client runs under; None when the configuration names no owner."""
     owner: str | int | None = about.get("owner")
     if not isinstance(owner, str):
         return owner
@@ -176,7 +177,7 @@ def owner_of(client: str, about: Mapping[str, Any]) -> int | None:
         raise _no_such(client, "owner", owner) from None
 
 
-def _hand_over(folder: Path, client: str, about: Mapping[str, Any]) -> None:
+def _change_owner(folder: Path, client: str, about: Mapping[str, Any]) -> None:
     group = _group_of(client, about)
     owner = owner_of(client, about)
     if owner is None and group is None:

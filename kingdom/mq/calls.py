@@ -1,108 +1,127 @@
-"""The calls as they travel: a JSON payload in, JSON data out. One function per call.
+"""The calls as they travel: a JSON payload in, JSON data out. One function and one row of CALLS for each.
 
 The mailbox and `yirangmq --direct` answer by these same functions, so that both say the same.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from kingdom.mq.call_fields import (
+    ACKS,
+    ARCHIVE,
+    CONSUMER,
+    DEAD_LETTERS,
+    DRAFT,
+    LEASE_ID,
+    LIMIT,
+    MESSAGE_KEY,
+    MESSAGES,
+    NO_MORE_THAN,
+    OLDER_THAN,
+    PEEK_LIMIT,
+    QUARANTINED,
+    QUEUE,
+    REASON,
+    REASON_CODE,
+    REQUEUE,
+    SINCE,
+    VISIBILITY,
+    WAIT,
+    Call,
+    Data,
+    Field,
+    Payload,
+    draft,
+    draft_or_refusal,
+    holder,
+)
 from kingdom.mq.engine import Engine, Leased
 from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
 
-Data = dict[str, Any]
-Payload = Mapping[str, Any]
-
-LARGEST_BATCH = 10_000
 PURGED_AT_ONCE = 10_000
-_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+Context = TypeVar("Context")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Who asks what. A call with a request id may come again, and then changes nothing.
-
-    `again`: it may have been carried out by a manager that was killed before it could say so.
-    """
-
-    payload: Payload
-    client: str
-    request_id: str = ""
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """So far this much; the call goes on after the next commit."""
+class NotYet:
+    """The call goes on after the next commit; so far it has done this much."""
 
     done: int
 
 
-Answering = Callable[[Engine, Call], Data | Unfinished]
+@dataclass(frozen=True, slots=True)
+class Command(Generic[Context]):
+    """One row of a table of calls."""
 
-
-# --- messages
+    #: Carries the call out in its context (the engine, or what a manager has besides) and returns the answer.
+    answer: Callable[[Context, Call], Data | NotYet]
+    #: What the payload may hold, in the order of the manual.
+    fields: tuple[Field[Any], ...] = ()
+    #: Its other names.
+    aliases: tuple[str, ...] = ()
+    #: Whether it must not be carried out a second time for the same request.
+    run_once: bool = False
+    #: The answer instead of which the caller may wait for a better one (`waitMs`).
+    nothing: Data | None = None
 
 
 def publish(engine: Engine, call: Call) -> Data:
-    stored = engine.publish(_text(call.payload, "queue"), _draft(call.payload), call.request_id)
-    return _stored(stored)
+    return _stored(engine.publish(call[QUEUE], draft(call.payload), call.request_id))
 
 
 def publish_batch(engine: Engine, call: Call) -> Data:
-    """Each message for itself: a bad one is refused in its place and does not stop the others."""
-    drafts = [_draft_or_refusal(each) for each in _objects(call.payload, "messages")]
-    good = [each for each in drafts if isinstance(each, Draft)]
-    outcomes = iter(engine.publish_batch(_text(call.payload, "queue"), good, call.request_id) if good else [])
-    each_outcome = [next(outcomes) if isinstance(each, Draft) else each for each in drafts]
-    return {"messages": [_failed(each) if isinstance(each, Refusal) else _stored(each) for each in each_outcome]}
+    """Publish each message for itself: a bad one is refused in its place and does not stop the others."""
+    drafts = [draft_or_refusal(message) for message in call[MESSAGES]]
+    good = [entry for entry in drafts if isinstance(entry, Draft)]
+    stored = iter(engine.publish_batch(call[QUEUE], good, call.request_id) if good else [])
+    outcomes = [next(stored) if isinstance(entry, Draft) else entry for entry in drafts]
+    return {"messages": [_failed(entry) if isinstance(entry, Refusal) else _stored(entry) for entry in outcomes]}
 
 
 def consume_next(engine: Engine, call: Call) -> Data:
-    wait_ms(call.payload)
-    leased = engine.lease(_text(call.payload, "queue"), _consumer(call), 1, _visibility_ms(call.payload))
-    return _delivered(leased[0]) if leased else {"message": None}
+    leased = _lease(engine, call, 1)
+    return _delivered(leased[0]) if leased else NO_MESSAGE
 
 
 def consume_batch(engine: Engine, call: Call) -> Data:
-    wait_ms(call.payload)
-    limit = _whole(call.payload, "limit", 100, 1, LARGEST_BATCH)
-    leased = engine.lease(_text(call.payload, "queue"), _consumer(call), limit, _visibility_ms(call.payload))
-    return {"messages": [_delivered(each) for each in leased]}
+    leased = _lease(engine, call, call[LIMIT])
+    return {"messages": [_delivered(lease) for lease in leased]} if leased else NO_MESSAGES
 
 
 def ack(engine: Engine, call: Call) -> Data:
-    _ack(engine, call.payload, call)
+    lease_id, consumer = holder(call)
+    try:
+        engine.ack(call[MESSAGE_KEY], lease_id, consumer)
+    except MessageNotFound:
+        if not call.again:
+            raise
     return {}
 
 
 def ack_batch(engine: Engine, call: Call) -> Data:
-    return {"results": [_outcome_of_ack(engine, each, call) for each in _objects(call.payload, "acks")]}
+    """Acknowledge each message for itself: one that is refused does not stop the others."""
+    return {"results": [_result_of_ack(engine, entry, call) for entry in call[ACKS]]}
 
 
 def nack(engine: Engine, call: Call) -> Data:
-    lease_id, consumer = _holder(call.payload, call.client)
-    reason, requeue = _text(call.payload, "reason", ""), _flag(call.payload, "requeue")
-    engine.nack(_text(call.payload, "messageKey"), lease_id, consumer, reason, requeue)
+    lease_id, consumer = holder(call)
+    reason, requeue = call[REASON], call[REQUEUE]
+    engine.nack(call[MESSAGE_KEY], lease_id, consumer, reason, requeue)
     return {}
 
 
 def extend_lease(engine: Engine, call: Call) -> Data:
-    lease_id, consumer = _holder(call.payload, call.client)
-    key, visibility_ms = _text(call.payload, "messageKey"), _visibility_ms(call.payload)
-    return {"leaseUntil": engine.extend(key, lease_id, visibility_ms, consumer)}
-
-
-# --- queues
+    lease_id, consumer = holder(call)
+    return {"leaseUntil": engine.extend(call[MESSAGE_KEY], lease_id, call[VISIBILITY], consumer)}
 
 
 def status(engine: Engine, call: Call) -> Data:
-    found = engine.status(_text(call.payload, "queue"))
+    found = engine.status(call[QUEUE])
     return {
         "queue": found.queue,
         "metrics": {
@@ -126,147 +145,155 @@ def queues(engine: Engine, call: Call) -> Data:
     return {
         "queues": [
             {
-                "queue": each.queue,
-                "ready": each.ready,
-                "inflight": each.inflight,
-                "delayed": each.delayed,
-                "dlq": each.dlq,
-                "paused": each.paused,
+                "queue": queue.queue,
+                "ready": queue.ready,
+                "inflight": queue.inflight,
+                "delayed": queue.delayed,
+                "dlq": queue.dlq,
+                "paused": queue.paused,
             }
-            for each in found
+            for queue in found
         ]
     }
 
 
 def peek(engine: Engine, call: Call) -> Data:
-    queue = _text(call.payload, "queue")
-    seen = engine.peek(queue, _whole(call.payload, "limit", 10, 1, LARGEST_BATCH))
+    queue = call[QUEUE]
+    seen = engine.peek(queue, call[PEEK_LIMIT])
     return {
         "queue": queue,
         "messages": [
             {
-                "messageId": each.message_id,
-                "messageKey": each.message_key,
-                "queue": each.queue,
-                "payload": each.payload,
-                "attributes": each.attributes,
-                "priority": each.priority,
-                "attempt": each.attempt,
-                "createdAt": each.created_at,
-                "availableAt": each.available_at,
-                "state": each.state,
+                "messageId": message.message_id,
+                "messageKey": message.message_key,
+                "queue": message.queue,
+                "payload": message.payload,
+                "attributes": message.attributes,
+                "priority": message.priority,
+                "attempt": message.attempt,
+                "createdAt": message.created_at,
+                "availableAt": message.available_at,
+                "state": message.state,
             }
-            for each in seen
+            for message in seen
         ],
     }
 
 
 def pause(engine: Engine, call: Call) -> Data:
-    engine.queues.pause(_text(call.payload, "queue"))
+    engine.queues.pause(call[QUEUE])
     return {}
 
 
 def resume(engine: Engine, call: Call) -> Data:
-    engine.queues.resume(_text(call.payload, "queue"))
+    engine.queues.resume(call[QUEUE])
     return {}
 
 
-def purge(engine: Engine, call: Call) -> Data | Unfinished:
-    """Away with what waits, or with the dead letters; a bounded part of it, so that nobody waits long for us."""
-    queue = _text(call.payload, "queue")
-    if _flag(call.payload, "dlq"):
-        older, keep = _whole(call.payload, "olderThanMs", 0), _flag(call.payload, "archive")
-        purged = engine.dead_letters.purge(queue, older, keep, PURGED_AT_ONCE)
+def purge(engine: Engine, call: Call) -> Data | NotYet:
+    """Delete what waits, or the dead letters: a bounded part in each turn, so that other calls need not wait long."""
+    queue = call[QUEUE]
+    if call[DEAD_LETTERS]:
+        purged = engine.dead_letters.purge(queue, call[OLDER_THAN], call[ARCHIVE], PURGED_AT_ONCE)
     else:
         purged = engine.purge(queue, PURGED_AT_ONCE)
-    return {"queue": queue, "purged": purged} if purged < PURGED_AT_ONCE else Unfinished(purged)
-
-
-# --- dead letters
+    done = call.done + purged
+    return {"queue": queue, "purged": done} if purged < PURGED_AT_ONCE else NotYet(done)
 
 
 def list_dlq(engine: Engine, call: Call) -> Data:
-    queue = _text(call.payload, "queue")
-    letters = engine.dead_letters.listed(queue, _whole(call.payload, "limit", 100, 1, LARGEST_BATCH))
+    queue = call[QUEUE]
+    letters = engine.dead_letters.listed(queue, call[LIMIT])
     return {
         "queue": queue,
         "count": len(letters),
         "messages": [
             {
-                "messageKey": each.message_key,
-                "queue": each.queue,
-                "reason": each.reason,
-                "message": each.message,
-                "dlqAt": each.dlq_at,
-                "attempt": each.attempt,
-                "quarantined": each.quarantined,
+                "messageKey": letter.message_key,
+                "queue": letter.queue,
+                "reason": letter.reason,
+                "message": letter.message,
+                "dlqAt": letter.dlq_at,
+                "attempt": letter.attempt,
+                "quarantined": letter.quarantined,
             }
-            for each in letters
+            for letter in letters
         ],
     }
 
 
 def dlq_stats(engine: Engine, call: Call) -> Data:
-    queue = _text(call.payload, "queue")
-    return {"queue": queue, "reasons": engine.dead_letters.counts(queue, _whole(call.payload, "sinceMs", 0))}
+    queue = call[QUEUE]
+    return {"queue": queue, "reasons": engine.dead_letters.counts(queue, call[SINCE])}
 
 
 def reprocess_dlq(engine: Engine, call: Call) -> Data:
+    """Put one dead letter back to work, or those of a queue that fit."""
     if "messageKey" in call.payload:
-        key = _text(call.payload, "messageKey")
+        key = call[MESSAGE_KEY]
         engine.dead_letters.reprocess(key)
         return {"messageKey": key, "reprocessed": True}
     if "queue" not in call.payload:
         raise InvalidRequest(field="messageKey", why="is missing; give it, or a queue whose dead letters are meant")
-    queue = _text(call.payload, "queue")
-    keys = engine.dead_letters.reprocess_all(
-        queue,
-        _text(call.payload, "reasonCode", ""),
-        _whole(call.payload, "olderThanMs", 0),
-        _whole(call.payload, "limit", 0),
-    )
+    queue = call[QUEUE]
+    keys = engine.dead_letters.reprocess_all(queue, call[REASON_CODE], call[OLDER_THAN], call[NO_MORE_THAN])
     return {"queue": queue, "reprocessed": True, "count": len(keys), "messageKeys": keys}
 
 
 def quarantine(engine: Engine, call: Call) -> Data:
-    key = _text(call.payload, "messageKey")
-    on = _flag(call.payload, "quarantined", True)
+    key = call[MESSAGE_KEY]
+    on = call[QUARANTINED]
     engine.dead_letters.quarantine(key, on)
     return {"messageKey": key, "quarantined": on}
 
 
-CALLS: dict[str, Answering] = {
-    "publish": publish,
-    "publish_batch": publish_batch,
-    "consume_next": consume_next,
-    "consume_batch": consume_batch,
-    "ack": ack,
-    "ack_batch": ack_batch,
-    "nack": nack,
-    "extend_lease": extend_lease,
-    "status": status,
-    "queues": queues,
-    "peek": peek,
-    "pause": pause,
-    "resume": resume,
-    "purge": purge,
-    "list_dlq": list_dlq,
-    "dlq_stats": dlq_stats,
-    "reprocess_dlq": reprocess_dlq,
-    "quarantine": quarantine,
+NO_MESSAGE: Data = {"message": None}
+NO_MESSAGES: Data = {"messages": []}
+
+CALLS: dict[str, Command[Engine]] = {
+    "publish": Command(publish, (QUEUE, *DRAFT)),
+    "publish_batch": Command(publish_batch, (QUEUE, MESSAGES)),
+    "consume_next": Command(
+        consume_next, (QUEUE, CONSUMER, VISIBILITY, WAIT), ("consumenext", "consume"), nothing=NO_MESSAGE
+    ),
+    "consume_batch": Command(consume_batch, (QUEUE, LIMIT, CONSUMER, VISIBILITY, WAIT), nothing=NO_MESSAGES),
+    "ack": Command(ack, (MESSAGE_KEY, LEASE_ID, CONSUMER)),
+    "ack_batch": Command(ack_batch, (ACKS,)),
+    "nack": Command(nack, (MESSAGE_KEY, LEASE_ID, CONSUMER, REASON, REQUEUE)),
+    "extend_lease": Command(extend_lease, (MESSAGE_KEY, LEASE_ID, CONSUMER, VISIBILITY), ("extendlease", "extend")),
+    "status": Command(status, (QUEUE,)),
+    "queues": Command(queues),
+    "peek": Command(peek, (QUEUE, PEEK_LIMIT)),
+    "pause": Command(pause, (QUEUE,)),
+    "resume": Command(resume, (QUEUE,)),
+    "purge": Command(purge, (QUEUE, DEAD_LETTERS, OLDER_THAN, ARCHIVE), run_once=True),
+    "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq")),
+    "dlq_stats": Command(dlq_stats, (QUEUE, SINCE)),
+    "reprocess_dlq": Command(
+        reprocess_dlq,
+        (MESSAGE_KEY, QUEUE, REASON_CODE, OLDER_THAN, NO_MORE_THAN),
+        ("reprocessdlq", "reprocess"),
+        run_once=True,
+    ),
+    "quarantine": Command(quarantine, (MESSAGE_KEY, QUARANTINED)),
 }
-
-
-# --- parts of answers
 
 
 def refused(refusal: Refusal) -> Data:
     return {"code": refusal.code, "message": str(refusal)}
 
 
-def wait_ms(payload: Payload) -> int:
-    """How long the caller would wait for a message."""
-    return _whole(payload, "waitMs", 0)
+def _lease(engine: Engine, call: Call, limit: int) -> list[Leased]:
+    WAIT.read(call.payload)  # refused also when nobody has to wait
+    return engine.lease(call[QUEUE], call[CONSUMER] or call.client, limit, call[VISIBILITY])
+
+
+def _result_of_ack(engine: Engine, entry: Payload, call: Call) -> Data:
+    try:
+        ack(engine, Call(entry, call.client, call.request_id, call.again))
+    except Refusal as refusal:
+        return {"messageKey": entry.get("messageKey"), "ok": False, "error": refused(refusal)}
+    return {"messageKey": entry["messageKey"], "ok": True}
 
 
 def _stored(stored: Stored) -> Data:
@@ -296,121 +323,3 @@ def _delivered(leased: Leased) -> Data:
             "leaseUntil": leased.lease_until,
         },
     }
-
-
-def _outcome_of_ack(engine: Engine, payload: Payload, call: Call) -> Data:
-    try:
-        _ack(engine, payload, call)
-    except Refusal as refusal:
-        return {"messageKey": payload.get("messageKey"), "ok": False, "error": refused(refusal)}
-    return {"messageKey": payload["messageKey"], "ok": True}
-
-
-def _ack(engine: Engine, payload: Payload, call: Call) -> None:
-    lease_id, consumer = _holder(payload, call.client)
-    try:
-        engine.ack(_text(payload, "messageKey"), lease_id, consumer)
-    except MessageNotFound:
-        if not call.again:
-            raise
-
-
-# --- parts of payloads
-
-
-def _draft(payload: Payload) -> Draft:
-    if "message" not in payload:
-        raise InvalidRequest(field="message", why="is missing")
-    return Draft(
-        payload=_json_text(payload["message"], "message"),
-        attributes=_json_text(payload.get("attributes", "{}"), "attributes"),
-        priority=_whole(payload, "priority", 0, None),
-        delay_ms=_whole(payload, "delayMs", 0),
-        ttl_ms=int(_number(payload, "ttlSec", 0) * 1000),
-        type=_text(payload, "type", ""),
-        trace_id=_text(payload, "traceId", ""),
-        dedup_key=_text(payload, "deduplicationKey", ""),
-        target=_text(payload, "targetConsumerId", ""),
-    )
-
-
-def _draft_or_refusal(payload: Payload) -> Draft | Refusal:
-    try:
-        return _draft(payload)
-    except Refusal as refusal:
-        return refusal
-
-
-def _json_text(value: object, field: str) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return _ENCODE(value)
-    except RecursionError:
-        raise InvalidRequest(field=field, why="is nested too deeply") from None
-
-
-def _consumer(call: Call) -> str:
-    return _text(call.payload, "consumerId", "") or call.client
-
-
-def _holder(payload: Payload, client: str) -> tuple[str, str]:
-    """The lease id says enough; without one the caller must be the consumer that holds the message."""
-    lease_id = _text(payload, "leaseId", "")
-    return lease_id, _text(payload, "consumerId", "") or ("" if lease_id else client)
-
-
-def _visibility_ms(payload: Payload) -> int | None:
-    if payload.get("visibilityTimeoutSec") is None:
-        return None
-    seconds = _number(payload, "visibilityTimeoutSec", 0)
-    if seconds <= 0:
-        raise InvalidRequest(field="visibilityTimeoutSec", why="must be more than 0")
-    return max(1, int(seconds * 1000))
-
-
-def _text(payload: Payload, field: str, default: str | None = None) -> str:
-    value = payload.get(field, default)
-    if value is None:
-        if field in payload and default is not None:
-            return default
-        raise InvalidRequest(field=field, why="is missing")
-    if not isinstance(value, str):
-        raise InvalidRequest(field=field, why=f"is a {type(value).__name__}, not a text")
-    if not value and default is None:
-        raise InvalidRequest(field=field, why="is empty")
-    return value
-
-
-def _number(payload: Payload, field: str, default: float) -> float:
-    value = payload.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidRequest(field=field, why=f"is a {type(value).__name__}, not a number")
-    if not 0 <= value < 1e12:
-        raise InvalidRequest(field=field, why=f"is {value}, out of range")
-    return value
-
-
-def _whole(payload: Payload, field: str, default: int, lowest: int | None = 0, highest: int = 10**15) -> int:
-    value = payload.get(field, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest(field=field, why=f"is a {type(value).__name__}, not a whole number")
-    if (lowest is not None and value < lowest) or abs(value) > highest:
-        raise InvalidRequest(field=field, why=f"is {value}, out of range")
-    return value
-
-
-def _flag(payload: Payload, field: str, default: bool = False) -> bool:
-    value = payload.get(field, default)
-    if not isinstance(value, bool):
-        raise InvalidRequest(field=field, why=f"is a {type(value).__name__}, not true or false")
-    return value
-
-
-def _objects(payload: Payload, field: str) -> list[Payload]:
-    value = payload.get(field)
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise InvalidRequest(field=field, why="must be a list of objects")
-    if not 0 < len(value) <= LARGEST_BATCH:
-        raise InvalidRequest(field=field, why=f"holds {len(value)} items; 1 to {LARGEST_BATCH} are taken at once")
-    return value

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from kingdom.cli.yirangmq import cli
 from kingdom.disk.atomic import Disk
 from kingdom.home import config as home_config
-from kingdom.mailbox.commands import Desk
-from kingdom.mailbox.counters import Figures
-from kingdom.mailbox.responses import Answers
+from kingdom.mailbox.commands import CommandContext
+from kingdom.mailbox.counters import Counters
+from kingdom.mailbox.responses import Responses
 from kingdom.mailbox.serve import Server
 from kingdom.mq import configuration, opening
 from kingdom.mq.client import Client
@@ -50,10 +50,10 @@ class ByHand:
         self.engine = opening.engine(self.settings, lambda: int(self.now * 1000), lambda *_, **__: None)
         ipc = self.settings.config["ipc"]
         scratch = self.box.root / ".drafts"
-        answers = Answers(self.box.responses, scratch, ipc["clients"], ipc["responseTtlSec"], clock)
-        desk = Desk(self.engine, Figures(self.now), "here", clock)
+        responses = Responses(self.box.responses, scratch, ipc["clients"], ipc["responseTtlSec"], clock)
+        context = CommandContext(self.engine, Counters(self.now), "here", clock)
         disk = Disk(scratch, durability="process")
-        self.server = Server(desk, self.settings, disk, disk, answers, lambda text, _: self.said.append(text))
+        self.server = Server(context, self.settings, disk, disk, responses, lambda text, _: self.said.append(text))
         self.server.open()
 
     def reopen(self) -> None:

@@ -1,0 +1,56 @@
+"""A request that is being carried out, until its answer is on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from kingdom.mailbox.commands import CommandContext
+from kingdom.mailbox.requests import Request
+from kingdom.mq.call_fields import Data
+from kingdom.mq.calls import Command
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    request: Request
+    #: Where the request's file lies.
+    folder: str
+    #: The command's first name; the word that was asked when there is no such command.
+    name: str
+    command: Command[CommandContext] | None
+    #: The answer as it will be written.
+    answer: bytes = b""
+    #: The code of the error it is answered with; None: it succeeded.
+    code: str | None = None
+    #: How long it took.
+    seconds: float = 0.0
+    #: For a command that takes several turns: how much the turns so far have done.
+    done: int = 0
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.request.filename}"
+
+    def succeed(self, data: Data) -> None:
+        self.code = None
+        self.answer = _line({"requestId": self.request.id, "ok": True, "data": data})
+
+    def refuse(self, code: str, why: str) -> None:
+        self.code = code
+        self.answer = refusal(self.request.id, code, why)
+
+
+def refusal(request_id: str, code: str, why: str) -> bytes:
+    """Return the answer to a request that is refused."""
+    return _line({"requestId": request_id, "ok": False, "error": {"code": code, "message": printable(why)}})
+
+
+def printable(text: str) -> str:
+    """Return the text without lone surrogates: file names may hold bytes that are no characters."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _line(answer: Data) -> bytes:
+    return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
