@@ -234,7 +234,7 @@ MUTANTS = [
     Mutant(
         "a bad request is removed without a word",
         SERVE,
-        "            self._quick.move(folder / name, grave)\n",
+        "            self._unsynced.move(folder / name, dead)\n",
         "            os.unlink(folder / name)\n",
         caught_by="bad requests",
     ),

@@ -118,27 +118,27 @@ MUTANTS = [
     Mutant(
         "a publish is not remembered by its request",
         WIRE,
-        "_draft(call.payload), call.request_id)\n    return _stored(stored)",
-        '_draft(call.payload), "")\n    return _stored(stored)',
+        "draft(call.payload), call.request_id))\n\n\ndef publish_batch",
+        'draft(call.payload), ""))\n\n\ndef publish_batch',
         caught_by="kills",
         quick=True,
     ),
     Mutant(
         "answers go out before the commit",
         SERVE,
-        "            self._serve_waiting(group)\n            self._engine.commit()\n",
-        "            self._serve_waiting(group)\n            self._say_all(group)\n            group = []\n"
+        "            self._long_polls.serve(group)\n            self._engine.commit()\n",
+        "            self._long_polls.serve(group)\n            self._send_answers(group)\n            group = []\n"
         "            time.sleep(0.05)\n            self._engine.commit()\n",
         caught_by="kills",
     ),
     Mutant(
         "a request ends before it is answered",
         SERVE,
-        "                self._answers.give(deed.request.client, deed.request.id, deed.answer)\n"
-        "                self._answers.end(deed.folder, deed.request.filename)\n",
-        "                self._answers.end(deed.folder, deed.request.filename)\n"
+        "                self._responses.write(request.client, request.id, pending.answer)\n"
+        "                self._responses.remove_request(pending.folder, request.filename)\n",
+        "                self._responses.remove_request(pending.folder, request.filename)\n"
         "                time.sleep(0.02)\n"
-        "                self._answers.give(deed.request.client, deed.request.id, deed.answer)\n",
+        "                self._responses.write(request.client, request.id, pending.answer)\n",
         caught_by="kills",
     ),
 ]

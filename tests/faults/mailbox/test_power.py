@@ -125,8 +125,8 @@ MUTANTS = [
     Mutant(
         "answers go out before the commit",
         "kingdom/mailbox/serve.py",
-        "            self._serve_waiting(group)\n            self._engine.commit()\n",
-        "            self._serve_waiting(group)\n            self._say_all(group)\n            group = []\n"
+        "            self._long_polls.serve(group)\n            self._engine.commit()\n",
+        "            self._long_polls.serve(group)\n            self._send_answers(group)\n            group = []\n"
         "            time.sleep(0.05)\n            self._engine.commit()\n",
         caught_by="power",
         near="synced",

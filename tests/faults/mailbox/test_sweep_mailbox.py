@@ -138,8 +138,9 @@ MUTANTS = [
     Mutant(
         "a request ends before the commit",
         SERVE,
-        "            self._serve_waiting(group)\n            self._engine.commit()\n",
-        "            self._serve_waiting(group)\n            for deed in group:\n                os.unlink(deed.path)\n"
+        "            self._long_polls.serve(group)\n            self._engine.commit()\n",
+        "            self._long_polls.serve(group)\n            for pending in group:\n"
+        "                os.unlink(pending.path)\n"
         "            self._engine.commit()\n",
         caught_by="kill",
         near="unlink.*requests",
