@@ -1,4 +1,4 @@
-"""`kingdom init`: a home outside the checkout."""
+"""`kingdom init`: make a folder a home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kingdom.cli import home, packages
+from kingdom.cli import home, packages, shipped
 from kingdom.disk.atomic import make_folder
 from kingdom.errors import BadHome, Usage
 from kingdom.home.places import Places, find_data
@@ -17,22 +17,26 @@ from kingdom.home.places import Places, find_data
 @click.command(short_help="Make a folder a home of its own.")
 @click.argument("folder", default=".")
 def init(folder: str) -> None:
-    """Make FOLDER (this one, if none is named) a home of its own, with default configuration and generals."""
+    """Make FOLDER (the current one if none is named) a home of its own, with default configuration and generals.
+
+    In a folder that is a home already, what is missing is added and old copies of shipped generals are replaced.
+    """
     if not folder.strip():
         raise Usage(message="which folder? `kingdom init .` means this one")
     places = Places(Path(folder).expanduser().absolute())
     was_one = (places.config / "king.yaml").is_file()
-    furnish(places)
+    for line in furnish(places):
+        print(line)
     places.check()
     if was_one:
-        print(f"{places.home} was a home already; what it lacked is there now.")
+        print(f"{places.home} was a home already; what was missing has been added.")
     else:
         print(f"{places.home} is a home now, configured as {Places(find_data()).config} is.")
     print(f"Next: export KINGDOM_HOME={shlex.quote(str(places.home))} && {home.command()} up")
 
 
-def furnish(places: Places) -> None:
-    """Everything that a home has and this one lacks. What is there is left as it is."""
+def furnish(places: Places) -> list[str]:
+    """Add what a home needs and this one lacks. Return a line for each thing about its generals that was updated."""
     if _is_foreign(places):
         raise BadHome(path=places.home, why="it holds something else (no config/ and queue/); name an empty folder")
     make_folder(places.home)
@@ -40,10 +44,12 @@ def furnish(places: Places) -> None:
         make_folder(folder)
     data = Places(find_data())
     make_folder(places.packages)
-    for folder in (data.config, data.packages):
-        for source in sorted(folder.rglob("*")):
-            _bring(source, places.home / source.relative_to(data.home))
-    packages.install_defaults(places, home.disk(places))
+    for folder in (data.config, *packages.shipped(data)):
+        for source in (folder, *sorted(folder.rglob("*"))):
+            _add(source, places.home / source.relative_to(data.home))
+    disk = home.disk(places)
+    packages.install_defaults(places, disk)
+    return shipped.update(places, disk)
 
 
 def _is_foreign(places: Places) -> bool:
@@ -53,8 +59,8 @@ def _is_foreign(places: Places) -> bool:
     return bool(there) and not (places.config.is_dir() and places.queue.is_dir())
 
 
-def _bring(source: Path, target: Path) -> None:
-    """Installed manifests are a home's own affair and stay where they are."""
+def _add(source: Path, target: Path) -> None:
+    """Copy what the home lacks. The manifests installed in a checkout are its own and not copied."""
     installed = source.parent == Places(find_data()).manifests
     if not (target.exists() or installed or source.name.startswith(".")):
         packages.copy(source, target)

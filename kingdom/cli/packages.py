@@ -54,8 +54,13 @@ def bring(places: Places, package: Path, name: str) -> None:
             copy(source, there / source.relative_to(package))
 
 
+def shipped(data: Places) -> list[Path]:
+    """Return the folders of the generals that Kingdom ships, by name."""
+    return sorted(path for path in data.packages.iterdir() if path.is_dir())
+
+
 def copy(source: Path, target: Path) -> None:
-    """A file with its mode, or an empty folder that is ours alone."""
+    """Copy a file with its mode; of a folder make an empty one that is ours alone."""
     if source.is_dir():
         make_folder(target)
     else:

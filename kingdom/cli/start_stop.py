@@ -31,7 +31,8 @@ SERVES = {name: row.serves for name, row in ROLES.items()}
 def up() -> int:
     """Start the kingdom, or whatever of it does not run. Harmless when all runs."""
     places = home.find()
-    furnish(places)
+    for line in furnish(places):
+        print(line)
     places.check()
     system = config.load(places, "system")
     rows = roster.roles_of(places, system)

@@ -1,6 +1,6 @@
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,14 @@ def launched(request: pytest.FixtureRequest) -> Iterator[Kingdom]:
     yield from founded(request.param)
 
 
-def founded(launcher: str) -> Iterator[Kingdom]:
+def founded(launcher: str, prepare: Callable[[Kingdom], None] = lambda kingdom: None) -> Iterator[Kingdom]:
+    """A kingdom that is up, in a new home that `prepare` may have put something into."""
     if launcher == "tmux" and shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     kingdom = Kingdom(home)
     (kingdom.places.config / "system.yaml").write_text(f"launcher: {launcher}\n")
+    prepare(kingdom)
     try:
         kingdom.ok("up")
         yield kingdom

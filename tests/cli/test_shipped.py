@@ -1,0 +1,79 @@
+"""Copies of shipped generals follow a newer version, unless their owner has changed them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from kingdom.cli import packages, shipped
+from kingdom.cli.init import furnish
+from kingdom.home.places import Places, find_data
+from tests.cli.conftest import Terminal
+
+SHIPPED = Places(find_data())
+
+
+def test_every_shipped_file_stands_in_the_list() -> None:
+    """A copy of it is recognised by a later version. Whoever changes a file appends the line that is missing."""
+    listed = (SHIPPED.packages / shipped.DIGESTS).read_text().splitlines()
+    files = [path for package in packages.shipped(SHIPPED) for path in sorted(package.rglob("*")) if path.is_file()]
+    lines = [f"{sha256(path.read_bytes()).hexdigest()}  {path.relative_to(SHIPPED.packages)}" for path in files]
+    missing = [line for line in lines if line not in listed]
+    assert not missing, "\n".join(["append to generals/shipped.sha256:", *missing])
+
+
+@pytest.fixture
+def older(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """The terminal's home, and a newer Kingdom whose gen-briefing has another program, prompt and manifest."""
+    data = Places(tmp_path / "data")
+    furnish(data)
+    package = data.package("gen-briefing")
+    versions = []
+    for name in ("run", "prompt.md", "manifest.yaml"):
+        file = package / name
+        versions.append(f"{sha256(file.read_bytes()).hexdigest()}  gen-briefing/{name}\n")
+        file.write_bytes(file.read_bytes() + b"# newer\n")
+        versions.append(f"{sha256(file.read_bytes()).hexdigest()}  gen-briefing/{name}\n")
+    (data.packages / shipped.DIGESTS).write_text("".join(versions))
+    for module in ("kingdom.cli.init", "kingdom.cli.shipped", "kingdom.cli.packages"):
+        monkeypatch.setattr(f"{module}.find_data", lambda: data.home)
+    return data
+
+
+def is_newer(path: Path) -> bool:
+    return path.read_text().endswith("# newer\n")
+
+
+def test_unchanged_copies_are_replaced_and_told_in_one_line(terminal: Terminal, older: Places) -> None:
+    places = terminal.places
+    said = terminal.ok("init", ".")
+    told = "generals/gen-briefing/manifest.yaml, generals/gen-briefing/prompt.md, generals/gen-briefing/run"
+    assert said.splitlines()[0] == f"Brought up to date: {told}, config/generals/gen-briefing.yaml."
+    program = places.package("gen-briefing") / "run"
+    assert is_newer(program)
+    assert is_newer(places.manifest("gen-briefing"))
+    assert program.stat().st_mode & 0o100
+    assert "Brought up to date" not in terminal.ok("init", ".")
+
+
+def test_what_the_owner_changed_is_kept_and_told_once(terminal: Terminal, older: Places) -> None:
+    prompt, manifest = terminal.places.package("gen-briefing") / "prompt.md", terminal.places.manifest("gen-briefing")
+    for path in (prompt, manifest, terminal.places.package("gen-herald") / "prompt.md"):
+        path.write_text("mine\n")
+    said = terminal.ok("init", ".").splitlines()
+    assert "prompt.md" not in said[0]
+    assert said[1].startswith("generals/gen-briefing/prompt.md is your own version and was kept; a newer one is ")
+    assert "is your own version" not in "".join(said[2:]), "what has no newer version, and manifests, are not told"
+    assert prompt.read_text() == manifest.read_text() == "mine\n"
+    assert "is your own version" not in terminal.ok("init", ".")
+    prompt.unlink()
+    terminal.ok("init", ".")
+    assert is_newer(prompt), "deleted, it is brought again"
+
+
+def test_an_uninstalled_general_stays_uninstalled(terminal: Terminal, older: Places) -> None:
+    terminal.ok("generals", "uninstall", "gen-briefing")
+    terminal.ok("init", ".")
+    assert not terminal.places.manifest("gen-briefing").exists()
