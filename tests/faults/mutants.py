@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import trees
+from tests.faults import changes, trees
+from tests.faults.changes import Change, Text, before, constant, drop, omit, replace, swap
 from tests.faults.sweep import StepFails
 
 Check = Callable[[Path, str], list[str]]
@@ -22,45 +23,44 @@ It may look only near the calls that the pattern names."""
 @dataclass(frozen=True)
 class Mutant:
     name: str
-    file: str
-    old: str
-    new: str
-    caught_by: str
+    #: A package or module with what is changed in it, if need be with a qualified name: kingdom.disk.atomic:Disk._draft
+    place: str
+    change: Change | Text
+    #: The check that must find something wrong with it.
+    caught_by: str = ""
+    #: Where the defect can show: a sweep tries only the calls that match, a power cut only this outcome.
     near: str = ""
-    """Where the defect can show: a sweep tries only the calls that match, a power cut only this outcome."""
     quick: bool = False
 
 
-class Outdated(AssertionError):
-    """The program has changed, so that this mutant's old text is not there exactly once."""
-
-
-def defective(mutant: Mutant) -> str:
-    """The text of the file with the defect in it."""
-    path = trees.program() / mutant.file
-    text = path.read_text() if path.is_file() else ""
-    count = text.count(mutant.old)
-    if count != 1:
-        raise Outdated(f"{mutant.name}: the old text is {count} times in {mutant.file}:\n{mutant.old}")
-    return text.replace(mutant.old, mutant.new)
-
-
 def plant(mutant: Mutant) -> Path:
-    """A compiled copy of the program with the defect in it."""
-    text = defective(mutant)
+    """Return a compiled copy of the program with the defect in it."""
     folder = trees.new_folder()
     shutil.copytree(trees.program(), folder, dirs_exist_ok=True)
-    (folder / mutant.file).write_text(text)
-    trees.compile_file(folder / mutant.file)
+    path, text = changes.changed(folder, mutant.place, mutant.change)
+    path.write_text(text)
+    if path.suffix == ".py":
+        trees.compile_file(path)
     return folder
+
+
+def outdated(mutants: Iterable[Mutant]) -> list[str]:
+    """Return a sentence for every mutant that no longer applies to the program."""
+    found = []
+    for mutant in mutants:
+        try:
+            changes.changed(trees.CHECKOUT, mutant.place, mutant.change)
+        except changes.DoesNotApply as error:
+            found.append(f"{mutant.name!r}: {error}")
+    return found
 
 
 def is_caught(mutant: Mutant, check: Check) -> bool:
     tree = plant(mutant)
     try:
         found = check(tree, mutant.near)
-    except StepFails as trouble:
-        found = [str(trouble)]
+    except StepFails as error:
+        found = [str(error)]
     finally:
         trees.remove(tree)
     print(f"{mutant.name}: {found[0][:300] if found else 'NOT CAUGHT'}")
@@ -71,220 +71,187 @@ def chosen(mutants: Iterable[Mutant]) -> list[Mutant]:
     return [mutant for mutant in mutants if mutant.quick or trees.ALL_MUTANTS]
 
 
-ATOMIC, CODEC, LOCK = "kingdom/disk/atomic.py", "kingdom/disk/codec.py", "kingdom/disk/lock.py"
-PLACES, ROLE, CONFIG = "kingdom/home/places.py", "kingdom/runtime/role.py", "kingdom/home/config.py"
-DISPATCH, OUTBOUND = "kingdom/king/dispatch.py", "kingdom/envoy/outbound.py"
-CAMPAIGN, BARRACK = "kingdom/general/campaign.py", "kingdom/soldiers/handle.py"
-
 MUTANTS = [
     # 1: killed anywhere
     Mutant(
         "files are written in place",
-        ATOMIC,
-        "                os.replace(draft, path)\n",
-        "                Path(path).write_bytes(Path(draft).read_bytes())\n                os.unlink(draft)\n",
+        "kingdom.disk.atomic",
+        replace("os.replace(A, B)", "(Path(B).write_bytes(Path(A).read_bytes()), os.unlink(A))"),
         caught_by="king kill",
         near="^write queue",
         quick=True,
     ),
     Mutant(
         "an event moves before its task is made",
-        DISPATCH,
-        '        post.deliver(\n            "tasks",\n',
-        '        queues.events.move([e.event.id for e in decrees if e.task], "pending", "dispatched")\n'
-        '        post.deliver(\n            "tasks",\n',
+        "kingdom.king.dispatch",
+        swap("tasks.create", "events.move"),
         caught_by="king kill",
         near="tasks|tmp",
     ),
     Mutant(
         "the task's id is not noted in its event first",
-        DISPATCH,
-        '        queues.events.update("pending", [each.event for each in decrees])\n',
-        "",
+        "kingdom.king.dispatch:Dispatch._carry_out",
+        drop("events.update"),
         caught_by="king kill",
         near="^renameat2 queue/events|done",
     ),
     Mutant(
         "litter of a killed life is left",
-        ROLE,
-        "    disk.sweep_scratch()\n",
-        "",
+        "kingdom.runtime.role",
+        drop("sweep_scratch"),
         caught_by="king kill",
         near="tmp",
     ),
     Mutant(
-        "no intent is noted before a letter is said",
-        OUTBOUND,
-        "        self._note_intents(letters)\n",
-        "",
+        "no intent is noted before a message is posted",
+        "kingdom.envoy",
+        drop("_note_intents"),
         caught_by="envoy kill",
         near="receipts|messages/",
         quick=True,
     ),
     Mutant(
         "a result is reported before its checkpoint and its lessons",
-        CAMPAIGN,
-        '        if result.status == "needs_human":\n            self._services.disk.rewrite(',
-        "        self._services.disk.rewrite(self._services.places.result(task.id), to_json(result.to_json()))\n"
-        '        if result.status == "needs_human":\n            self._services.disk.rewrite(',
+        "kingdom.general",
+        swap("places.checkpoint", "disk.create"),
         caught_by="general kill",
         near="results|memory",
     ),
     Mutant(
         "a restarted general does not know its soldiers",
-        CAMPAIGN,
-        "        lives = barrack.lives()\n",
-        "        lives = task.id in self._children\n",
+        "kingdom.general",
+        replace("A.lives()", "A.task in self._children"),
         caught_by="general kill",
         near="logs/gen-pr",
     ),
     Mutant(
         "a raw report of an earlier attempt counts",
-        BARRACK,
-        'if report and report.get("attempt") == attempt else None',
-        "if report else None",
+        "kingdom.soldiers",
+        replace('A if A and A.get("attempt") == B else None', "A if A else None"),
         caught_by="general kill",
         near="sessions",
     ),
     Mutant(
         "an order forgets what it has made before it is done",
-        "kingdom/king/orders.py",
-        'self._note(self._services.queues.orders.read("pending", order.id), outcome=outcome)',
-        "self._note(order, outcome=outcome)",
+        "kingdom.king.orders",
+        replace('A.orders.read("pending", B.id)', "B"),
         caught_by="orders kill",
         near="orders/pending/ord-retry",
     ),
     # 2: power cuts
     Mutant(
         "no fsync of files",
-        ATOMIC,
-        '            if self.durability == "power":\n                os.fsync(fd)\n',
-        "",
+        "kingdom.disk.atomic:Disk._draft",
+        drop("fsync"),
         caught_by="king power",
         near="names",
         quick=True,
     ),
     Mutant(
         "no fsync of folders",
-        ATOMIC,
-        '        if self.durability == "process":\n            return\n        for folder in folders:\n',
-        "        for folder in ():\n",
+        "kingdom.disk.atomic",
+        drop("sync_folder"),
         caught_by="envoy power",
         near="synced",
     ),
     # 3: a disk that fails
     Mutant(
         "a full disk ends the role for good",
-        ROLE,
-        "        except (KingdomError, OSError) as trouble:\n            # A full",
-        "        except OSError:\n            raise SystemExit(78) from None\n"
-        "        except KingdomError as trouble:\n            # A full",
+        "kingdom.runtime.role:_Loop",
+        replace("DEGRADED_PAUSE_SECONDS", "sys.exit(78)"),
         caught_by="full disk, king",
         quick=True,
     ),
     Mutant(
         "a beat needs room",
-        ROLE,
-        "        write_in_place(self._fd, ",
-        "        os.pwrite(self._fd, b' ', 4096 * self._beats)\n        write_in_place(self._fd, ",
+        "kingdom.runtime.role",
+        before("write_in_place(A, B)", "os.pwrite(A, b' ', 4096 * self._beats)"),
         caught_by="full disk, king",
     ),
     # 8: two kings
     Mutant(
         "no flock",
-        LOCK,
-        "            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
-        "            pass\n",
+        "kingdom.disk.lock",
+        drop("fcntl.flock(A, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
         caught_by="parallel starts",
     ),
     Mutant(
         "a replaced lock is not noticed",
-        ROLE,
-        "        self._lock.check()\n",
-        "",
+        "kingdom.runtime.role:_Loop",
+        drop("_lock.check"),
         caught_by="replaced while it idles",
         quick=True,
     ),
     # 13: bad files
     Mutant(
         "reads wait for a pipe's writer",
-        CODEC,
-        "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)\n    except FileNotFoundError:",
-        "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)\n    except FileNotFoundError:",
+        "kingdom.disk.codec",
+        replace("A | os.O_NONBLOCK", "A"),
         caught_by="bad events",
     ),
     Mutant(
         "duplicate keys pass",
-        CODEC,
-        "json.JSONDecoder(object_pairs_hook=_unique, ",
-        "json.JSONDecoder(",
+        "kingdom.disk.codec",
+        omit("JSONDecoder", "object_pairs_hook"),
         caught_by="bad events",
         quick=True,
     ),
-    Mutant("NaN passes", CODEC, "parse_constant=_no_constant, ", "", caught_by="bad events"),
+    Mutant("NaN passes", "kingdom.disk.codec", omit("JSONDecoder", "parse_constant"), caught_by="bad events"),
     Mutant(
         "no reason beside the dead",
-        "kingdom/records/queues.py",
-        "{grave.name}.reason",
-        "{grave.name}.tmp",
+        "kingdom.records.queues",
+        replace('f"{A}.reason"', 'f"{A}.tmp"'),
         caught_by="bad events",
     ),
     # secrets
     Mutant(
         "a defect is told with its secrets",
-        ROLE,
-        "        log = services.log  # which knows the secrets\n",
-        "",
+        "kingdom.runtime.role",
+        replace("A = services.log", "pass"),
         caught_by="a defect and a secret",
         quick=True,
     ),
     # 14: names
     Mutant(
         "a slash may stand in a name",
-        PLACES,
-        "[A-Za-z0-9._:@+-]*\\Z",
-        "[A-Za-z0-9._:@+/-]*\\Z",
+        "kingdom.home.places",
+        constant("_NAME", 're.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+/-]*\\Z")'),
         caught_by="doors",
         quick=True,
     ),
     # 15: permissions
     Mutant(
         "everybody may write to the home",
-        PLACES,
-        "        if about.st_mode & stat.S_IWOTH:\n",
-        "        if about.st_mode & stat.S_IFIFO and False:\n",
+        "kingdom.home.places",
+        replace("A & stat.S_IWOTH", "0"),
         caught_by="open to all",
         quick=True,
     ),
     Mutant(
         "others may read the secrets",
-        CONFIG,
-        "    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):\n",
-        "    if about.st_mode & stat.S_ISVTX:\n",
+        "kingdom.home.config",
+        replace("A & (stat.S_IRWXG | stat.S_IRWXO)", "0"),
         caught_by="open secrets",
     ),
     # 16: duplicates
     Mutant(
         "a replay after retention is not recognised",
-        DISPATCH,
-        "        return self._desk.done.task_of(event.id)\n",
-        "        return None\n",
+        "kingdom.king",
+        replace("return A.task_of(B)", "return None"),
         caught_by="told_again_after_retention",
         quick=True,
     ),
     # 19: configuration
     Mutant(
         "broken configuration ends a running role",
-        ROLE,
-        '            self._services.log.error(f"keeps its old configuration: {trouble}")\n',
-        "            raise SystemExit(78) from trouble\n",
+        "kingdom.runtime.role",
+        replace("self._told = str(A)", "raise SystemExit(78)"),
         caught_by="reload",
     ),
     Mutant(
         "broken configuration is told at every turn",
-        ROLE,
-        "        self._seen_files, self._reload_asked = now_there, False\n",
-        "        self._reload_asked = False\n",
+        "kingdom.runtime.role",
+        replace("self._seen_files, self._reload_asked = A, False", "self._reload_asked = False"),
         caught_by="reload",
         quick=True,
     ),

@@ -10,71 +10,56 @@ import pytest
 from tests.faults import mutants, oracle, trees
 from tests.faults.cage import cells, test_breakout, test_injection, test_resources
 from tests.faults.cage.cells import Cell
+from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
 
-CAGE, SERVE, WATCH = (f"kingdom/soldier/{name}.py" for name in ("cage", "serve", "watch"))
-OUTFIT, PROMPT, PLACES = "kingdom/soldiers/order.py", "kingdom/soldiers/prompt.py", "kingdom/home/places.py"
+PLACES = "kingdom.home.places"
 
 MUTANTS = [
     Mutant(
         "no Landlock",
-        CAGE,
-        "        if _landlock_version() >= 1:\n",
-        "        if False:\n",
+        "kingdom.soldier.cage:enter",
+        replace("_landlock_version() >= 1", "False"),
         "breakout",
         quick=True,
     ),
-    Mutant("no view of its own", CAGE, '        _see_read_only(order["may_write"])\n', "", "breakout"),
-    Mutant("calls go unfiltered", CAGE, "        _filter_calls()\n", "", "breakout", quick=True),
-    Mutant("root keeps its privileges", CAGE, "        _drop_privileges()\n", "", "breakout"),
-    Mutant("secrets may be read", PLACES, "        yield from (self.env_file, ", "        yield from (", "breakout"),
-    Mutant("locks may be taken", PLACES, "*self.locks(), ", "", "breakout"),
-    Mutant(
-        "camps may be read",
-        PLACES,
-        "        yield from (camp for camp in self.control_folders() if camp != self.control_folder(general, task))\n",
-        "",
-        "breakout",
-    ),
+    Mutant("no view of its own", "kingdom.soldier.cage", drop("_see_read_only"), "breakout"),
+    Mutant("calls go unfiltered", "kingdom.soldier.cage", drop("_filter_calls"), "breakout", quick=True),
+    Mutant("root keeps its privileges", "kingdom.soldier.cage", drop("_drop_privileges"), "breakout"),
+    Mutant("secrets may be read", PLACES, replace("(self.env_file, A, B, C)", "(A, B, C)"), "breakout"),
+    Mutant("locks may be taken", PLACES, replace("(A, B, *self.locks(), C)", "(A, B, C)"), "breakout"),
+    Mutant("others' control folders may be read", PLACES, replace("(A for A in B if A != C)", "()"), "breakout"),
     Mutant(
         "what others are at may be read",
         PLACES,
-        "        yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)\n",
-        "",
+        replace("(yield from (self.workspaces, A, B, C, D))", "None"),
         "breakout",
     ),
-    Mutant("keys of the owner may be read", OUTFIT, "*_keys())", ")", "breakout"),
-    Mutant("a link to the home is forgotten", CAGE, "*(os.path.realpath(path) for path in may_not_read)", "", "linked"),
+    Mutant("keys of the owner may be read", "kingdom.soldiers", replace("(A, *_keys())", "(A,)"), "breakout"),
+    Mutant(
+        "a link to the home is forgotten",
+        "kingdom.soldier.cage",
+        replace("(os.path.realpath(A) for A in B)", "()"),
+        "linked",
+    ),
     Mutant(
         "the whole environment is passed on",
-        OUTFIT,
-        "in (*PASSED_ON, *manifest.env) if name in ours",
-        "in ours",
+        "kingdom.soldiers",
+        replace("{A: B[A] for A in C if A in B}", "{A: B[A] for A in B}"),
         "breakout",
     ),
-    Mutant("markers that can be guessed", OUTFIT, "dice.token_hex(8)", '"0" * 16', "injection"),
     Mutant(
-        "no markers",
-        PROMPT,
-        '    return f"<data {boundary}> (',
-        '    return text or f"<data {boundary}> (',
-        "injection",
+        "markers that can be guessed", "kingdom.soldiers.prepare", replace("A.token_hex(8)", '"0" * 16'), "injection"
     ),
-    Mutant(
-        "what a soldier left behind lives on",
-        SERVE,
-        "def _end_tree() -> None:\n",
-        "def _end_tree() -> None:\n    return\n",
-        "survivors",
-    ),
-    Mutant("orphans are not adopted", SERVE, "    cage.adopt_orphans()\n", "", "survivors"),
-    Mutant("nobody is penned", SERVE, "        cgroup.join()\n", "", "hidden"),
-    Mutant("nobody watches", SERVE, "(excess := watch.excess()) is not None", "(excess := None) is not None", "bomb"),
+    Mutant("no markers", "kingdom.soldiers.prompt:_data", body("return text or boundary"), "injection"),
+    Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return"), "survivors"),
+    Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
+    Mutant("no soldier is in a cgroup", "kingdom.soldier.serve", drop("cgroup.join"), "hidden"),
+    Mutant("nobody watches", "kingdom.soldier.serve", replace("A.excess()", "None"), "bomb"),
     Mutant(
         "only single processes are watched",
-        WATCH,
-        "        if worked > ",
-        "        if False and worked > ",
+        "kingdom.soldier",
+        replace("A > self._limits['cpu_seconds']", "False"),
         "spinners",
     ),
 ]
@@ -96,7 +81,7 @@ def linked(tree: Path, near: str) -> list[str]:
     return test_breakout.break_out(cells.build(folder / "linked", tree))
 
 
-def unpenned(check: Check) -> Check:
+def without_cgroups(check: Check) -> Check:
     """On a machine that has no control groups: what they would catch must be caught without them."""
 
     def checked(tree: Path, near: str) -> list[str]:
@@ -111,7 +96,9 @@ def unpenned(check: Check) -> Check:
 CHECKS: dict[str, Check] = {
     "breakout": fresh(test_breakout.break_out),
     "linked": linked,
-    "survivors": unpenned(fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment"))),
+    "survivors": without_cgroups(
+        fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment"))
+    ),
     "hidden": fresh(test_breakout.check_orphan_of_the_dead),
     "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
@@ -128,7 +115,7 @@ def test_a_hole_in_the_cage_is_seen(mutant: Mutant) -> None:
     assert caught, f"{mutant.caught_by} does not see that {mutant.name}"
 
 
-def test_without_a_pen_nothing_of_a_soldier_outlives_its_task_either() -> None:
+def test_without_cgroups_nothing_of_a_soldier_outlives_its_task_either() -> None:
     tree = trees.new_folder()
     trees.copy_program(trees.program(), tree)
     assert CHECKS["survivors"](tree, "") == []
@@ -137,8 +124,3 @@ def test_without_a_pen_nothing_of_a_soldier_outlives_its_task_either() -> None:
 
 def test_the_score(figure: oracle.Figure) -> None:
     figure(f"holes in the cage seen: {sum(_caught)} of {len(_caught)}")
-
-
-def test_every_mutant_still_fits_the_program() -> None:
-    for mutant in MUTANTS:
-        mutants.defective(mutant)

@@ -10,15 +10,10 @@ from kingdom.disk.codec import read_json, to_json
 from tests.faults import homes, mutants, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import Cell
+from tests.faults.changes import body
 from tests.faults.mutants import Mutant
 
-NO_LANDLOCK = Mutant(
-    "a kernel without Landlock",
-    "kingdom/soldier/cage.py",
-    "    return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None,",
-    "    return -1 if True else int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None,",
-    caught_by="",
-)
+NO_LANDLOCK = Mutant("a kernel without Landlock", "kingdom.soldier.cage:_landlock_version", body("return -1"))
 SAYS = "this kernel has no Landlock"
 
 ENGINE = """

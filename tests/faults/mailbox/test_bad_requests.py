@@ -17,6 +17,7 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.home.places import check_name
 from tests.faults import oracle, trees
+from tests.faults.changes import body, replace
 from tests.faults.doors import EVIL
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.test_bad_files import BAD_NAMES, Maker, allowed_kinds, damaged
@@ -220,29 +221,24 @@ def test_what_is_no_request_is_parked_and_later_ones_are_served(what: str, figur
     assert not wrong, "\n".join(wrong[:20])
 
 
-REQUESTS, SERVE = "kingdom/mailbox/requests.py", "kingdom/mailbox/serve.py"
-
 MUTANTS = [
     Mutant(
         "requests are read by a trusting reader",
-        REQUESTS,
-        "        value = _as_our_clients_write(data) or parse_json(data)\n",
-        "        value = __import__('orjson').loads(data)\n",
+        "kingdom.mailbox",
+        replace("_as_our_clients_write(A) or parse_json(A)", "orjson.loads(A)"),
         caught_by="bad requests",
         quick=True,
     ),
     Mutant(
         "a bad request is removed without a word",
-        SERVE,
-        "            self._unsynced.move(folder / name, dead)\n",
-        "            os.unlink(folder / name)\n",
+        "kingdom.mailbox",
+        replace("self._unsynced.move(folder / A, B)", "os.unlink(folder / A)"),
         caught_by="bad requests",
     ),
     Mutant(
         "client names are not checked",
-        REQUESTS,
-        "    try:\n        return check_name(key, value.get(key))\n    except BadName:\n        return None\n",
-        "    return value.get(key) if isinstance(value.get(key), str) else None\n",
+        "kingdom.mailbox.requests:_name",
+        body("return value.get(key) if isinstance(value.get(key), str) else None"),
         caught_by="evil names",
     ),
 ]

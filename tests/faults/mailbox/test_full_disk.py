@@ -18,6 +18,7 @@ from kingdom.errors import NotRunning, TookTooLong
 from kingdom.home.places import Places
 from kingdom.mq.client import MANAGER_LOCK, Client, Refused
 from tests.faults import trees
+from tests.faults.changes import replace
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
 from tests.faults.test_full_disk import fill, may_mount, state
@@ -154,24 +155,21 @@ def test_a_full_disk_passes(what: str, figure: Figure) -> None:
 MUTANTS = [
     Mutant(
         "a full store ends the manager",
-        "kingdom/mailbox/serve.py",
-        "            self._refuse_as_undecided(group, error)\n",
-        "            raise SystemExit(1) from error\n",
+        "kingdom.mailbox",
+        replace("self._refuse_as_undecided(group, A)", "raise SystemExit(1)"),
         caught_by="full store, filesystem",
         quick=True,
     ),
     Mutant(
         "a request ends though its answer found no room",
-        "kingdom/mailbox/serve.py",
-        "                self._unanswered[request.filename] = pending\n                continue\n",
-        "                self._responses.remove_request(pending.folder, request.filename)\n                continue\n",
+        "kingdom.mailbox",
+        replace("self._unanswered[A.filename] = B", "self._responses.remove_request(B.folder, A.filename)"),
         caught_by="full mailbox, filesystem",
     ),
     Mutant(
         "a store in trouble is not shown",
-        "kingdom/mailbox/serve.py",
-        "        if failure is not None:\n            raise failure\n",
-        "",
+        "kingdom.mailbox.serve",
+        replace("if A is not None:\n    raise A", "pass"),
         caught_by="full store, sqlite",
     ),
 ]

@@ -17,6 +17,7 @@ import pytest
 from kingdom.errors import KingdomError
 from kingdom.mq.client import Client
 from tests.faults import trees
+from tests.faults.changes import after, replace, swap
 from tests.faults.mailbox import actors, history
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
@@ -112,33 +113,24 @@ def test_a_killed_manager_loses_and_doubles_nothing(backend: str, figure: Figure
     assert counts["acked"] > 20
 
 
-SERVE, WIRE = "kingdom/mailbox/serve.py", "kingdom/mq/calls.py"
-
 MUTANTS = [
     Mutant(
         "a publish is not remembered by its request",
-        WIRE,
-        "draft(call.payload), call.request_id))\n\n\ndef publish_batch",
-        'draft(call.payload), ""))\n\n\ndef publish_batch',
+        "kingdom.mq.calls",
+        replace("A.publish(B, C, call.request_id)", 'A.publish(B, C, "")'),
         caught_by="kills",
         quick=True,
     ),
     Mutant(
         "answers go out before the commit",
-        SERVE,
-        "            self._long_polls.serve(group)\n            self._engine.commit()\n",
-        "            self._long_polls.serve(group)\n            self._send_answers(group)\n            group = []\n"
-        "            time.sleep(0.05)\n            self._engine.commit()\n",
+        "kingdom.mailbox",
+        after("self._long_polls.serve(A)", "self._send_answers(A)\nA.clear()\ntime.sleep(0.05)"),
         caught_by="kills",
     ),
     Mutant(
         "a request ends before it is answered",
-        SERVE,
-        "                self._responses.write(request.client, request.id, pending.answer)\n"
-        "                self._responses.remove_request(pending.folder, request.filename)\n",
-        "                self._responses.remove_request(pending.folder, request.filename)\n"
-        "                time.sleep(0.02)\n"
-        "                self._responses.write(request.client, request.id, pending.answer)\n",
+        "kingdom.mailbox",
+        swap("_responses.write", "_responses.remove_request", between="time.sleep(0.02)"),
         caught_by="kills",
     ),
 ]

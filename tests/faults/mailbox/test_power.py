@@ -16,6 +16,7 @@ from kingdom.disk.codec import parse_json
 from kingdom.home.places import Places
 from kingdom.mq import configuration, opening
 from tests.faults import powerloss, trees
+from tests.faults.changes import after
 from tests.faults.mailbox import life
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
@@ -124,10 +125,8 @@ def test_a_power_cut_breaks_no_promise(backend: str, figure: Figure) -> None:
 MUTANTS = [
     Mutant(
         "answers go out before the commit",
-        "kingdom/mailbox/serve.py",
-        "            self._long_polls.serve(group)\n            self._engine.commit()\n",
-        "            self._long_polls.serve(group)\n            self._send_answers(group)\n            group = []\n"
-        "            time.sleep(0.05)\n            self._engine.commit()\n",
+        "kingdom.mailbox",
+        after("self._long_polls.serve(A)", "self._send_answers(A)\nA.clear()\ntime.sleep(0.05)"),
         caught_by="power",
         near="synced",
         quick=True,

@@ -12,6 +12,7 @@ from kingdom.home.places import Places
 from kingdom.mq import configuration, opening
 from kingdom.mq.client import Client
 from tests.faults import oracle, trees
+from tests.faults.changes import after, replace
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
 
@@ -132,26 +133,21 @@ def test_killed_anywhere_it_does_what_was_asked_once(backend: str, fault: str, f
     assert report.tried >= 3
 
 
-SERVE = "kingdom/mailbox/serve.py"
-
 MUTANTS = [
     Mutant(
         "a request ends before the commit",
-        SERVE,
-        "            self._long_polls.serve(group)\n            self._engine.commit()\n",
-        "            self._long_polls.serve(group)\n            for pending in group:\n"
-        "                os.unlink(pending.path)\n"
-        "            self._engine.commit()\n",
+        "kingdom.mailbox",
+        after("self._long_polls.serve(A)", "for deed in A:\n    os.unlink(deed.path)"),
         caught_by="kill",
         near="unlink.*requests",
         quick=True,
     ),
     Mutant(
         "answers are written in place",
-        "kingdom/mailbox/responses.py",
-        '            self._files.put(f"{self._folder}/{client}/{filename}", answer)\n',
-        "            path = self._folder / client / filename\n"
-        '            path.open("wb", 0).write(answer[:20]) and path.open("ab", 0).write(answer[20:])\n',
+        "kingdom.mailbox.responses",
+        replace(
+            "self._files.put(A, answer)", "(open(A, 'wb', 0).write(answer[:20]), open(A, 'ab', 0).write(answer[20:]))"
+        ),
         caught_by="kill",
     ),
 ]

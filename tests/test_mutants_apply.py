@@ -1,0 +1,90 @@
+"""The seeded defects of the fault checks still apply to the program, also those that only a campaign plants."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+
+import pytest
+
+from tests.faults import changes, mutants, trees
+
+LISTS = (
+    "test_mutants",
+    "cage.test_cage_mutants",
+    "mailbox.test_bad_requests",
+    "mailbox.test_full_disk",
+    "mailbox.test_kills",
+    "mailbox.test_power",
+    "mailbox.test_sweep_mailbox",
+    "mq.test_mutants_of_stores",
+    "watch.test_watch_mutants",
+)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_mutant_of_a_list_applies_at_one_place(name: str) -> None:
+    assert mutants.outdated(import_module(f"tests.faults.{name}").MUTANTS) == []
+
+
+def test_no_list_is_forgotten() -> None:
+    folder = trees.CHECKOUT / "tests/faults"
+    found = {path for path in folder.rglob("*.py") if "\nMUTANTS" in path.read_text()}
+    assert found - {folder / "mutants.py"} == {folder / f"{name.replace('.', '/')}.py" for name in LISTS} - {
+        folder / "test_mutants.py"
+    }
+
+
+PROGRAM = """
+class Disk:
+    def write(self, path, data):
+        draft = self.draft(path, mode=0o600)
+        os.write(draft, data)
+        if self.power and data:
+            os.fsync(draft)
+        os.rename(draft, path)  # seen from here on
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (changes.drop("fsync"), "        if self.power and data:\n            pass\n"),
+        (changes.drop("os.fsync(A)"), "        if self.power and data:\n            pass\n"),
+        (changes.swap("write", "fsync"), "            os.fsync(draft)\n        os.write(draft, data)\n"),
+        (changes.swap("os.fsync", "rename", between="wait()"), "(draft, path)\n        wait()\n        if self.power"),
+        (changes.replace("self.power and A", "A"), "        if data:\n"),
+        (changes.replace("if A: ...", "pass"), "data)\n        pass\n        os.rename"),
+        (changes.before("rename(A, B)", "os.unlink(B)"), "        os.unlink(path)\n        os.rename(draft, path)"),
+        (changes.after("os.rename(A, B)", "os.unlink(B)"), "        os.rename(draft, path)\n        os.unlink(path)"),
+        (changes.omit("draft", "mode"), "draft = self.draft(path)\n"),
+        (changes.constant("draft", "7"), "draft = 7\n"),
+    ],
+)
+def test_a_change_is_made_at_the_place_it_names(change: changes.Change, line: str) -> None:
+    tree = ast.parse(PROGRAM)
+    (scope,) = changes.scopes(tree, "Disk.write")
+    assert change.apply(scope) == 1
+    assert line in ast.unparse(tree)
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "said"),
+    [
+        ("kingdom.disk.gone", changes.drop("fsync"), "0 times in kingdom.disk.gone: a statement fsync"),
+        (
+            "kingdom.disk.atomic:Disk.gone",
+            changes.body("pass"),
+            "0 times in kingdom.disk.atomic:Disk.gone: that function",
+        ),
+        ("kingdom.disk", changes.replace("os.close(fd)", "0"), "times in kingdom.disk: os.close(fd)"),
+        ("kingdom.disk.lock", changes.drop("flock(A, B)"), "2 times in kingdom.disk.lock: a statement flock(A, B)"),
+        ("kingdom.disk.atomic", changes.replace("os.replace(A, B)", "nobody(A)"), "no nobody in atomic.py"),
+        ("kingdom.disk.atomic", changes.replace("os.replace(A, B)", "self.gone(A)"), "no gone in atomic.py"),
+        ("bin/role", changes.Text("count=0\n", ""), "times in bin/role: count=0"),
+    ],
+)
+def test_what_no_longer_applies_is_named_in_a_sentence(place: str, change: changes.Change, said: str) -> None:
+    with pytest.raises(changes.DoesNotApply) as error:
+        changes.changed(trees.CHECKOUT, place, change)
+    assert said in str(error.value)
