@@ -18,13 +18,13 @@ from kingdom.runtime.processes import end_with_parent
 
 POLL_SECONDS = 10.0
 LONGEST_VARIABLE = 30_000
-"""Characters: the kernel takes 128 KB of bytes, and refuses the whole command for one more."""
+"""Characters: Linux refuses to start a command with a variable of more than 128 KiB."""
 TRY_AGAIN_SECONDS = 1.0
 ENDS_WITHIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class WorkerOptions:
     queue: str
     consumer: str
     visibility: float | None
@@ -36,10 +36,10 @@ class Orders:
 class Worker:
     """TERM or INT: finish the message in hand, then end. A second one: stop the command and give the message back."""
 
-    def __init__(self, client: Client, orders: Orders, wait: float, show: Callable[[Any], None]) -> None:
+    def __init__(self, client: Client, options: WorkerOptions, wait: float, show: Callable[[Any], None]) -> None:
         self._client = client
-        self._orders = orders
-        self._wait = POLL_SECONDS if orders.follow else wait
+        self._options = options
+        self._wait = POLL_SECONDS if options.follow else wait
         self._show = show
         self._stops = 0
         self._idle = False
@@ -49,45 +49,45 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         done, good = 0, True
-        while not self._stops and (self._orders.limit is None or done < self._orders.limit):
-            delivery = self._next()
+        while not self._stops and (self._options.limit is None or done < self._options.limit):
+            delivery = self._consume()
             if delivery is None:
-                if not self._orders.follow:
+                if not self._options.follow:
                     break
                 continue
-            good = self._work(delivery) and good
+            good = self._handle(delivery) and good
             done += 1
-        return int(Exit.DONE) if good or self._orders.follow else int(Exit.FAILED)
+        return int(Exit.DONE) if good or self._options.follow else int(Exit.FAILED)
 
-    def _next(self) -> Delivery | None:
-        orders = self._orders
+    def _consume(self) -> Delivery | None:
+        options = self._options
         try:
             self._idle = True
             return self._client.consume(
-                orders.queue, consumer_id=orders.consumer, visibility=orders.visibility, wait=self._wait
+                options.queue, consumer_id=options.consumer, visibility=options.visibility, wait=self._wait
             )
         except KeyboardInterrupt:
             return None
-        except (NotRunning, TookTooLong) as trouble:
-            self._must_follow(trouble)
+        except (NotRunning, TookTooLong) as error:
+            self._raise_unless_following(error)
         except Refused as refusal:
             if refusal.code != "ERR_QUEUE_NOT_FOUND":
                 raise
-            self._must_follow(refusal)
+            self._raise_unless_following(refusal)
         finally:
             self._idle = False
         if not self._stops:
             time.sleep(TRY_AGAIN_SECONDS)
         return None
 
-    def _must_follow(self, trouble: Exception) -> None:
-        """A worker outlives its manager and waits for its queue; a single consume says what is wrong."""
-        if not self._orders.follow:
-            raise trouble
-        self._tell(f"{trouble}; trying again")
+    def _raise_unless_following(self, error: Exception) -> None:
+        """Raise the error of a single consume. A worker that follows waits for its manager and its queue."""
+        if not self._options.follow:
+            raise error
+        self._report(f"{error}; trying again")
 
-    def _work(self, delivery: Delivery) -> bool:
-        command = self._orders.command
+    def _handle(self, delivery: Delivery) -> bool:
+        command = self._options.command
         if command is None:
             self._show(_as_json(delivery))
             return True
@@ -95,14 +95,14 @@ class Worker:
         if outcome is None:
             return False
         if outcome == 0:
-            self._settle(lambda: self._client.ack(delivery), delivery, "done")
+            self._finish(lambda: self._client.ack(delivery), delivery, "done")
             return True
         reason = f"exit {outcome}" if outcome > 0 else f"killed by {signal.Signals(-outcome).name}"
-        self._settle(lambda: self._client.nack(delivery, reason, requeue=True), delivery, f"failed, {reason}")
+        self._finish(lambda: self._client.nack(delivery, reason, requeue=True), delivery, f"failed, {reason}")
         return False
 
     def _execute(self, command: str, delivery: Delivery) -> int | None:
-        """The command's exit code; None when the lease was lost and somebody else has the message."""
+        """Run the command. Return its exit code; None when the lease was lost and somebody else has the message."""
         with subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.PIPE,
@@ -116,38 +116,39 @@ class Worker:
         return None if lost else child.returncode
 
     def _feed(self, child: subprocess.Popen[bytes], delivery: Delivery) -> bool:
+        """Give the command its message and extend the lease until it ends. Return False when the lease was lost."""
         lease_seconds = max(0.1, delivery.lease_until / 1000 - time.time())
-        given: bytes | None = delivery.text.encode()
+        unsent: bytes | None = delivery.text.encode()
         while True:
             try:
-                child.communicate(given, timeout=lease_seconds / 3)
+                child.communicate(unsent, timeout=lease_seconds / 3)
                 return True
             except subprocess.TimeoutExpired:
-                given = None
+                unsent = None
             try:
-                self._client.extend(delivery, self._orders.visibility, timeout=max(0.5, lease_seconds / 3))
+                self._client.extend(delivery, self._options.visibility, timeout=max(0.5, lease_seconds / 3))
             except Refused as refusal:
-                self._tell(f"{delivery.message_key}: {refusal}; its command is stopped")
+                self._report(f"{delivery.message_key}: {refusal}; its command is stopped")
                 self._end(child)
                 return False
-            except (NotRunning, TookTooLong) as trouble:
-                self._tell(f"{delivery.message_key}: {trouble}")
+            except (NotRunning, TookTooLong) as error:
+                self._report(f"{delivery.message_key}: {error}")
 
-    def _settle(self, say: Callable[[], None], delivery: Delivery, outcome: str) -> None:
-        """Said until it is heard: a manager that restarts must still learn of it."""
+    def _finish(self, tell: Callable[[], None], delivery: Delivery, outcome: str) -> None:
+        """Tell the manager, again until it answers: one that restarts must still learn of it."""
         while True:
             try:
-                say()
+                tell()
             except Refused as refusal:
-                self._tell(f"{delivery.message_key}: {outcome}, but {refusal}")
+                self._report(f"{delivery.message_key}: {outcome}, but {refusal}")
                 return
-            except (NotRunning, TookTooLong) as trouble:
-                self._tell(f"{delivery.message_key}: {outcome}; {trouble}; saying it again")
+            except (NotRunning, TookTooLong) as error:
+                self._report(f"{delivery.message_key}: {outcome}; {error}; trying again to tell the manager")
                 if self._stops > 1:
                     return
                 time.sleep(TRY_AGAIN_SECONDS)
             else:
-                self._tell(f"{delivery.message_key}: {outcome}")
+                self._report(f"{delivery.message_key}: {outcome}")
                 return
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -165,12 +166,12 @@ class Worker:
             _signal_group(child, signal.SIGKILL)
             child.wait()
 
-    def _tell(self, sentence: str) -> None:
+    def _report(self, sentence: str) -> None:
         print(f"yirangmq: {sentence}", file=sys.stderr, flush=True)
 
 
 def _end_with_worker() -> None:
-    """A worker that was killed extends no lease: another one will do the work."""
+    """End the command with its worker: a killed worker extends no lease, and another one will do the work."""
     end_with_parent(signal.SIGKILL)
 
 
@@ -180,7 +181,7 @@ def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> Non
 
 
 def _environment(delivery: Delivery) -> dict[str, str]:
-    """What the command may want to know besides the payload."""
+    """Return the environment of the command: what it may want to know besides the payload."""
     about = {
         "YIRANGMQ_QUEUE": delivery.queue,
         "YIRANGMQ_MESSAGE_ID": delivery.message_id,

@@ -1,0 +1,189 @@
+"""What the commands of `yirangmq` share: their options, who answers them, and how they print and fail."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+from kingdom.cli.finite import Finite
+from kingdom.errors import Exit, KingdomError, NotRunning, Usage
+from kingdom.home.places import Places, find_home
+from kingdom.mq import configuration
+from kingdom.mq.client import START_IT, Client, Refused
+from kingdom.mq.mailbox_folders import Box
+
+Answer = dict[str, Any]
+
+DEFAULT_CONSUMER = "cli"
+"""The consumer when nobody says: the same in every call, so that `ack` needs only the key."""
+DEFAULT_TIMEOUT_MS = 30000
+MANAGER_MAY_RESTART_SECONDS = 1.0
+
+
+class Queues(Protocol):
+    """Whoever answers the queue's calls: the manager through its mailbox, or the store itself."""
+
+    def call(self, command: str, payload: Mapping[str, Any]) -> Answer: ...
+
+
+class Direct:
+    """The store without a manager; refused while a manager holds it."""
+
+    def __init__(self, settings: configuration.Settings) -> None:
+        from kingdom.mq import call_fields, calls, opening
+        from kingdom.mq.errors import Refusal
+
+        self._calls = calls
+        self._call = call_fields.Call
+        self._refusal = Refusal
+        self._engine = opening.engine(settings, lambda: int(time.time() * 1000), lambda *_, **__: None)
+
+    def call(self, command: str, payload: Mapping[str, Any]) -> Answer:
+        if command == "health":
+            return {"status": "ok", "timestamp": int(time.time() * 1000)}
+        row = self._calls.CALLS.get(command)
+        if row is None:
+            raise Usage(message=f"only a running manager knows its {command}: leave out --direct")
+        done = 0
+        while True:
+            self._engine.sweep()
+            try:
+                answer = row.answer(self._engine, self._call(payload, DEFAULT_CONSUMER, done=done))
+            except self._refusal as refusal:
+                raise Refused(code=refusal.code, text=str(refusal)) from None
+            self._engine.commit()
+            if not isinstance(answer, self._calls.NotYet):
+                return answer
+            done = answer.done
+
+    def check(self, repair: bool) -> list[Answer]:
+        """Return what does not fit in the store; with `repair`, after mending what can be mended."""
+        findings = [
+            {"kind": finding.kind, "queue": finding.queue, "what": finding.what, "repaired": finding.repaired}
+            for finding in self._engine.check(repair)
+        ]
+        self._engine.commit()
+        return findings
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def open_direct(config: Path | None) -> Direct:
+    return Direct(configuration.load(Places(find_home()), config))
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the queue, as the options of a command say it."""
+
+    ipc_root: Path | None
+    config: Path | None
+    direct: bool
+    #: How long to wait for an answer; None: the command says its own default.
+    timeout_ms: float | None
+
+    @contextmanager
+    def open(self, extra_ms: float = 0) -> Iterator[Queues]:
+        """Open the store or the mailbox. `extra_ms`: how long the manager may take, beyond the time-out, to answer."""
+        if self.direct:
+            store = open_direct(self.config)
+            try:
+                yield store
+            finally:
+                store.close()
+            return
+        with self.client(extra_ms) as client:
+            wait_for_manager(client, min(client.timeout, MANAGER_MAY_RESTART_SECONDS))
+            yield client
+
+    def client(self, extra_ms: float = 0) -> Client:
+        return Client(self._folders(), timeout=((self.timeout_ms or DEFAULT_TIMEOUT_MS) + extra_ms) / 1000)
+
+    def call(self, command: str, **payload: Any) -> None:
+        """Make one call and print its answer. Fields that are None are left out."""
+        with self.open() as queues:
+            show(queues.call(command, given(**payload)))
+
+    def _folders(self) -> Box:
+        if self.config is None:
+            return configuration.box_of_home(Places(find_home())) if self.ipc_root is None else Box.at(self.ipc_root)
+        found = configuration.load(Places(find_home()), self.config)
+        return found.box if self.ipc_root is None else Box.at(self.ipc_root, found.config["ipc"])
+
+
+def wait_for_manager(client: Client, seconds: float = MANAGER_MAY_RESTART_SECONDS) -> None:
+    """Wait until a manager runs. No request is written before: so "not running" means "nothing was done"."""
+    end = time.monotonic() + seconds
+    while not client.manager_runs():
+        if time.monotonic() >= end:
+            raise NotRunning(what="the queue manager", hint=f"nobody serves {client.root}; {START_IT}")
+        time.sleep(0.02)
+
+
+timeout_option = click.option(
+    "--timeout",
+    type=Finite(0, min_open=True),
+    metavar="MS",
+    help=f"Wait at most so many milliseconds for the answer (default: {DEFAULT_TIMEOUT_MS}).",
+)
+
+
+def connected(
+    function: Callable[..., None], timeout: Callable[[Callable[..., None]], Callable[..., None]] = timeout_option
+) -> Callable[..., None]:
+    """Add the options that say how to reach the queue; the command gets them as its first argument."""
+
+    @timeout
+    @click.option("--direct", is_flag=True, help="Open the store itself. Only while no manager runs.")
+    @click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Read this configuration instead of the home's config/mq.yaml.",
+    )
+    @click.option(
+        "--ipc-root", type=click.Path(path_type=Path), metavar="DIR", help="Use this mailbox instead of the home's."
+    )
+    @wraps(function)
+    def command(
+        ipc_root: Path | None, config: Path | None, direct: bool, timeout: float | None, **options: Any
+    ) -> None:
+        function(Connection(ipc_root, config, direct, timeout), **options)
+
+    return command
+
+
+def exit_code(error: KingdomError) -> int:
+    """78 and 75 are for launchers; to a script everything that is not usage, absence or time is a refusal."""
+    known = (Exit.USAGE, Exit.NOT_RUNNING, Exit.TIMED_OUT)
+    return int(error.exit if error.exit in known else Exit.FAILED)
+
+
+class OneLine(click.Group):
+    """A group of commands whose errors are one line on stderr."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KingdomError as error:
+            click.echo(f"{ctx.command_path}: {error}", err=True)
+            ctx.exit(exit_code(error))
+
+
+def show(answer: Any) -> None:
+    """Print an answer as one line of JSON."""
+    click.echo(json.dumps(answer, ensure_ascii=False))
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
