@@ -21,7 +21,7 @@ from kingdom.errors import BadName
 from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
-from kingdom.records import questions, sessions
+from kingdom.records import notes, sessions
 from kingdom.times import moment
 
 MOST_SHOWN = 5
@@ -87,9 +87,9 @@ def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -
         queues=queues,
         oldest=_oldest(places, now),
         under_way=tuple(_under_way(places)),
-        soldiers=tuple(sessions.read(places)),
+        soldiers=tuple(row.to_json() for row in sessions.read(places)),
         failures=tuple(_failures(places)),
-        questions=tuple(questions.all_open(places)),
+        questions=tuple(notes.open_questions(places)),
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
         vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kingdom.disk.lock import is_locked
 from kingdom.records import sessions
 from kingdom.records.messages import URGENCY
+from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import end_carriers, send, soldier_markers, tasks_at_work
 from kingdom.runtime.role import Services
 
@@ -33,7 +34,7 @@ def clear(services: Services) -> Iterator[Orphans]:
         if not _is_out(services, task):
             send(members, signal.SIGKILL)
             yield Orphans(task, len(members))
-    struck = sessions.keep_only(services.unsynced, services.places, lambda task: _is_out(services, task))
+    struck = Sessions(services.places, services.unsynced).keep_only(lambda task: _is_out(services, task))
     if struck:
         services.log.event("recovery.sessions_cleaned", tasks=struck)
 
@@ -47,7 +48,6 @@ def stop_newest(services: Services) -> str | None:
     rows = sessions.read(services.places)
     if not rows:
         return None
-    victim = max(rows, key=lambda row: (URGENCY.get(str(row.get("priority")), 2), str(row.get("started_at"))))
-    task = str(victim["task_id"])
-    end_carriers(soldier_markers(services.places.home, task))
-    return task
+    victim = max(rows, key=lambda row: (URGENCY.get(str(row.priority), 2), str(row.started_at)))
+    end_carriers(soldier_markers(services.places.home, victim.task_id))
+    return victim.task_id

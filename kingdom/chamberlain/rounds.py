@@ -86,7 +86,7 @@ class Rounds:
             "sessions": {
                 "soldiers_active": len(soldiers),
                 "soldiers_max": self._most_soldiers(),
-                "list": [each.get("soldier") for each in soldiers],
+                "list": [row.soldier for row in soldiers],
             },
             "health": health,
             "judged_by": self._health.judged_by(),

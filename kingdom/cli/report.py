@@ -17,7 +17,7 @@ from kingdom.cli.queue_files import Found, newest
 from kingdom.disk.codec import read_json_or
 from kingdom.errors import BadName
 from kingdom.home.places import Places
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.words import count, duration, one_line, table
 
 DAY = 86400.0
@@ -62,7 +62,7 @@ def gather(places: Places, since: float) -> Report:
         told.tasks[general][one_line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1
         if (took := _seconds(places, task)) is not None:
             told.seconds[general].append(took)
-    told.questions = questions.all_open(places)
+    told.questions = notes.open_questions(places)
     told.letters = sum(1 for _ in takewhile(recent, newest(places, "messages", ("sent",))))
     return told
 

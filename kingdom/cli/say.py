@@ -17,7 +17,7 @@ from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.records.messages import FAILURES, Event, code_of
 from kingdom.runtime.wake import Waker
 from kingdom.times import stamp
@@ -198,9 +198,9 @@ def _event(places: Places, text: str, task: str | None, number: str, now: float)
 
 
 def _refuse_if_answered(places: Places, task: str) -> None:
-    if questions.is_open(places, task):
+    if notes.asks(places, task):
         return
-    if questions.answer_of(places, task) is not None:
+    if notes.answered_by(places, task) is not None:
         hint = f"`{home.command()} why {task}` shows by whom"
         raise BadInput(message=f"the question of {task} is already answered; {hint}")
     raise BadInput(message=f"{task} has no open question; `{home.command()} report` lists those that have")

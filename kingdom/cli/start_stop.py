@@ -18,7 +18,7 @@ from kingdom.errors import Exit, NoSuchThing, TookTooLong
 from kingdom.home import config, manifests, roster
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import ROLES, RoleRow, desired_state
-from kingdom.records import called_back
+from kingdom.records import notes
 from kingdom.runtime.processes import end_carriers, soldier_markers
 from kingdom.steward import pick
 from kingdom.steward.base import Steward
@@ -125,9 +125,9 @@ def _soldiers_out(places: Places) -> list[Path]:
 
 def _end_soldiers(places: Places, camps: list[Path]) -> None:
     disk = home.disk(places)
-    called_back.forget_all(places, disk)
+    notes.forget_stopped_by_down(places, disk)
     for camp in camps:
-        called_back.note(places, disk, camp)
+        notes.note_stopped_by_down(places, disk, camp)
     ended = sum(end_carriers(soldier_markers(places.home, camp.name)) for camp in camps)
     print(f"Ended {count(len(camps), 'soldier')} ({count(ended, 'process', 'processes')}).")
 

@@ -17,7 +17,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NoSuchThing
 from kingdom.home import config, manifests, schemas
 from kingdom.home.places import Places
-from kingdom.records import cancellations, load, questions
+from kingdom.records import load, notes
 from kingdom.records.messages import Event
 from kingdom.rules import gate, routing
 from kingdom.rules.gate import Gate
@@ -182,7 +182,7 @@ def _what_holds_task(places: Places, found: Found) -> str | None:
         return f"{general} does not run; `{home.command()} start {general}`"
     if found.state == "pending":
         return f"{general} has not taken it yet"
-    if (by := cancellations.who(places, found.id)) is not None:
+    if (by := notes.cancelled_by(places, found.id)) is not None:
         return f"{one_line(by)} has cancelled it, and {general} ends it"
     if is_locked(places.control_folder(general, found.id) / "lock"):
         return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
@@ -217,13 +217,13 @@ def _result(places: Places, found: Found) -> list[str]:
     ]
     if found.get("outcome") != "needs_human":
         return told
-    if questions.is_open(places, found.id):
+    if notes.asks(places, found.id):
         return [*told, f'it waits for your answer: {home.command()} say --answer {found.id} "..."']
     return [*told, *_answered(places, found.id)]
 
 
 def _answered(places: Places, task: str) -> Iterator[str]:
-    answer = questions.answer_of(places, task)
+    answer = notes.answered_by(places, task)
     if answer is None:
         return
     try:

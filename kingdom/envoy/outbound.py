@@ -19,7 +19,7 @@ from kingdom.envoy.channels import CHANNELS
 from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.conversations import SENDERS, Spoken, asker, is_page
 from kingdom.errors import BadFile, KingdomError
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.records.backlog import LOOK_AGAIN_SECONDS, Backlog
 from kingdom.records.messages import Message, Queued
 from kingdom.rules.retry import backoff, may_retry
@@ -108,7 +108,7 @@ class Outbound:
     def _strike_if_answered(self, letter: Message) -> None:
         """A question that its channel refused for a while may be answered before it is asked."""
         asked = letter.type == "human_input_request"
-        if asked and questions.answer_of(self._services.places, asker(letter)) is not None:
+        if asked and notes.answered_by(self._services.places, asker(letter)) is not None:
             self._awaiting.remove(asker(letter))
 
     def _say(self, letter: Message) -> Spoken | None:

@@ -17,9 +17,10 @@ from kingdom.disk.codec import to_json
 from kingdom.errors import BadConfig, BadInput, BadName, Collision, NoSuchThing
 from kingdom.home import config, manifests
 from kingdom.home.places import check_name
-from kingdom.records import called_back, cancellations, load, sessions
+from kingdom.records import load, notes
 from kingdom.records.backlog import Backlog
-from kingdom.records.messages import Checkpoint, Queued, Result, Task
+from kingdom.records.messages import Checkpoint, Queued, Result, SessionRow, Task
+from kingdom.records.sessions import Sessions
 from kingdom.rules import gate, retry
 from kingdom.runtime.role import Services, Turn
 from kingdom.soldiers import memory, prepare, results
@@ -45,6 +46,7 @@ class Campaign:
         self._manifest = manifests.of(services.places, self.name)
         self._tasks = Backlog(services.queues.tasks, mine=self._is_mine, owner=False)
         self._mine_in_progress = Backlog(services.queues.tasks, "in_progress", mine=self._is_mine, owner=False)
+        self._sessions = Sessions(services.places, services.unsynced)
         self._resting: set[str] = set()
         """Tasks in progress whose time has not come: they need no soldier yet."""
         self._children: dict[str, Popen[bytes]] = {}
@@ -77,7 +79,7 @@ class Campaign:
     def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._services.monotonic()
         if arrivals is None:
-            sessions.mend(self._services.unsynced, self._services.places)
+            self._sessions.repair()
         if arrivals is None or now >= self._next_look:
             self._follow_manifest()
             self._tasks.rescan()
@@ -123,7 +125,7 @@ class Campaign:
         report = barrack.raw(task.attempt)
         if report is not None:
             return self._receive(task, barrack, report)
-        if (by := cancellations.who(self._services.places, task.id)) is not None:
+        if (by := notes.cancelled_by(self._services.places, task.id)) is not None:
             return self._give_up(task, barrack, by)
         if lives:
             barrack.adopt(self._services.unsynced, task.attempt)
@@ -171,15 +173,15 @@ class Campaign:
         return True
 
     def _enlist(self, task: Task, soldier: str, pid: int) -> None:
-        row = {
-            "soldier": soldier,
-            "task_id": task.id,
-            "general": self.name,
-            "pid": pid,
-            "started_at": self._now(),
-            "priority": task.priority,
-        }
-        sessions.enlist(self._services.unsynced, self._services.places, row)
+        row = SessionRow(
+            soldier=soldier,
+            task_id=task.id,
+            general=self.name,
+            pid=pid,
+            started_at=self._now(),
+            priority=task.priority,
+        )
+        self._sessions.add(row)
         self._services.log.info(f"sends {soldier} for {task.type}")
         self._services.log.event("task.started", task_id=task.id, general=self.name, attempt=task.attempt)
         self._services.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
@@ -245,7 +247,7 @@ class Campaign:
             self._services.log.warn(f"NO WHOLE CAGE for the soldier of {task.id}: {report['lacking']}")
         if (stopping := barrack.told_to_end()) is not None:
             return self._failed(task, barrack, Failed(stopping.why), report)
-        if report.get("result") is None and called_back.was(self._services.places, barrack.camp):
+        if report.get("result") is None and notes.was_stopped_by_down(self._services.places, barrack.camp):
             return self._begin_again(task, barrack)
         account = barrack.account() or prepare.account(
             self._manifest, prepare.engine_name(self._services, self._manifest)
@@ -281,7 +283,7 @@ class Campaign:
         """It started and left no report: killed, or the machine went down."""
         barrack.end()
         self._services.log.event("soldier.killed", task_id=task.id)
-        if called_back.was(self._services.places, barrack.camp):
+        if notes.was_stopped_by_down(self._services.places, barrack.camp):
             return self._begin_again(task, barrack)
         stopping = barrack.told_to_end()
         why = stopping.why if stopping else "its soldier died without a report"
@@ -360,7 +362,7 @@ class Campaign:
 
     def _dismiss(self, task_id: str, barrack: Barrack) -> None:
         """Its soldier is out no more, and leaves nothing."""
-        sessions.dismiss(self._services.unsynced, self._services.places, task_id)
+        self._sessions.remove(task_id)
         barrack.clear(self._services.unsynced)
 
     def _follow_manifest(self) -> None:

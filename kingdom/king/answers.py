@@ -11,7 +11,7 @@ from kingdom.errors import BadFile, BadMessage, BadName
 from kingdom.home import schemas
 from kingdom.home.places import LONGEST_NAME, Places
 from kingdom.king.messages import reply_address
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.records.messages import Event, Task
 
 
@@ -35,7 +35,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     else:
         checkpoint, general = {}, context.get("general")
     thread = str(checkpoint.get("thread_task_id") or context.get("thread_task_id") or original) or None
-    if checkpoint and questions.answer_of(places, original) not in (None, event.id):
+    if checkpoint and notes.answered_by(places, original) not in (None, event.id):
         return Lost(f"the question of {original} is already answered; `kingdom why {original}` shows by whom", thread)
     if not isinstance(general, str) or general not in generals:
         return Lost(f"nobody here goes on with it: there is no general {str(general)[:60]!r}")

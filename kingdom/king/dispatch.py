@@ -14,7 +14,7 @@ from kingdom.king import answers, messages
 from kingdom.king.answers import Lost
 from kingdom.king.context import ANYWHERE, Desk, with_letters
 from kingdom.king.messages import Draft
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Event, Queued, Task
 from kingdom.rules.gate import Gate
@@ -158,7 +158,7 @@ class Dispatch:
         task = answers.resume(event, places, self._desk.routes.repos, task_id, now)
         question = answers.question_of(event)
         if isinstance(task, Task) and question is not None:
-            questions.note_answer(places, disk, question, event.id)
+            notes.note_answer(places, disk, question, event.id)
         return task
 
     def _lost(self, event: Event, lost: Lost, repeated: bool) -> Decree:

@@ -13,7 +13,7 @@ from kingdom.errors import BadInput
 from kingdom.home import manifests
 from kingdom.home.places import check_name
 from kingdom.king.context import ANYWHERE
-from kingdom.records import cancellations
+from kingdom.records import notes
 from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Event, Message, Order, Task
 from kingdom.runtime.role import Services
@@ -112,7 +112,7 @@ class Orders:
             if task.target_general not in manifests.names(self._services.places):
                 queues.tasks.move([task.id], "in_progress", "completed")
                 return self._cancelled(order)
-            cancellations.note(self._services.places, self._services.disk, task.id, order.by)
+            notes.note_cancelled(self._services.places, self._services.disk, task.id, order.by)
             return "its general has been told to end it"
         return self._cancelled(order)
 
@@ -185,7 +185,7 @@ class Orders:
         thing = self._services.queues[kind].read("dead", order.target)
         self._services.queues[kind].update("dead", [thing.evolve(requeued_by=order.id)])
         if kind == "tasks":
-            cancellations.forget(self._services.places, self._services.disk, order.target)
+            notes.forget_cancelled(self._services.places, self._services.disk, order.target)
         moved = self._moved(kind, order.target, "dead")
         self._drop_reason(kind, order.target)
         return moved

@@ -13,7 +13,7 @@ from kingdom.home import schemas
 from kingdom.king import messages
 from kingdom.king.context import Desk, with_letters
 from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
-from kingdom.records import cancellations
+from kingdom.records import notes
 from kingdom.records.messages import Event, Result, Task
 
 BATCH = 128
@@ -125,7 +125,7 @@ class Cases:
         for task, result in zip(noted, (result for _, result in cases), strict=True):
             self._desk.services.log.info(f"{task.id} ended: {result.status}")
             self._desk.services.log.event(INTERNAL_EVENT[result.status], task_id=task.id, general=task.target_general)
-            cancellations.forget(self._desk.services.places, self._desk.services.disk, task.id)
+            notes.forget_cancelled(self._desk.services.places, self._desk.services.disk, task.id)
         queues.tasks.move([task.id for task in noted], "in_progress", "completed")
 
     def _end_events(self, tasks: list[Task]) -> None:

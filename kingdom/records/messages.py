@@ -69,11 +69,12 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         shape = _shape(type(self))
-        value = dict(zip(shape.always, shape.values(self), strict=True))
+        *values, extra = shape.values(self)
+        value = dict(zip(shape.always, values, strict=True))
         for key, name in shape.when_set:
             if (part := getattr(self, name)) is not None:
                 value[key] = part
-        value.update(self.extra)
+        value.update(extra)
         return value
 
     def evolve(self, **changes: Any) -> Self:
@@ -116,7 +117,7 @@ def _shape_of(cls: type[Record]) -> _Shape:
     later = {part.name for part in ours if part.metadata.get("when_set")}
     always = {key: name for key, name in names.items() if name not in later}
     when_set = tuple((key, name) for key, name in names.items() if name in later)
-    return _Shape(names, tuple(always), attrgetter(*always.values()), when_set)
+    return _Shape(names, tuple(always), attrgetter(*always.values(), "extra"), when_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,10 +391,10 @@ class SessionRow(Record):
 
     kind: ClassVar[str] = "session"
     #: Its name: its logs are named after it.
-    soldier: str | None = None
+    soldier: str | None = field(default=None, metadata=WHEN_SET)
     task_id: str
-    general: str | None = None
-    pid: int | None = None
-    started_at: str | None = None
+    general: str | None = field(default=None, metadata=WHEN_SET)
+    pid: int | None = field(default=None, metadata=WHEN_SET)
+    started_at: str | None = field(default=None, metadata=WHEN_SET)
     #: Of its task.
-    priority: str | None = None
+    priority: str | None = field(default=None, metadata=WHEN_SET)

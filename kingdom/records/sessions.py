@@ -1,8 +1,8 @@
-"""`sessions.json`: which soldiers are out. Generals write it, the chamberlain cleans; an flock orders them."""
+"""`sessions.json`: which soldiers are out. Generals write it, the chamberlain cleans it; a lock orders them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kingdom.disk.atomic import Disk
@@ -10,59 +10,75 @@ from kingdom.disk.codec import parse_json, read_bytes, to_list
 from kingdom.disk.lock import Lock
 from kingdom.errors import BadFile
 from kingdom.home.places import Places
+from kingdom.records.messages import SessionRow
 
-Rows = list[dict[str, Any]]
+LOCK_WAIT_SECONDS = 5.0
 
-
-def enlist(disk: Disk, places: Places, row: dict[str, Any]) -> None:
-    _change(disk, places, lambda rows: [*(each for each in rows if each["task_id"] != row["task_id"]), row])
-
-
-def dismiss(disk: Disk, places: Places, task: str) -> None:
-    _change(disk, places, lambda rows: [each for each in rows if each["task_id"] != task])
+Rows = list[SessionRow]
 
 
-def mend(disk: Disk, places: Places) -> None:
-    """A power cut may have left half a file: whole rows stay, and the file can be read again."""
-    _change(disk, places, lambda rows: rows)
+class Sessions:
+    """The file as its writers change it, one locked read and write for each change."""
 
+    def __init__(self, places: Places, disk: Disk) -> None:
+        self._path = places.sessions
+        self._disk = disk
 
-def keep_only(disk: Disk, places: Places, is_out: Callable[[str], bool]) -> list[str]:
-    """Strike out every soldier that is not out any more. Returns the tasks struck out."""
-    struck = [task for task in (each["task_id"] for each in read(places)) if not is_out(task)]
-    _change(disk, places, lambda rows: [each for each in rows if each["task_id"] not in struck])
-    return struck
+    def add(self, row: SessionRow) -> None:
+        """Add a row in place of the one of the same task."""
+        self._change(lambda rows: [*(old for old in rows if old.task_id != row.task_id), row])
 
+    def remove(self, task: str) -> None:
+        self._change(lambda rows: [row for row in rows if row.task_id != task])
 
-def _change(disk: Disk, places: Places, change: Callable[[Rows], Rows]) -> None:
-    lock = Lock(places.sessions.with_suffix(".lock"), "sessions")
-    lock.acquire(5.0)
-    try:
-        rows = read(places)
-        changed = to_list(change(rows))
-        there = _written(places)
-        if changed != (to_list([]) if there is None else there):
-            disk.rewrite(places.sessions, changed)
-    finally:
-        lock.release()
+    def repair(self) -> None:
+        """Make the file readable again after a power cut: whole rows stay."""
+        self._change(lambda rows: rows)
+
+    def keep_only(self, is_out: Callable[[str], bool]) -> list[str]:
+        """Remove the rows of soldiers that are not out any more. Return their tasks."""
+        gone: list[str] = []
+
+        def remove_gone(rows: Rows) -> Rows:
+            gone.extend(row.task_id for row in rows if not is_out(row.task_id))
+            return [row for row in rows if row.task_id not in gone]
+
+        self._change(remove_gone)
+        return gone
+
+    def _change(self, change: Callable[[Rows], Iterable[SessionRow]]) -> None:
+        lock = Lock(self._path.with_suffix(".lock"), "sessions")
+        lock.acquire(LOCK_WAIT_SECONDS)
+        try:
+            written = self._read()
+            changed = to_list(row.to_json() for row in change(_rows(written or b"")))
+            if changed != (to_list([]) if written is None else written):
+                self._disk.rewrite(self._path, changed)
+        finally:
+            lock.release()
+
+    def _read(self) -> bytes | None:
+        """Return what is there, fit or not: after a power cut it may be an empty file."""
+        try:
+            return read_bytes(self._path)
+        except FileNotFoundError:
+            return None
+        except BadFile:
+            return b""
 
 
 def read(places: Places) -> Rows:
-    """The rows that name a task; what is damaged is nobody."""
+    """Return the rows that name a task; damaged ones are left out."""
     try:
-        rows = parse_json(read_bytes(places.sessions))
-    except (FileNotFoundError, BadFile, ValueError):
+        return _rows(read_bytes(places.sessions))
+    except (FileNotFoundError, BadFile):
         return []
-    if not isinstance(rows, list):
-        return []
-    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("task_id"), str)]
 
 
-def _written(places: Places) -> bytes | None:
-    """What lies there, fit or not: after a power cut it may be an empty file."""
+def _rows(data: bytes) -> Rows:
     try:
-        return read_bytes(places.sessions)
-    except FileNotFoundError:
-        return None
-    except BadFile:
-        return b""
+        rows: Any = parse_json(data)
+    except ValueError:
+        return []
+    found = rows if isinstance(rows, list) else []
+    return [SessionRow.from_json(row) for row in found if isinstance(row, dict) and isinstance(row.get("task_id"), str)]

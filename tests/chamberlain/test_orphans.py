@@ -16,6 +16,8 @@ import pytest
 from kingdom.chamberlain import orphans
 from kingdom.disk.lock import Lock
 from kingdom.records import sessions
+from kingdom.records.messages import SessionRow
+from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import started_at
 from kingdom.runtime.role import Services
 from tests.fixtures import Clock, services
@@ -108,18 +110,17 @@ def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
     lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     for task in (TASK, "task-20260207-002"):
-        sessions.enlist(
-            ours.unsynced, ours.places, {"soldier": f"soldier-{task}-0", "task_id": task, "general": "gen-pr"}
-        )
+        row = SessionRow(soldier=f"soldier-{task}-0", task_id=task, general="gen-pr")
+        Sessions(ours.places, ours.unsynced).add(row)
     list(orphans.clear(ours))
-    assert [row["task_id"] for row in sessions.read(ours.places)] == [TASK]
+    assert [row.task_id for row in sessions.read(ours.places)] == [TASK]
     lock.release()
 
 
 def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services) -> None:
     for task, priority, started in (("t-1", "low", "10:00"), ("t-2", "low", "10:05"), ("t-3", "high", "10:09")):
-        row = {"task_id": task, "priority": priority, "started_at": f"2026-02-07T{started}:00Z"}
-        sessions.enlist(ours.unsynced, ours.places, row)
+        row = SessionRow(task_id=task, priority=priority, started_at=f"2026-02-07T{started}:00Z")
+        Sessions(ours.places, ours.unsynced).add(row)
     with process(**marks(ours, "t-2")) as victim, process(**marks(ours, "t-3")) as spared:
         assert orphans.stop_newest(ours) == "t-2"
         wait_until(lambda: gone(victim), 5, "the victim is gone")
@@ -129,7 +130,7 @@ def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services
 def test_damaged_rows_are_nobody_and_stop_nobody(ours: Services) -> None:
     rows = [3, {}, {"task_id": None}, {"task_id": 7, "priority": "low"}, {"task_id": TASK, "started_at": 3}]
     ours.places.sessions.write_text(json.dumps(rows))
-    assert [row["task_id"] for row in sessions.read(ours.places)] == [TASK]
+    assert [row.task_id for row in sessions.read(ours.places)] == [TASK]
     assert orphans.stop_newest(ours) == TASK
     assert list(orphans.clear(ours)) == []
     assert json.loads(ours.places.sessions.read_text()) == []
@@ -143,5 +144,5 @@ def test_a_roll_that_a_power_cut_has_damaged_can_be_read_again(damage: str, ours
 
 
 def test_a_roll_on_which_nobody_ever_stood_is_not_made(ours: Services) -> None:
-    sessions.mend(ours.unsynced, ours.places)
+    Sessions(ours.places, ours.unsynced).repair()
     assert not ours.places.sessions.exists()

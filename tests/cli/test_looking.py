@@ -16,7 +16,7 @@ import pytest
 from kingdom.cli import home, say
 from kingdom.disk.atomic import make_folder
 from kingdom.errors import TookTooLong
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.times import stamp
 from kingdom.words import duration, one_line, printable, table
 from tests.cli.conftest import Held, Terminal
@@ -269,7 +269,7 @@ def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
     assert "Unanswered: task-1; `" in terminal.ok("report")
     assert "waits for your answer\n  task-1: `" in terminal("status").out
     terminal.ok("say", "--no-wait", "--answer", "task-1", "the first")
-    questions.note_answer(terminal.places, home.disk(terminal.places), "task-1", "evt-9")
+    notes.note_answer(terminal.places, home.disk(terminal.places), "task-1", "evt-9")
     terminal.event("completed", "evt-9", type="console.human_response", task_id="task-2")
     told = terminal.ok("why", "task-1")
     assert "your answer" not in told

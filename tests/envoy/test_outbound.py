@@ -16,7 +16,7 @@ from kingdom.envoy.conversations import SENDERS
 from kingdom.envoy.outbound import Outbound
 from kingdom.home.places import Places
 from kingdom.home.schemas import load
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.runtime.role import Services
 from tests.envoy import grumpy
 from tests.fixtures import MORNING, Clock, here, message, put, read, services, write
@@ -212,7 +212,7 @@ def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> Non
 
 def test_a_question_that_was_answered_before_it_was_asked_is_not_awaited(home: Path, clock: Clock) -> None:
     envoy = speak(home, clock)
-    questions.note_answer(envoy.services.places, envoy.services.disk, TASK, "evt-1")
+    notes.note_answer(envoy.services.places, envoy.services.disk, TASK, "evt-1")
     put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK))
     speak(home, clock, envoy)
     assert spoken(home) == ["msg-2"]

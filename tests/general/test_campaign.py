@@ -23,7 +23,7 @@ from kingdom.errors import BadConfig
 from kingdom.general.campaign import Campaign
 from kingdom.home.places import Places
 from kingdom.king.orders import Orders
-from kingdom.records import called_back, cancellations
+from kingdom.records import notes
 from kingdom.records.queues import Queues
 from kingdom.runtime.processes import end_carriers, started_at
 from kingdom.runtime.role import Services
@@ -360,7 +360,7 @@ def test_a_soldier_that_was_called_back_costs_its_task_no_try(army: Army, signal
     army.wake()
     put(army.home, "tasks", "pending", **task())
     army.fighting()
-    called_back.note(army.places, army.services.disk, army.barrack().camp)
+    notes.note_stopped_by_down(army.places, army.services.disk, army.barrack().camp)
     soldier = army.barrack().started()
     assert soldier is not None
     os.kill(soldier.pid, signal_number)
@@ -559,7 +559,7 @@ def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(army: Army) -> Non
     army.runs(FIGHTS)
     put(army.home, "tasks", "pending", **task())
     engine = army.fighting()
-    cancellations.note(army.places, army.services.disk, TASK, "kim")
+    notes.note_cancelled(army.places, army.services.disk, TASK, "kim")
     assert army.ended()["error"] == "cancelled by kim"
     assert not runs(engine)
 
@@ -617,7 +617,7 @@ def test_a_probe_that_comes_to_nothing_holds_nobody(army: Army, what: str) -> No
         army.runs("exit 1")
     if what == "is cancelled":
         army.fighting()
-        cancellations.note(army.places, army.services.disk, TASK, "kim")
+        notes.note_cancelled(army.places, army.services.disk, TASK, "kim")
     army.ended()
     assert read_json(army.places.budgets)["rests command:gen-pr"]["probe"] is None
 

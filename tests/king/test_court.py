@@ -16,7 +16,7 @@ import pytest
 from kingdom.errors import BadConfig
 from kingdom.home.places import Places
 from kingdom.king.court import Court
-from kingdom.records import questions
+from kingdom.records import notes
 from kingdom.runtime.role import Services
 from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
 
@@ -238,14 +238,14 @@ ALREADY = f"[failed] the question of {TASK} is already answered; `kingdom why {T
 
 @pytest.mark.parametrize("together", [True, False])
 def test_a_second_answer_is_told_that_it_comes_too_late(asked: Path, clock: Clock, together: bool) -> None:
-    assert questions.is_open(Places(asked), TASK)
+    assert notes.asks(Places(asked), TASK)
     answer(asked, "evt-2", "no", "2026-02-07T09:59:58Z")
     if not together:
         reign(asked, clock)
     answer(asked, "evt-1")
     reign(asked, clock)
     assert resumed_by(asked) == ["evt-2"]
-    assert not questions.is_open(Places(asked), TASK)
+    assert not notes.asks(Places(asked), TASK)
     assert read(asked, "events", "completed", "evt-1")["status"] == "failed"
     update, late = all_of(asked, "messages", "pending")
     assert (update["type"], update["context"]) == ("thread_update", {"answers": TASK})
@@ -262,7 +262,7 @@ def test_the_same_reply_told_again_is_harmless(asked: Path, clock: Clock) -> Non
 
 def test_a_king_killed_after_taking_an_answer_goes_on_with_that_one(asked: Path, clock: Clock) -> None:
     king = crown(asked, clock)
-    questions.note_answer(king.services.places, king.services.disk, TASK, "evt-taken")
+    notes.note_answer(king.services.places, king.services.disk, TASK, "evt-taken")
     answer(asked, "evt-taken")
     answer(asked, "evt-before", at="2026-02-06T10:00:00Z")
     reign(asked, clock)
@@ -310,7 +310,7 @@ def test_an_answer_that_nobody_can_go_on_with_leaves_the_question_open(asked: Pa
     Places(asked).manifest("gen-pr").unlink()
     answer(asked, "evt-1")
     reign(asked, clock)
-    assert questions.is_open(Places(asked), TASK)
+    assert notes.asks(Places(asked), TASK)
     install(asked, "gen-pr", subscribes=["github.pr.*"])
     answer(asked, "evt-2")
     reign(asked, clock)

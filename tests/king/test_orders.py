@@ -9,7 +9,7 @@ import pytest
 
 from kingdom.home.places import Places
 from kingdom.king.court import Court
-from kingdom.records import cancellations
+from kingdom.records import notes
 from tests.fixtures import MORNING, Clock, event, here, install, message, put, read, services, task, write
 
 TASK = "task-20260207-001"
@@ -72,7 +72,7 @@ def test_cancel_ends_a_task_that_nobody_has_claimed_and_its_event(court_home: Pa
 def test_cancel_tells_the_general_of_a_task_under_way_and_leaves_its_file_alone(court_home: Path, clock: Clock) -> None:
     before = put(court_home, "tasks", "in_progress", **task()).stat()
     assert order(court_home, clock, "cancel", TASK) == "its general has been told to end it"
-    assert cancellations.who(Places(court_home), TASK) == "kim"
+    assert notes.cancelled_by(Places(court_home), TASK) == "kim"
     after = Places(court_home).queue_file("tasks", "in_progress", TASK).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
@@ -83,14 +83,14 @@ def test_the_note_of_a_cancelled_task_goes_with_it(court_home: Path, clock: Cloc
     write(Places(court_home).result(TASK), {"task_id": TASK, "status": "failed", "error": "cancelled by kim"})
     reign(court_home, clock)
     assert here(court_home, "tasks", "completed") == [TASK]
-    assert cancellations.who(Places(court_home), TASK) is None
+    assert notes.cancelled_by(Places(court_home), TASK) is None
 
 
 def test_a_mended_task_is_not_cancelled_by_an_old_note(court_home: Path, clock: Clock) -> None:
     put(court_home, "tasks", "dead", **task())
-    cancellations.note(Places(court_home), services(court_home, "king", clock).disk, TASK, "kim")
+    notes.note_cancelled(Places(court_home), services(court_home, "king", clock).disk, TASK, "kim")
     assert order(court_home, clock, "requeue", TASK) == "back in tasks/pending"
-    assert cancellations.who(Places(court_home), TASK) is None
+    assert notes.cancelled_by(Places(court_home), TASK) is None
 
 
 def test_cancel_ends_a_task_whose_general_is_gone(court_home: Path, clock: Clock) -> None:

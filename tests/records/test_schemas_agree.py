@@ -110,7 +110,7 @@ SHAPES: list[tuple[type[Record], dict[str, Any], dict[str, Any]]] = [
     (
         SessionRow,
         {"task_id": "task-1"},
-        {"soldier": None, "general": None, "pid": None, "started_at": None, "priority": None},
+        {},
     ),
 ]
 # what we write only when it is set
@@ -136,7 +136,7 @@ NOTES: dict[str, dict[str, Any]] = {
     "result": {"session_id": "s-1", "quota": {"resets_at": AT}, "warnings": ["w"]},
     "order": {"code": "done", "made": "task-2"},
     "checkpoint": {"asks": "consent"},
-    "session": {},
+    "session": {"soldier": "s", "general": "gen-pr", "pid": 7, "started_at": AT, "priority": "low"},
 }
 EXTRA = {"colour": "파랑", "deep": {"list": [1, None, {"a": "b"}]}}
 

@@ -9,7 +9,7 @@ import pytest
 from kingdom.disk.atomic import Disk
 from kingdom.errors import BadName
 from kingdom.home.places import Places
-from kingdom.records import questions
+from kingdom.records import notes
 from tests.fixtures import founded, write
 
 ASKED = "task-20260207-001"
@@ -23,42 +23,42 @@ def places(home: Path) -> Places:
 
 
 def answered(places: Places, event: str) -> None:
-    questions.note_answer(places, Disk(places.scratch("king"), durability="process"), ASKED, event)
+    notes.note_answer(places, Disk(places.scratch("king"), durability="process"), ASKED, event)
 
 
 def test_a_question_is_open_from_its_checkpoint_to_its_answer(places: Places) -> None:
-    assert questions.is_open(places, ASKED)
-    assert not questions.is_open(places, "task-20260207-002")
-    assert (questions.all_open(places), questions.answer_of(places, ASKED)) == ([ASKED], None)
+    assert notes.asks(places, ASKED)
+    assert not notes.asks(places, "task-20260207-002")
+    assert (notes.open_questions(places), notes.answered_by(places, ASKED)) == ([ASKED], None)
     places.scratch("king").mkdir(parents=True)
     answered(places, "evt-1")
-    assert not questions.is_open(places, ASKED)
-    assert (questions.all_open(places), questions.answer_of(places, ASKED)) == ([], "evt-1")
+    assert not notes.asks(places, ASKED)
+    assert (notes.open_questions(places), notes.answered_by(places, ASKED)) == ([], "evt-1")
 
 
 def test_the_first_answer_stands(places: Places) -> None:
     places.scratch("king").mkdir(parents=True)
     answered(places, "evt-1")
     answered(places, "evt-2")
-    assert questions.answer_of(places, ASKED) == "evt-1"
+    assert notes.answered_by(places, ASKED) == "evt-1"
 
 
 @pytest.mark.parametrize("note", ["", "{half", "[]", "{}"])
 def test_a_damaged_note_is_an_answer_too(places: Places, note: str) -> None:
     places.answered(ASKED).parent.mkdir(parents=True)
     places.answered(ASKED).write_text(note)
-    assert questions.answer_of(places, ASKED) == ""
-    assert not questions.is_open(places, ASKED)
+    assert notes.answered_by(places, ASKED) == ""
+    assert not notes.asks(places, ASKED)
 
 
 def test_other_files_are_no_questions(places: Places) -> None:
     for name in (f".{ASKED}-checkpoint.json", "-checkpoint.json", f"{ASKED}.json", f"{ASKED}-raw.json"):
         (places.results / name).write_text("{}")
     (places.results / "왕-checkpoint.json").write_text("{}")
-    assert questions.all_open(places) == [ASKED]
+    assert notes.open_questions(places) == [ASKED]
 
 
 def test_what_is_no_name_asks_nothing(places: Places) -> None:
-    assert questions.answer_of(places, "../../x") is None
+    assert notes.answered_by(places, "../../x") is None
     with pytest.raises(BadName):
-        questions.is_open(places, "../../x")
+        notes.asks(places, "../../x")

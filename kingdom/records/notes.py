@@ -1,0 +1,99 @@
+"""Notes beside tasks: whose answer was taken, who cancelled, which soldier `down --soldiers` stopped.
+
+Each has one writer and a file of its own, because a task's file has one writer too: the general that works on it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.atomic import Disk, is_there, make_folder
+from kingdom.disk.codec import read_json, read_json_or, to_json
+from kingdom.errors import BadFile, BadName, Collision
+from kingdom.home.places import Places
+
+
+def asks(places: Places, task: str) -> bool:
+    """Return whether a question of this task is open: it left a checkpoint, and no answer has been taken."""
+    return is_there(places.checkpoint(task)) and not is_there(places.answered(task))
+
+
+def open_questions(places: Places) -> list[str]:
+    """Return the tasks whose questions are open, sorted."""
+    try:
+        return sorted(task for task in places.asking_tasks() if asks(places, task))
+    except FileNotFoundError:
+        return []
+
+
+def answered_by(places: Places, task: str) -> str | None:
+    """Return the event that answered a task's question, "" when the note is damaged; None while nobody has."""
+    try:
+        return str(read_json(places.answered(task))["event_id"])
+    except (FileNotFoundError, BadName):
+        return None
+    except (BadFile, KeyError):
+        return ""
+
+
+def note_answer(places: Places, disk: Disk, task: str, event: str) -> None:
+    """Note, for good, which event answered a task's question. Only the first answer is noted.
+
+    The king does so before anything follows from the answer.
+    """
+    with suppress(Collision):
+        disk.create(_ready(places.answered(task)), to_json({"task_id": task, "event_id": event}))
+
+
+def note_cancelled(places: Places, disk: Disk, task: str, by: str) -> None:
+    """Note that a person has cancelled a task: the king writes it, the general that works on the task ends it."""
+    disk.rewrite(_ready(places.cancelled(task)), to_json({"task_id": task, "by": by}))
+
+
+def cancelled_by(places: Places, task: str) -> str | None:
+    """Return who cancelled a task, "somebody" when the note is damaged; None when nobody has."""
+    try:
+        return str(read_json(places.cancelled(task)).get("by") or "somebody")
+    except FileNotFoundError:
+        return None
+    except BadFile:
+        return "somebody"
+
+
+def forget_cancelled(places: Places, disk: Disk, task: str) -> None:
+    if is_there(places.cancelled(task)):
+        disk.remove(places.cancelled(task))
+
+
+def note_stopped_by_down(places: Places, disk: Disk, control_folder: Path) -> None:
+    """Note which soldier `down --soldiers` is about to stop, so that its end does not use up a retry.
+
+    A later soldier of the same task is another one.
+    """
+    if soldier := _started(control_folder):
+        note = {"task_id": control_folder.name, "soldier": soldier}
+        disk.rewrite(_ready(places.stopped_by_down(control_folder.name)), to_json(note))
+
+
+def was_stopped_by_down(places: Places, control_folder: Path) -> bool:
+    """Return whether the soldier of this control folder is the one that `down --soldiers` stopped."""
+    soldier = _started(control_folder)
+    return bool(soldier) and read_json_or(places.stopped_by_down(control_folder.name), {}).get("soldier") == soldier
+
+
+def forget_stopped_by_down(places: Places, disk: Disk) -> None:
+    """Delete the notes of earlier times: those soldiers have long been replaced."""
+    folder = places.stopped_by_down("any").parent
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        disk.remove(path)
+
+
+def _started(control_folder: Path) -> dict[str, Any]:
+    return read_json_or(control_folder / "started", {})
+
+
+def _ready(path: Path) -> Path:
+    make_folder(path.parent)
+    return path
