@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,33 @@ def founded(home: Path, **files: Mapping[str, Any]) -> Places:
     for name, content in files.items():
         (places.config / f"{name}.yaml").write_text(yaml.safe_dump(dict(content), allow_unicode=True))
     return places
+
+
+_opened: list[str] | None = None
+
+
+def watched(act: Callable[[], object]) -> list[str]:
+    """The names of the JSON files that are opened for reading while this runs, in order."""
+    global _opened
+    if not _hooked:
+        _hooked.append(True)
+        sys.addaudithook(_note_open)
+    _opened = []
+    try:
+        act()
+        return _opened
+    finally:
+        _opened = None
+
+
+_hooked: list[bool] = []
+
+
+def _note_open(name: str, arguments: tuple[Any, ...]) -> None:
+    if _opened is not None and name == "open" and not (arguments[2] or 0) & os.O_ACCMODE:
+        path = os.path.basename(os.fsdecode(arguments[0])) if isinstance(arguments[0], str | bytes | Path) else ""
+        if path.endswith(".json") and not path.startswith("."):
+            _opened.append(path)
 
 
 def install(home: Path, name: str, /, **fields: Any) -> None:

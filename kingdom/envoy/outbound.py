@@ -20,7 +20,7 @@ from kingdom.envoy.channels.base import Channel, ChannelRefused
 from kingdom.envoy.conversations import SENDERS, Spoken, asker, is_page
 from kingdom.errors import BadFile, KingdomError
 from kingdom.records import notes
-from kingdom.records.backlog import LOOK_AGAIN_SECONDS, Backlog
+from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Message, Queued
 from kingdom.rules.retry import backoff, may_retry
 from kingdom.runtime.role import Services, Turn
@@ -36,11 +36,10 @@ class Outbound:
         self._intents, self._receipts = own / "intents", own / "receipts"
         for folder in (self._intents, self._receipts):
             make_folder(folder)
-        self._letters = Backlog(services.queues.messages)
+        self._letters = Backlog(services.queues.messages, period=self._period)
         self._threads = JsonFile(own / "thread-mappings.json", services.disk, services.log.error, is_page)
         self._awaiting = JsonFile(own / "awaiting-responses.json", services.disk, services.log.error, is_page)
         self._channels: dict[str, Channel] = {}
-        self._next_look = 0.0
         self._interrupted = {name.removesuffix(".json") for name in os.listdir(self._intents)}
 
     def folders(self) -> Iterable[Path]:
@@ -54,15 +53,9 @@ class Outbound:
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         now = self._services.monotonic()
-        if arrivals is None or now >= self._next_look:
-            self._letters.rescan()
-            self._next_look = now + self._config["intervals"]["message_check_seconds"]
-        else:
-            self._letters.note(arrivals.get(self._services.places.folder("messages", "pending"), ()))
-        if self._letters.unsettled:
-            self._next_look = min(self._next_look, now + LOOK_AGAIN_SECONDS)
+        self._letters.follow(arrivals, now)
         chosen = self._next_batch()
-        opened = [self._services.queues.messages.take("pending", each.filename) for each in chosen]
+        opened = [self._letters.take(each.filename) for each in chosen]
         due = [letter for letter in opened if letter is not None and self._is_due(letter) and self._is_new(letter)]
         # What is not due yet comes back with the next rescan, behind nobody's back.
         self._letters.drop(each.filename for each in chosen)
@@ -70,7 +63,7 @@ class Outbound:
             self._speak(due)
         self._close_stale_intents()
         more = bool(due) or len(self._letters) > 0
-        return Turn(more, wait=self._next_look - self._services.monotonic(), busy=self._letters.unsettled)
+        return Turn(more, wait=self._letters.next_look - self._services.monotonic(), busy=self._letters.unsettled)
 
     def _next_batch(self) -> list[Queued]:
         """The most urgent first; but what opens a task's thread goes before whatever belongs in it."""
@@ -216,6 +209,9 @@ class Outbound:
                 self._services.places.own("envoy") / name, self._services.disk, self._services.clock
             )
         return self._channels[name]
+
+    def _period(self) -> float:
+        return float(self._config["intervals"]["message_check_seconds"])
 
     def _take_over(self, services: Services) -> None:
         self._services = services

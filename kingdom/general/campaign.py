@@ -44,14 +44,15 @@ class Campaign:
         self._ground = Ground(services.places, self.name, services.unsynced, {})
         self._take_over(services)
         self._manifest = manifests.of(services.places, self.name)
-        self._tasks = Backlog(services.queues.tasks, mine=self._is_mine, owner=False)
-        self._mine_in_progress = Backlog(services.queues.tasks, "in_progress", mine=self._is_mine, owner=False)
+        self._tasks, self._mine_in_progress = (
+            Backlog(services.queues.tasks, state, period=self._period, mine=self._is_mine, owner=False)
+            for state in ("pending", "in_progress")
+        )
         self._sessions = Sessions(services.places, services.unsynced)
         self._resting: set[str] = set()
         """Tasks in progress whose time has not come: they need no soldier yet."""
         self._children: dict[str, Popen[bytes]] = {}
         self._told_of_manifest = ""
-        self._next_look = 0.0
         self._clear_what_ended()
         if not self._manifest.sandbox:
             services.log.warn("NO CAGE for its soldiers: its manifest says `sandbox: off`")
@@ -80,13 +81,9 @@ class Campaign:
         now = self._services.monotonic()
         if arrivals is None:
             self._sessions.repair()
-        if arrivals is None or now >= self._next_look:
+        if self._tasks.follow(arrivals, now):
             self._follow_manifest()
-            self._tasks.rescan()
-            self._mine_in_progress.rescan()
-            self._next_look = now + self._config["intervals"]["task_check_seconds"]
-        else:
-            self._tasks.note(arrivals.get(self._services.places.folder("tasks", "pending"), ()))
+        self._mine_in_progress.follow(arrivals, now)
 
     def _claim(self) -> bool:
         room = BATCH
@@ -99,9 +96,9 @@ class Campaign:
         stuck = set(
             queues.tasks.move([each.filename.removesuffix(".json") for each in chosen], "pending", "in_progress")
         )
-        self._tasks.drop(each.filename for each in chosen)
         taken = [each.filename for each in chosen if each.filename.removesuffix(".json") not in stuck]
-        self._mine_in_progress.note(taken)
+        self._tasks.give(taken, self._mine_in_progress)
+        self._tasks.drop(each.filename for each in chosen)
         for name in taken:
             self._services.log.info(f"claims {name.removesuffix('.json')}")
         return bool(taken)
@@ -111,7 +108,7 @@ class Campaign:
 
     def _step(self, waiting: Queued) -> bool:
         """Whatever is next for this task. Returns whether anything was done."""
-        task = self._task(waiting.filename)
+        task = self._mine_in_progress.take(waiting.filename)
         if task is None:
             self._mine_in_progress.drop([waiting.filename])
             return False
@@ -141,10 +138,6 @@ class Campaign:
         if gate.no_soldier_because(running, self.name, task.type == "resume", own_most, most) is not None:
             return False
         return self._send(task, barrack)
-
-    def _task(self, filename: str) -> Task | None:
-        task: Task | None = self._services.queues.tasks.take("in_progress", filename, owner=False)
-        return task
 
     def _send(self, task: Task, barrack: Barrack) -> bool:
         """Money, ground and engine first; whatever is missing makes the task wait or end in words."""
@@ -385,8 +378,11 @@ class Campaign:
 
     def _sleep(self) -> float:
         """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""
-        quiet = self._next_look - self._services.monotonic()
+        quiet = self._tasks.next_look - self._services.monotonic()
         return min(quiet, 1.0) if len(self._mine_in_progress) else quiet
+
+    def _period(self) -> float:
+        return float(self._config["intervals"]["task_check_seconds"])
 
     def _now(self) -> str:
         return stamp(self._services.clock())

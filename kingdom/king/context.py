@@ -46,6 +46,9 @@ class Desk:
         self.channel = named or str(services.config["slack"]["default_channel"])
         self.zone = zone
 
+    def look_period(self) -> float:
+        return float(self.config["intervals"]["event_check_seconds"])
+
     def close(self) -> None:
         self._task_numbers.close()
         self._letter_numbers.close()

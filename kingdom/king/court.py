@@ -31,9 +31,11 @@ class Court:
         self._dispatch = Dispatch(self._desk)
         self._cases = Cases(self._desk)
         self._diary = Diary(services, self._desk.done)
-        self._orders = Orders(services, lambda: self._desk.task_ids(1)[0])
+        self._orders = Orders(services, self._desk.look_period, lambda: self._desk.task_ids(1)[0])
         self._watchman = Watchman(services)
-        self._tasks = [Backlog(services.queues.tasks, state) for state in ("pending", "in_progress")]
+        self._tasks = [
+            Backlog(services.queues.tasks, state, period=self._desk.look_period) for state in ("pending", "in_progress")
+        ]
         """Generals look only at their own tasks; one that nobody can read is the king's to bury, and takes no room."""
         self._next_events = self._next_results = self._next_schedules = self._next_lost = 0.0
 

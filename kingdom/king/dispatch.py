@@ -38,7 +38,7 @@ class Decree:
 class Dispatch:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self.backlog = Backlog(desk.services.queues.events)
+        self.backlog = Backlog(desk.services.queues.events, period=desk.look_period)
 
     def serve(self) -> bool:
         """The next group of what waits, as far as the gate admits it."""

@@ -34,10 +34,10 @@ class Refused(Exception):
 
 
 class Orders:
-    def __init__(self, services: Services, new_task_id: Callable[[], str]) -> None:
+    def __init__(self, services: Services, period: Callable[[], float], new_task_id: Callable[[], str]) -> None:
         self._services = services
         self._new_task_id = new_task_id
-        self._backlog = Backlog(services.queues.orders)
+        self._backlog = Backlog(services.queues.orders, period=period)
 
     def take_over(self, services: Services) -> None:
         self._services = services

@@ -582,7 +582,7 @@ def test_neither_a_cancellation_nor_a_try_is_lost(army: Army, result: dict[str, 
 
     def cancel() -> None:
         put(army.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
-        orders = Orders(king, lambda: "task-none")
+        orders = Orders(king, lambda: 10.0, lambda: "task-none")
         orders.look(None)
         assert orders.obey()
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.records.backlog import Backlog
+from kingdom.records.backlog import LARGEST_KEPT, LOOK_AGAIN_SECONDS, Backlog
+from kingdom.records.messages import Event
 from kingdom.records.queues import SETTLING_SECONDS, Queues
-from tests.fixtures import Clock, event, here, put, services
+from tests.fixtures import Clock, event, here, put, services, watched
 
 
 @pytest.fixture
@@ -22,14 +23,14 @@ def queues(home: Path, clock: Clock) -> Queues:
     return services(home, "king", clock).queues
 
 
-def names(backlog: Backlog) -> list[str]:
+def names(backlog: Backlog[Event]) -> list[str]:
     return [each.filename.removesuffix(".json") for each in backlog]
 
 
-def test_a_shelf_is_sorted_however_things_arrive(queues: Queues, home: Path) -> None:
+def test_a_backlog_is_sorted_however_things_arrive(queues: Queues, home: Path) -> None:
     put(home, "events", "pending", **event("evt-low", priority="low", created_at="2020-01-01T00:00:00Z"))
     put(home, "events", "pending", **event("evt-b"))
-    backlog = Backlog(queues.events)
+    backlog = Backlog(queues.events, period=lambda: 10.0)
     backlog.rescan()
     for name, fields in {
         "evt-high": {"priority": "high", "created_at": "2027-01-01T00:00:00Z"},
@@ -42,7 +43,7 @@ def test_a_shelf_is_sorted_however_things_arrive(queues: Queues, home: Path) -> 
 
 
 def test_a_rescan_finds_what_no_arrival_told_and_forgets_what_left(queues: Queues, home: Path) -> None:
-    backlog = Backlog(queues.events)
+    backlog = Backlog(queues.events, period=lambda: 10.0)
     put(home, "events", "pending", **event("evt-1"))
     put(home, "events", "pending", **event("evt-2"))
     backlog.rescan()
@@ -56,10 +57,10 @@ def test_a_rescan_finds_what_no_arrival_told_and_forgets_what_left(queues: Queue
     assert names(backlog) == ["evt-2", "evt-3"], "what did not leave comes back"
 
 
-def test_a_shelf_may_be_for_some_alone(queues: Queues, home: Path) -> None:
+def test_a_backlog_may_be_for_some_alone(queues: Queues, home: Path) -> None:
     put(home, "events", "pending", **event("evt-mine", source="github"))
     put(home, "events", "pending", **event("evt-other", source="jira"))
-    backlog = Backlog(queues.events, mine=lambda thing: thing.source == "github")
+    backlog = Backlog(queues.events, period=lambda: 10.0, mine=lambda thing: thing.source == "github")
     backlog.rescan()
     backlog.note(["evt-other.json"])
     assert names(backlog) == ["evt-mine"]
@@ -67,7 +68,7 @@ def test_a_shelf_may_be_for_some_alone(queues: Queues, home: Path) -> None:
 
 def test_a_file_that_is_being_written_in_place_is_given_time(queues: Queues, home: Path, clock: Clock) -> None:
     path = queues.events.folder("pending") / "evt-1.json"
-    backlog = Backlog(queues.events)
+    backlog = Backlog(queues.events, period=lambda: 10.0)
     path.write_text('{"id": "evt-1", ')
     clock.now = path.stat().st_mtime + SETTLING_SECONDS / 2
     backlog.rescan()
@@ -84,7 +85,70 @@ def test_a_file_that_stays_half_written_is_buried(queues: Queues, home: Path, cl
     path = queues.events.folder("pending") / "evt-1.json"
     path.write_text('{"id": "evt-1", ')
     clock.now = path.stat().st_mtime + SETTLING_SECONDS
-    backlog = Backlog(queues.events)
+    backlog = Backlog(queues.events, period=lambda: 10.0)
     backlog.rescan()
     assert not backlog.unsettled
     assert here(home, "events", "dead") == ["evt-1"]
+
+
+def opened(backlog: Backlog[Event], names: list[str]) -> list[str]:
+    """The files of the queue that are opened to take these."""
+    return watched(lambda: [backlog.take(f"{name}.json") for name in names])
+
+
+def test_a_record_is_read_once_between_its_arrival_and_its_turn(queues: Queues, home: Path) -> None:
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    put(home, "events", "pending", **event("evt-1"))
+    assert watched(lambda: backlog.note(["evt-1.json"])) == ["evt-1.json"]
+    assert opened(backlog, ["evt-1"]) == []
+    put(home, "events", "pending", **event("evt-1", source="jira"))
+    assert opened(backlog, ["evt-1", "evt-1"]) == ["evt-1.json"], "it has changed once"
+    taken = backlog.take("evt-1.json")
+    assert taken is not None
+    assert taken.source == "jira"
+
+
+def test_the_echo_of_a_file_that_has_moved_on_opens_nothing(queues: Queues, home: Path) -> None:
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    put(home, "events", "pending", **event("evt-1"))
+    backlog.rescan()
+    queues.events.move(["evt-1"], "pending", "completed")
+    backlog.drop(["evt-1.json"])
+    assert watched(lambda: backlog.note(["evt-1.json"])) == []
+    assert (len(backlog), backlog.take("evt-1.json")) == (0, None)
+
+
+def test_what_moves_to_another_folder_is_not_read_again(queues: Queues, home: Path) -> None:
+    backlog, other = (Backlog(queues.events, state, period=lambda: 10.0) for state in ("pending", "dispatched"))
+    put(home, "events", "pending", **event("evt-1"))
+    backlog.rescan()
+    queues.events.move(["evt-1"], "pending", "dispatched")
+    backlog.give(["evt-1.json"], other)
+    assert (len(backlog), names(other)) == (0, ["evt-1"])
+    assert watched(lambda: (other.rescan(), other.take("evt-1.json"))) == []
+
+
+def test_few_and_small_records_are_kept(queues: Queues, home: Path) -> None:
+    backlog = Backlog(queues.events, period=lambda: 10.0, most_kept=2)
+    for name in ("evt-1", "evt-2", "evt-3"):
+        put(home, "events", "pending", **event(name, payload={"text": "x" * (LARGEST_KEPT if name == "evt-1" else 1)}))
+        backlog.note([f"{name}.json"])
+    put(home, "events", "pending", **event("evt-4"))
+    backlog.note(["evt-4.json"])
+    assert opened(backlog, ["evt-1", "evt-2", "evt-3", "evt-4"]) == ["evt-1.json", "evt-4.json"]
+
+
+def test_it_says_when_it_wants_to_look_again(queues: Queues, home: Path, clock: Clock) -> None:
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    assert backlog.follow({}, 100.0), "nothing was ever looked at"
+    put(home, "events", "pending", **event("evt-1"))
+    assert (backlog.follow({}, 109.0), len(backlog), backlog.next_look) == (False, 0, 110.0)
+    assert (backlog.follow({}, 110.0), len(backlog), backlog.next_look) == (True, 1, 120.0)
+    put(home, "events", "pending", **event("evt-2"))
+    assert (backlog.follow({queues.events.folder("pending"): ["evt-2.json"]}, 111.0), len(backlog)) == (False, 2)
+    assert (backlog.follow(None, 112.0), backlog.next_look) == (True, 122.0)
+    half = queues.events.folder("pending") / "evt-3.json"
+    half.write_text("{")
+    clock.now = half.stat().st_mtime
+    backlog.follow(None, 113.0)
+    assert backlog.next_look == 113.0 + LOOK_AGAIN_SECONDS
