@@ -1,7 +1,8 @@
-"""`python -m bench [--quick] [NAME…]`: run the scripts of the table and write down what they found.
+"""`python -m bench [--quick] [PART…]`: measure the parts of the table and write down what was found.
 
-A full run writes results.json and docs/benchmarks.md with its plots; with names it replaces only their figures.
-A quick run is for development: it prints, and writes nothing.
+A full run writes bench/results.json and docs/benchmarks.md with its plots; with names it replaces only their figures.
+`python -m bench --write` writes the page again from results.json. A quick run is for development: it prints, and
+writes nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 import traceback
@@ -16,16 +18,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import floors, report
 
-SCRIPTS = {
+PARTS = {
     "court": "bench.court:run",
     "footprint": "bench.footprint:run",
     "recovery": "bench.recovery:run",
     "mq_stores": "bench.mq_stores:run",
     "mq_growth": "bench.mq_growth:run",
     "mq_mailbox": "bench.mq_mailbox:run",
-    "mq_peers": "bench.mq_peers:run",
+    "mq_libraries": "bench.mq_libraries:run",
+    "mq_brokers": "bench.mq_brokers:run",
 }
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
@@ -37,35 +40,42 @@ BUSY = (
 
 def main(words: list[str]) -> int:
     quick = "--quick" in words
-    names = [word for word in words if word != "--quick"]
-    if unknown := [name for name in names if name not in SCRIPTS]:
-        print(f"bench: no script called {', '.join(unknown)}; known are {', '.join(SCRIPTS)}", file=sys.stderr)
+    names = [word for word in words if not word.startswith("--")]
+    if unknown := [name for name in names if name not in PARTS]:
+        print(f"bench: no part called {', '.join(unknown)}; known are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     found: dict[str, Any] = {}
-    for name in names or SCRIPTS:
-        found[name] = measured(name, quick)
-        print(report.text(found[name]), flush=True)
+    if "--write" not in words:
+        at_best = floors.machine()
+        for name in names or PARTS:
+            found[name] = measured(name, quick, at_best)
+            print(report.text(found[name]), flush=True)
     if not quick:
-        kept = json.loads(RESULTS.read_text())["scripts"] if RESULTS.exists() else {}
-        merged = {name: {**kept, **found}[name] for name in SCRIPTS if name in {**kept, **found}}
-        RESULTS.write_text(json.dumps({"scripts": merged}, indent=1, ensure_ascii=False) + "\n")
+        kept = json.loads(RESULTS.read_text())["parts"] if RESULTS.exists() else {}
+        merged = {name: {**kept, **found}[name] for name in PARTS if name in {**kept, **found}}
+        RESULTS.write_text(json.dumps({"parts": merged}, indent=1, ensure_ascii=False) + "\n")
         report.write(HERE.parent / "docs", merged)
-    return 1 if any("trouble" in each for each in found.values()) else 0
+    return 1 if any("error" in part for part in found.values()) else 0
 
 
-def measured(name: str, quick: bool) -> dict[str, Any]:
-    module, _, attribute = SCRIPTS[name].partition(":")
-    about = {"measured_at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()), "quick": quick, "machine": machine()}
-    begun = time.monotonic()
+def measured(name: str, quick: bool, at_best: dict[str, float]) -> dict[str, Any]:
+    module, _, attribute = PARTS[name].partition(":")
+    about: dict[str, Any] = {
+        "measured_at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "commit": commit(),
+        "quick": quick,
+        "machine": {**machine(), "at_best": at_best},
+    }
+    began = time.monotonic()
     try:
         figures = getattr(import_module(module), attribute)(quick)
-    except Exception as trouble:  # noqa: BLE001
-        # The edge of the run: one script that fails must not cost the figures of the others.
+    except Exception as error:  # noqa: BLE001
+        # The edge of the run: one part that fails must not cost the figures of the others.
         traceback.print_exc()
-        return {**about, "title": name, "rows": [], "curves": [], "trouble": f"{type(trouble).__name__}: {trouble}"}
+        return {**about, "title": name, "error": f"{type(error).__name__}: {error}"}
     busy = about["machine"]["load_before"] > (os.cpu_count() or 1)
     notes = [*figures.get("notes", ()), *([BUSY] if busy else [])]
-    return {**about, "seconds": round(time.monotonic() - begun, 1), **figures, "notes": notes}
+    return {**about, "seconds": round(time.monotonic() - began, 1), **figures, "notes": notes}
 
 
 def machine() -> dict[str, Any]:
@@ -77,6 +87,14 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+def commit() -> str:
+    try:
+        command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 if __name__ == "__main__":

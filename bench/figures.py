@@ -1,4 +1,8 @@
-"""One figure is a ratio taken in one run: ours beside a floor or a peer, rounds interleaved, the median told."""
+"""The figures of a run as plain data: rows, growth tables, curves; and the few ways to take them.
+
+A row is ours beside a floor (raw lines that do the same on the same disk) or a peer, measured in one run with rounds
+interleaved; its ratio is the median of the rounds' own ratios.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
+Growth = dict[str, Any]
 Curve = dict[str, Any]
 
 
@@ -21,16 +26,16 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 
 def interleaved(rounds: int, contestants: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
-    """Every contestant once a round, so that a noisy minute hits all of them."""
-    seen: dict[str, list[Any]] = {name: [] for name in contestants}
+    """Run every contestant once a round, so that a noisy minute hits all of them. Return what each found."""
+    found: dict[str, list[Any]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, contest in contestants.items():
-            seen[name].append(contest())
-    return seen
+            found[name].append(contest())
+    return found
 
 
 def ratio(ours: Sequence[float], other: Sequence[float]) -> float:
-    """The median of the rounds' own ratios."""
+    """Return the median of the rounds' own ratios."""
     return median([mine / theirs for mine, theirs in zip(ours, other, strict=True)])
 
 
@@ -47,6 +52,7 @@ def row(
     ratio: float | None = None,
     reason: str = "",
 ) -> Row:
+    """`met` is None where there is no goal; `reason` says why a row is short of its goal."""
     return {
         "name": name,
         "durability": durability,
@@ -57,8 +63,15 @@ def row(
         "floor_is": floor_is,
         "ratio": ratio,
         "met": met,
-        "reason": reason,
+        "reason": reason if met is False else "",
     }
+
+
+def growth(
+    title: str, most: float, columns: Sequence[str], unit: str, rows: Mapping[str, Mapping[str, tuple[float, float]]]
+) -> Growth:
+    """The cost of each operation, by column, at a small size and at a large one; it may grow `most` times."""
+    return {"title": title, "most": most, "columns": list(columns), "unit": unit, "rows": rows}
 
 
 def curve(title: str, x_label: str, y_label: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> Curve:
@@ -71,6 +84,10 @@ def curve(title: str, x_label: str, y_label: str, lines: Mapping[str, Sequence[t
 
 
 def seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    began = time.perf_counter()
     work()
-    return time.perf_counter() - begun
+    return time.perf_counter() - began
+
+
+def per_second(times: int, work: Callable[[], object]) -> float:
+    return times / seconds(work)

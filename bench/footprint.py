@@ -13,10 +13,11 @@ from typing import Any
 
 from bench import homes
 from bench.court import python_alone, remember
-from bench.figures import Row, curve, interleaved, median, ratio, row, seconds
+from bench.figures import Curve, Row, curve, interleaved, median, ratio, row, seconds
 from bench.homes import HOUSE
 from kingdom.home.places import Places
 
+ABOUT = "A home as `kingdom init` makes it, with its five roles: what it costs while nothing happens, and its commands."
 TICKS = os.sysconf("SC_CLK_TCK")
 MEGABYTES_PER_ROLE = 25.0
 SETTLE_SECONDS = 3.0
@@ -25,25 +26,22 @@ SETTLE_SECONDS = 3.0
 def run(quick: bool) -> dict[str, Any]:
     with installed() as places:
         rows = [*starts(places, rounds=1 if quick else 5), *idle(places, watched=3.0 if quick else 60.0)]
-    growth_rows, plot = looks(rounds=3 if quick else 7, past=(0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
-    rows += growth_rows
+    more, plot = looks(rounds=3 if quick else 7, past=(0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
+    rows += more
     if not quick:
         rows.append(check())
-    return {"title": "Idle, memory and commands", "rows": rows, "curves": [plot]}
-
-
-# --- a home as people have it
+    return {"title": "Idle, memory and commands", "about": ABOUT, "rows": rows, "curves": [plot]}
 
 
 @contextmanager
 def installed(**variables: str) -> Iterator[Places]:
-    with homes.folder() as root:
-        places = Places(root / "castle")
-        kingdom(places, "init", str(places.home), **variables)
-        try:
-            yield places
-        finally:
-            kingdom(places, "down", **variables)
+    root = homes.folder()
+    places = Places(root / "castle")
+    kingdom(places, "init", str(places.home), **variables)
+    try:
+        yield places
+    finally:
+        kingdom(places, "down", **variables)
 
 
 def kingdom(places: Places, *words: str, **variables: str) -> str:
@@ -79,9 +77,6 @@ def starts(places: Places, *, rounds: int) -> list[Row]:
             reason="" if mine <= 2 else "five interpreters start at once on two cores",
         )
     ]
-
-
-# --- while nothing happens
 
 
 def idle(places: Places, *, watched: float) -> list[Row]:
@@ -140,21 +135,18 @@ def unique_megabytes(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
 
 
-# --- looking
-
-
-def looks(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], dict[str, Any]]:
-    with homes.folder() as root:
-        castles = [Places(root / f"castle-{ended}") for ended in past]
-        for places, ended in zip(castles, past, strict=True):
-            kingdom(places, "init", str(places.home))
-            remember(places, ended)
-        contests = {str(n): lambda at=at: seconds(lambda: look(at)) for n, at in zip(past, castles, strict=True)}
-        seen = interleaved(rounds, {**contests, "python": lambda: seconds(python_alone)})
-    bare = median(seen["python"]) * 1e3
+def looks(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], Curve]:
+    root = homes.folder()
+    castles = [Places(root / f"castle-{ended}") for ended in past]
+    for places, ended in zip(castles, past, strict=True):
+        kingdom(places, "init", str(places.home))
+        remember(places, ended)
+    contests = {str(n): lambda at=at: seconds(lambda: look(at)) for n, at in zip(past, castles, strict=True)}
+    found = interleaved(rounds, {**contests, "python": lambda: seconds(python_alone)})
+    bare = median(found["python"]) * 1e3
     rows = []
     for ended in (past[0], past[-1]):
-        mine = median(seen[str(ended)]) * 1e3
+        mine = median(found[str(ended)]) * 1e3
         around = f" with {ended:,} ended files in each queue" if ended else ""
         rows.append(
             row(
@@ -165,12 +157,12 @@ def looks(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], dict[str, A
                 unit="ms",
                 floor=bare,
                 floor_is="python -c pass",
-                ratio=ratio(seen[str(ended)], seen["python"]),
+                ratio=ratio(found[str(ended)], found["python"]),
                 reason="" if mine <= 100 else "imports" if not ended else "every ended file is looked at",
             )
         )
-    lines = {"kingdom status (ms)": [(float(n), median(seen[str(n)]) * 1e3) for n in past]}
-    return rows, curve("A look at the kingdom against ended files", "ended files in each queue", "ms", lines)
+    lines = {"kingdom status": [(float(n), median(found[str(n)]) * 1e3) for n in past]}
+    return rows, curve("kingdom status in a home with a past", "ended files in each queue (logarithmic)", "ms", lines)
 
 
 def look(places: Places) -> None:

@@ -1,7 +1,8 @@
-"""Homes to measure in: made, manned with role processes of their own, and taken away again."""
+"""Homes to measure in, with role processes of their own; removed again at the end."""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -10,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ printf '{"status": "success", "summary": "done"}' >"$KINGDOM_RESULT_PATH"
 
 
 class TooSlow(Exception):
-    """What should have happened did not, within its deadline."""
+    """Raised when something did not happen within its deadline."""
 
 
 def wait_for(predicate: Callable[[], object], seconds: float, what: str) -> None:
@@ -41,14 +41,15 @@ def wait_for(predicate: Callable[[], object], seconds: float, what: str) -> None
         time.sleep(LOOK_SECONDS)
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
-    """On the file system that KINGDOM_BENCH_DIR names, else where temporary files lie."""
+def folder() -> Path:
+    """Make a folder on the file system that KINGDOM_BENCH_DIR names, else where temporary files lie.
+
+    It is removed when the run ends and not before: for minutes after many removals ext4 is slow to create files, and
+    whoever is measured next would pay for it.
+    """
     root = Path(tempfile.mkdtemp(prefix="kingdom-bench-", dir=os.environ.get("KINGDOM_BENCH_DIR")))
-    try:
-        yield root
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
 
 
 class Home:
@@ -57,8 +58,8 @@ class Home:
     def __init__(self, root: Path, *, durability: str, config: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.places = Places(root)
-        for each in self.places.folders():
-            make_folder(each)
+        for there in self.places.folders():
+            make_folder(there)
         files = {
             "system": {"durability": durability},
             "king": {"concurrency": {"max_soldiers": 1_000_000}},
@@ -70,7 +71,7 @@ class Home:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, *roles: str) -> None:
-        """Under no launcher: what is measured is the role."""
+        """Start roles under no launcher and wait until they beat: what is measured is the role."""
         for role in roles:
             module = ["kingdom.general", role] if role.startswith("gen-") else [f"kingdom.{role}"]
             self._running[role] = subprocess.Popen(
@@ -121,7 +122,7 @@ class Home:
 
 
 def event(name: str) -> bytes:
-    """As a watcher of GitHub writes it, about 600 bytes."""
+    """Return an event as a watcher of GitHub writes it, about 600 bytes."""
     value = {
         "id": name,
         "type": "github.pr.review_requested",

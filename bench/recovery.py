@@ -20,12 +20,13 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile
 from kingdom.home.places import Places
 
+ABOUT = "How soon a role beats again after it was killed, or after it hung."
 THRESHOLD = 2.0
 KILLED_SECONDS = 2.0
 HUNG_SECONDS = THRESHOLD + 20.0
-NOTE = "A role is hung by SIGSTOP under supervisord only: tmux wakes a stopped pane by itself."
+NOTE = "A role is stopped with SIGSTOP under supervisord only: tmux wakes a stopped pane by itself."
 REASONS = {
-    "tmux": "probably: tmux before 3.5 loses a child's end now and then, and the roll call reminds it within 5 s",
+    "tmux": "probably: tmux before 3.5 misses a child's end now and then; the chamberlain asks it every 5 s",
     "supervisord": "it looks once a second: one look to notice, one to start",
 }
 LAUNCHERS = ("tmux", "supervisord")
@@ -40,7 +41,7 @@ def run(quick: bool) -> dict[str, Any]:
     if not quick:
         with risen(launcher="supervisord", heartbeat={"threshold_seconds": THRESHOLD}) as places:
             rows += hung(places, "supervisord", rounds=5)
-    return {"title": "Recovery", "rows": rows, "curves": [], "notes": [NOTE]}
+    return {"title": "Recovery", "about": ABOUT, "rows": rows, "curves": [], "notes": [NOTE]}
 
 
 @contextmanager
@@ -78,17 +79,17 @@ def hung(places: Places, launcher: str, *, rounds: int) -> list[Row]:
             met=took <= HUNG_SECONDS,
             ours=took,
             unit="s",
-            reason="" if took <= HUNG_SECONDS else "roll call, TERM and ten seconds of patience, KILL",
+            reason="" if took <= HUNG_SECONDS else "seen by the chamberlain, then TERM, ten seconds, KILL",
         )
     ]
 
 
 def replaced(places: Places, role: str, number: signal.Signals) -> float:
     old = holder(places, role)
-    begun = time.monotonic()
+    began = time.monotonic()
     os.kill(old, number)
     wait_for(lambda: beats(places, role, old), 60, f"another {role} beats")
-    return time.monotonic() - begun
+    return time.monotonic() - began
 
 
 def beats(places: Places, role: str, not_pid: int) -> bool:

@@ -2,174 +2,170 @@
 
 from __future__ import annotations
 
-import math
-import operator
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.reasons import WHY
+from bench.plots import plot
 
 Row = Mapping[str, Any]
-Found = Mapping[str, Any]
-
-COMPARE = {"≤": operator.le, "<=": operator.le, "≥": operator.ge, ">=": operator.ge, "": operator.le}
-COLOURS = ("#1f6f8b", "#c8553d", "#5b8c3e", "#7a5195", "#d9a21b", "#444444")
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 300, 60, 40, 40
-
-
-def met(row: Row) -> bool | None:
-    """A script that judges its own row says so; for the others the goal is about the ratio. None: no goal."""
-    if row.get("met") is not None:
-        return bool(row["met"])
-    goal = re.match(r"\s*(<=|>=|≤|≥|)\s*([\d.]+)", str(row.get("goal") or ""))
-    if goal is None or row.get("ratio") is None:
-        return None
-    return bool(COMPARE[goal[1]](float(row["ratio"]), float(goal[2])))
-
-
-def text(found: Found) -> str:
-    head = f"# {found['title']} ({found.get('seconds', '?')} s, load before {found['machine']['load_before']})"
-    rows = [
-        f"{_mark(met(row)):<6} {row['name']} {row.get('durability') or ''}: {_figures(row)}" for row in found["rows"]
-    ]
-    trouble = [f"not measured: {found['trouble']}"] if "trouble" in found else []
-    return "\n".join([head, *rows, *trouble, ""])
-
-
-def write(docs: Path, scripts: Mapping[str, Found]) -> None:
-    parts = [INTRODUCTION]
-    for name, found in scripts.items():
-        parts.append(_section(docs, name, found))
-    (docs / "benchmarks.md").write_text("\n".join(parts))
-
+Part = Mapping[str, Any]
 
 INTRODUCTION = """\
 # Benchmarks
 
-`make bench` writes this page and `bench/results.json`; `make bench-quick` prints a rough version of it in a minute
-or two and writes nothing; `python -m bench court` measures one part again. Every figure is a ratio taken in one run:
-ours beside a floor (the same system calls in a few raw lines, `bench/floors.py`) or a peer, rounds interleaved,
-medians of at least five. Absolute numbers hold for the machine named in each part, which other work shared;
-its load when the part began stands beside it. Benchmarks never decide whether tests pass.
+What Kingdom costs, beside the least that the machine needs for the same, and beside what other people use.
 
-*process* survives `kill -9`; *power*, the default, also survives a power cut. What a row shows without a floor has
-only an absolute goal.
+- **Floor**: the same system calls or statements in a few raw lines (`bench/floors.py` and beside each part), on the
+  same disk with the same payload, without validation, order or recovery. **Ratio** is ours / floor, the median of
+  the rounds' own ratios; rounds of ours and of the floor alternate, so that a noisy minute hits both.
+- **Survives**: *process*, `kill -9`; *power*, the default, also a power cut. Empty where the row does not depend on it.
+- **Goal** is about the ratio, unless it names a unit. What is short of its goal says why below the table.
+- Absolute figures hold for the machine named in each part alone. Benchmarks never decide whether tests pass.
+
+`make bench` measures everything (about 20 minutes) and writes this page and `bench/results.json`; `make bench-quick`
+prints a rough version in two minutes and writes nothing; `python -m bench court` measures one part again.
+How long the way of one event is, in files and calls instead of milliseconds, is printed by `python bench/walk.py`;
+`python bench/compare.py --old TREE` says whether another checkout is faster.
 """
 
 
-def _section(docs: Path, name: str, found: Found) -> str:
-    machine = found["machine"]
-    lines = [
-        f"\n## {found['title']}\n",
-        f"`python -m bench {name}`, {found['measured_at']} UTC, {machine['cores']} cores ({machine['processor']}), "
-        f"Linux {machine['kernel']}, Python {machine['python']}, load before {machine['load_before']}.\n",
-    ]
-    if "trouble" in found:
-        return "\n".join([*lines, f"Could not be measured: {found['trouble']}\n"])
-    lines += ["| what | goal | process | power | verdict |", "|---|---|---|---|---|"]
-    lines += [_line(rows) for rows in _side_by_side(found["rows"])]
-    floors = dict.fromkeys(
-        f"- {row['name']}: beside {about}."
-        for row in found["rows"]
-        if (about := row.get("floor_is") or row.get("peer_is"))
-    )
-    skipped = [f"- not there, so left out: {peer} ({why})." for peer, why in (found.get("skipped") or {}).items()]
-    lines += ["", *floors, *skipped, *(f"\n{note}" for note in found.get("notes", ()))]
-    for number, curve in enumerate(found.get("curves") or ()):
-        file = f"benchmarks-{name}-{number}.svg"
-        (docs / file).write_text(plot(curve))
-        lines.append(f"\n![{curve['title']}]({file})")
+def text(part: Part) -> str:
+    lines = [f"# {part['title']} ({part.get('seconds', '?')} s, load before {part['machine']['load_before']})"]
+    if "error" in part:
+        return "\n".join([*lines, f"not measured: {part['error']}", ""])
+    for row in part.get("rows", ()):
+        lines.append(f"{_verdict(row):<6} {row['name']} {row['durability']}: {_terminal(row)}")
+    for growth in part.get("growth", ()):
+        lines.append(growth["title"])
+        lines += [f"       {name}: {', '.join(cells)}" for name, cells in _growth_cells(growth)]
+    for peer in part.get("peers", {}).get("rows", ()):
+        rates = ", ".join(f"{name} {rate:,}" for name, rate in peer["rates"].items())
+        lines.append(f"       {peer['name']} {peer['durability']}: {rates}")
     return "\n".join([*lines, ""])
 
 
-def _side_by_side(rows: Iterable[Row]) -> Iterable[list[Row]]:
-    """Rows of the same name and goal that differ in durability stand in one line."""
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        lines.setdefault((row["name"], str(row.get("goal"))), []).append(row)
-    return lines.values()
+def write(docs: Path, parts: Mapping[str, Part]) -> None:
+    """Write benchmarks.md and its plots; plots of earlier runs are removed."""
+    for old in docs.glob("benchmarks-*.svg"):
+        old.unlink()
+    contents = [f"- [{part['title']}](#{_anchor(part['title'])}){_in_short(part)}" for part in parts.values()]
+    pages = [_section(docs, name, part) for name, part in parts.items()]
+    (docs / "benchmarks.md").write_text("\n".join([INTRODUCTION, *contents, *pages]))
 
 
-def _line(rows: Sequence[Row]) -> str:
-    cells: dict[str, str] = {}
-    for row in rows:
-        kind = row.get("durability") or ""
-        column = kind if kind in ("process", "power") else "process"
-        cells[column] = f"{_figures(row)} ({kind})" if kind and kind != column else _figures(row)
-    words = []
-    for row in rows:
-        which = f"{row['durability']}: " if len(rows) > 1 else ""
-        reason = row.get("reason") or ("" if met(row) is not False else WHY.get(row["name"], ""))
-        words.append(f"{which}{_mark(met(row))}{reason and f', {reason}'}")
-    verdict = "met" if {_mark(met(row)) for row in rows} == {"met"} else "; ".join(words)
-    name, goal = rows[0]["name"], rows[0].get("goal") or ""
-    return f"| {name} | {goal} | {cells.get('process', '')} | {cells.get('power', '')} | {verdict} |"
+def _anchor(title: str) -> str:
+    return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-")
 
 
-def _mark(verdict: bool | None) -> str:
-    return {True: "met", False: "short", None: "-"}[verdict]
+def _in_short(part: Part) -> str:
+    verdicts = [_verdict(row) for row in part.get("rows", ())]
+    return f": {verdicts.count('met')} goals met, {verdicts.count('short')} short" if any(verdicts) else ""
 
 
-def _figures(row: Row) -> str:
-    beside = row.get("floor") if row.get("floor") is not None else row.get("peer")
-    told = f"{_number(row['ours'])} {row.get('unit') or ''}".strip()
-    if isinstance(beside, int | float):
-        told += f" / {_number(beside)}"
-    if row.get("ratio") is not None:
-        told += f" = {_number(row['ratio'])} x"
-    return told
-
-
-def _number(value: float) -> str:
-    if value == 0 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-# --- plots
-
-
-def plot(curve: Mapping[str, Any]) -> str:
-    """Lines over a logarithmic axis that has room for 0; the upright axis begins at 0."""
-    lines: Mapping[str, Sequence[Sequence[float]]] = curve["lines"]
-    points = [point for line in lines.values() for point in line]
-    furthest = max(math.log10(1 + x) for x, _ in points) or 1.0
-    highest = max(y for _, y in points) * 1.1 or 1.0
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        across = LEFT + math.log10(1 + x) / furthest * (WIDTH - LEFT - 20)
-        return across, HEIGHT - BOTTOM - y / highest * (HEIGHT - BOTTOM - TOP)
-
-    drawn = [_axis(curve, at, sorted({x for x, _ in points}), highest)]
-    for colour, (name, line), row in zip(COLOURS, lines.items(), range(len(lines)), strict=False):
-        spots = [at(x, y) for x, y in line]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        drawn += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
-        drawn.append(_words(LEFT + 10, TOP + 14 * row, name, fill=colour))
-    body = "\n".join(drawn)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        f'font-size="11">\n<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n{body}\n</svg>\n'
+def _section(docs: Path, name: str, part: Part) -> str:
+    lines = [f"\n## {part['title']}\n"]
+    if "error" in part:
+        return "\n".join([*lines, f"Could not be measured: {part['error']}\n"])
+    lines += [f"{part['about']}\n", *_rows(part.get("rows", ())), *_peers(part)]
+    for growth in part.get("growth", ()):
+        lines += _growth(growth)
+    for number, curve in enumerate(part.get("curves", ())):
+        file = f"benchmarks-{name}-{number}.svg"
+        (docs / file).write_text(plot(curve))
+        lines.append(f"![{curve['title']}]({file})\n")
+    left_out = [f"Left out: {peer} ({why})." for peer, why in part.get("skipped", {}).items()]
+    return "\n".join(
+        [*lines, *(f"{note}\n" for note in [*part.get("notes", ()), *left_out]), _about_the_run(name, part)]
     )
 
 
-def _axis(curve: Mapping[str, Any], at: Any, marks: Sequence[float], highest: float) -> str:
-    (left, floor), (right, _) = at(0, 0), at(marks[-1], 0)
-    parts = [
-        _words(LEFT, 18, str(curve["title"]), size=13),
-        f'<line x1="{left}" y1="{floor}" x2="{right}" y2="{floor}" stroke="#999"/>',
-        f'<line x1="{left}" y1="{floor}" x2="{left}" y2="{TOP}" stroke="#999"/>',
-        _words((left + right) / 2, HEIGHT - 6, str(curve["x_label"]), anchor="middle"),
-        _words(6, TOP - 8, str(curve["y_label"])),
+def _about_the_run(name: str, part: Part) -> str:
+    machine = part["machine"]
+    at_best = ", ".join(f"{what}: {number(value)}" for what, value in machine["at_best"].items())
+    return (
+        f"<sub>`python -m bench {name}` at {part['commit']}, {part['measured_at']} UTC, {machine['cores']} cores "
+        f"({machine['processor']}), Linux {machine['kernel']}, Python {machine['python']}, "
+        f"load before {machine['load_before']}. The machine at best: {at_best}.</sub>\n"
+    )
+
+
+def _rows(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["| what | survives | ours | floor or peer | ratio | goal | |", "|---|---|--:|---|--:|---|---|"]
+    reasons: dict[str, int] = {}
+    for row in rows:
+        verdict = _verdict(row)
+        if row["met"] is False:
+            number_of = reasons.setdefault(row["reason"], len(reasons) + 1) if row["reason"] else ""
+            verdict = f"**short** ({number_of})" if number_of else "**short**"
+        beside = "" if row["floor"] is None else f"{number(row['floor'])} {row['unit']}: {row['floor_is']}"
+        ratio = "" if row["ratio"] is None else number(row["ratio"])
+        ours = f"{number(row['ours'])} {row['unit']}"
+        lines.append(
+            f"| {row['name']} | {row['durability']} | {ours} | {beside} | {ratio} | {row['goal']} | {verdict} |"
+        )
+    return [*lines, "", *(f"({number}) {reason}.  " for reason, number in reasons.items()), *([""] if reasons else [])]
+
+
+def _growth(growth: Mapping[str, Any]) -> list[str]:
+    head = ["operation", *growth["columns"]]
+    lines = [f"**{growth['title']}**; the goal is at most {growth['most']:g} times as much:\n"]
+    lines += [f"| {' | '.join(head)} |", f"|---{'|--:' * len(growth['columns'])}|"]
+    return [*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in _growth_cells(growth)), ""]
+
+
+def _growth_cells(growth: Mapping[str, Any]) -> Iterable[tuple[str, list[str]]]:
+    for name, costs in growth["rows"].items():
+        cells = []
+        for column in growth["columns"]:
+            few, many = costs[column]
+            short = ", **short**" if many > few * growth["most"] else ""
+            cells.append(f"{number(few)} → {number(many)} {growth['unit']} ({many / few:.2f}{short})")
+        yield name, cells
+
+
+def _peers(part: Part) -> list[str]:
+    """One table, ours first for each durability; in brackets ours / theirs."""
+    peers = part.get("peers")
+    if not peers:
+        return []
+    measures = peers["measures"]
+    lines = [
+        f"| queue | survives | {' | '.join(f'{name} /s' for name in measures)} |",
+        f"|---|---{'|--:' * len(measures)}|",
     ]
-    parts += [_words(at(x, 0)[0], floor + 14, f"{x:,.0f}", anchor="middle") for x in marks]
-    parts += [_words(left - 6, at(0, y)[1] + 4, _number(y), anchor="end") for y in (0.0, highest / 2, highest)]
-    return "\n".join(parts)
+    for level in ("power", "process"):
+        rows = [row for row in peers["rows"] if level in (row["durability"], *AS_GOOD_AS.get(row["durability"], ()))]
+        ours = next((row["rates"] for row in rows if row["ours"]), {})
+        for row in sorted(rows, key=lambda row: (not row["name"].startswith("our "), row["durability"])):
+            cells = [_rate(row, name, ours) for name in measures]
+            name = f"**{row['name']}**" if row["name"].startswith("our ") else row["name"]
+            lines.append(f"| {name} | {row['durability']} | {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
-def _words(x: float, y: float, words: str, *, fill: str = "#333", anchor: str = "start", size: int = 11) -> str:
-    safe = words.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" text-anchor="{anchor}" font-size="{size}">{safe}</text>'
+AS_GOOD_AS = {"no ack": ("process",)}
+
+
+def _rate(row: Row, name: str, ours: Mapping[str, float]) -> str:
+    rate = row["rates"].get(name)
+    if rate is None:
+        return "-"
+    return f"{rate:,}" if row["name"].startswith("our ") or name not in ours else f"{rate:,} ({ours[name] / rate:.2f})"
+
+
+def _verdict(row: Row) -> str:
+    return {True: "met", False: "short", None: ""}[row["met"]]
+
+
+def _terminal(row: Row) -> str:
+    beside = "" if row["floor"] is None else f" / {number(row['floor'])} = {number(row['ratio'])}"
+    return f"{number(row['ours'])} {row['unit']}{beside}, goal {row['goal'] or 'none'}"
+
+
+def number(value: float) -> str:
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

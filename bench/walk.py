@@ -44,9 +44,6 @@ IS_FUNCTION, IS_GENERATOR = 0x01, 0x20 | 0x80 | 0x200  # of code objects: inspec
 Caller = tuple[str, str]
 
 
-# --- inside a traced process
-
-
 class Trace:
     """What one process ran and opened, written down when it ends."""
 
@@ -118,9 +115,6 @@ def trace() -> None:
     words = " ".join(sys.orig_argv)
     if re.search(r"-m kingdom\.|/kingdom (?!init)", words):
         Trace(os.environ["WALK_TREE"]).start()
-
-
-# --- the walk
 
 
 class Walk:
@@ -201,9 +195,6 @@ class Walk:
     def _run(self, *words: str, cwd: Path) -> None:
         command = [str(self._tree / ".venv/bin" / words[0]), *words[1:]]
         subprocess.run(command, env=self._environment, cwd=cwd, stdout=subprocess.DEVNULL, check=True)
-
-
-# --- what comes of it
 
 
 def figures(traces: list[dict[str, Any]]) -> dict[str, int]:

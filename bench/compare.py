@@ -1,0 +1,90 @@
+"""`python bench/compare.py --old TREE [--new TREE] [--rounds N] [--parts court,mq_stores,mq_mailbox] [--full]`
+
+Say whether a checkout is slower than another one. Each measures with its own bench and its own .venv, in turns: old,
+new, old, new, …, old. Neighbouring runs of the old one, compared with each other, are the spread that the machine
+alone makes. New is worse where its median is slower by more than 5 % beyond that spread; then this ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+PARTS = "court,mq_stores,mq_mailbox"
+MEASURE = """
+import json, sys
+from importlib import import_module
+quick = sys.argv[2] == "quick"
+found = {name: import_module("bench." + name).run(quick)["rows"] for name in sys.argv[1].split(",")}
+print(json.dumps(found), file=sys.stderr)
+"""
+RENAMED = {"letter filed": "message filed", "of it ours, without the": "the same without the"}
+"""Words of rows of older checkouts."""
+MOST_WORSE = 0.05
+Figures = dict[tuple[str, str], float]
+
+
+def measure(tree: Path, parts: str, how: str) -> tuple[Figures, dict[tuple[str, str], bool]]:
+    """Return what one run found, by row and durability, and of which of them more is better."""
+    command = [str(tree / ".venv/bin/python"), "-c", MEASURE, parts, how]
+    done = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"compare: {tree} could not measure:\n{done.stderr[-2000:]}")
+    figures: Figures = {}
+    more_is_better = {}
+    for rows in json.loads(done.stderr.strip().splitlines()[-1]).values():
+        for row in rows:
+            name = row["name"]
+            for before, now in RENAMED.items():
+                name = name.replace(before, now)
+            figures[name, row["durability"]] = float(row["ours"])
+            more_is_better[name, row["durability"]] = row["unit"].endswith("/s")
+    return figures, more_is_better
+
+
+def compare(old: Sequence[Figures], new: Sequence[Figures], more_is_better: dict[tuple[str, str], bool]) -> list[str]:
+    """Print a line for each row that both know. Return the names of those that became worse."""
+    worse = []
+    print(f"{'':62} {'old':>10} {'new':>10} {'slower':>7} {'spread':>7}")
+    for key, better in more_is_better.items():
+        if any(key not in figures or not figures[key] for figures in (*old, *new)):
+            continue
+        before, after = ([figures[key] for figures in runs] for runs in (old, new))
+        medians = statistics.median(before), statistics.median(after)
+        slower = medians[0] / medians[1] if better else medians[1] / medians[0]
+        spread = statistics.median(abs(b / a - 1) for a, b in pairwise(before))
+        is_worse = slower - 1 > spread + MOST_WORSE
+        name = " ".join(key)
+        worse += [name] if is_worse else []
+        print(f"{name:62} {medians[0]:10,.2f} {medians[1]:10,.2f} {slower:7.2f} {spread:7.2f}{'  WORSE' * is_worse}")
+    return worse
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[1])
+    words.add_argument("--old", type=Path, required=True, help="a checkout with its own .venv")
+    words.add_argument("--new", type=Path, default=Path(__file__).parent.parent, help="default: this one")
+    words.add_argument("--rounds", type=int, default=5)
+    words.add_argument("--parts", default=PARTS)
+    words.add_argument("--full", action="store_true", help="full runs instead of quick ones")
+    given = words.parse_args()
+    old, new, more_is_better = [], [], {}
+    for number in range(given.rounds):
+        for tree, runs in ((given.old, old), (given.new, new)):
+            figures, more_is_better = measure(tree.resolve(), given.parts, "full" if given.full else "quick")
+            runs.append(figures)
+        print(f"round {number + 1} of {given.rounds}", file=sys.stderr)
+    old.append(measure(given.old.resolve(), given.parts, "full" if given.full else "quick")[0])
+    worse = compare(old, new, more_is_better)
+    print(f"\n{len(old)} runs of old, {len(new)} of new; worse: {', '.join(worse) or 'none'}")
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

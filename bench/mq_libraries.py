@@ -1,0 +1,193 @@
+"""The engine as a library in one process, beside libraries that keep a queue on the local disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bench.mq_peers import BACKLOG, Peer, table
+from bench.mq_stores import opened
+from kingdom.mq.message_format import Draft
+
+ABOUT = (
+    f"In one process, messages of 500 bytes, {BACKLOG:,} waiting before each measure (libraries whose time depends on "
+    "the backlog meet the same one). In brackets: our sqlite store of the same durability divided by it; "
+    "what has no acknowledgement stands beside *process*."
+)
+
+
+class OurStore:
+    def __init__(self, backend: str, durability: Any, folder: Path) -> None:
+        self._engine = opened(backend, folder, durability)
+        self._engine.queues.declare("bench")
+
+    def publish(self, body: str) -> None:
+        self._engine.publish("bench", Draft(body))
+        self._engine.commit()
+
+    def publish_many(self, bodies: list[str]) -> None:
+        for body in bodies:
+            self._engine.publish("bench", Draft(body))
+        self._engine.commit()
+
+    def take(self) -> str | None:
+        leased = self._engine.lease("bench", "c")
+        self._engine.commit()
+        if not leased:
+            return None
+        self._engine.ack(leased[0].message_key, leased[0].lease_id)
+        self._engine.commit()
+        return leased[0].payload
+
+    def take_many(self, count: int) -> int:
+        leased = self._engine.lease("bench", "c", count)
+        self._engine.commit()
+        for message in leased:
+            self._engine.ack(message.message_key, message.lease_id)
+        self._engine.commit()
+        return len(leased)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+class PersistFile:
+    def __init__(self, folder: Path, address: Any) -> None:
+        import persistqueue
+
+        self._empty = persistqueue.Empty
+        self._queue = persistqueue.Queue(str(folder / "q"), autosave=True)
+
+    def publish(self, body: str) -> None:
+        self._queue.put(body)
+
+    def take(self) -> str | None:
+        try:
+            return str(self._queue.get(block=False))
+        except self._empty:
+            return None
+
+
+class PersistAck:
+    def __init__(self, folder: Path, address: Any) -> None:
+        import persistqueue
+
+        self._empty = persistqueue.Empty
+        self._queue = persistqueue.SQLiteAckQueue(str(folder / "q"), auto_commit=True, multithreading=False)
+
+    def publish(self, body: str) -> None:
+        self._queue.put(body)
+
+    def take(self) -> str | None:
+        try:
+            item = self._queue.get(block=False)
+        except self._empty:
+            return None
+        self._queue.ack(item)
+        return str(item)
+
+
+class Lite:
+    def __init__(self, folder: Path, address: Any) -> None:
+        import litequeue
+
+        self._queue = litequeue.LiteQueue(str(folder / "q.db"))
+
+    def publish(self, body: str) -> None:
+        self._queue.put(body)
+
+    def take(self) -> str | None:
+        message = self._queue.pop()
+        if message is None:
+            return None
+        self._queue.done(message.message_id)
+        return str(message.data)
+
+
+class DiskDeque:
+    def __init__(self, folder: Path, address: Any) -> None:
+        import diskcache
+
+        self._deque = diskcache.Deque(directory=str(folder / "q"))
+
+    def publish(self, body: str) -> None:
+        self._deque.append(body)
+
+    def take(self) -> str | None:
+        try:
+            return str(self._deque.popleft())
+        except IndexError:
+            return None
+
+    def publish_many(self, bodies: list[str]) -> None:
+        with self._deque.transact():
+            self._deque.extend(bodies)
+
+    def take_many(self, count: int) -> int:
+        with self._deque.transact():
+            return sum(self.take() is not None for _ in range(count))
+
+
+class HueyFile:
+    def __init__(self, folder: Path, address: Any) -> None:
+        from huey.storage import FileStorage
+
+        self._storage = FileStorage("bench", str(folder / "q"))
+
+    def publish(self, body: str) -> None:
+        self._storage.enqueue(body.encode())
+
+    def take(self) -> str | None:
+        found = self._storage.dequeue()
+        return None if found is None else found.decode()
+
+
+class HueySqlite(HueyFile):
+    def __init__(self, folder: Path, address: Any) -> None:
+        from huey.storage import SqliteStorage
+
+        self._storage = SqliteStorage("bench", str(folder / "q.db"), fsync=True)
+
+
+class Kombu:
+    def __init__(self, folder: Path, address: Any) -> None:
+        import kombu
+
+        for name in ("messages", "control"):
+            (folder / name).mkdir()
+        box = str(folder / "messages")
+        about = {"data_folder_in": box, "data_folder_out": box, "control_folder": str(folder / "control")}
+        self._queue = kombu.Connection("filesystem://", transport_options=about).SimpleQueue("bench")
+
+    def publish(self, body: str) -> None:
+        self._queue.put(body)
+
+    def take(self) -> str | None:
+        try:
+            message = self._queue.get(block=False)
+        except self._queue.Empty:
+            return None
+        message.ack()
+        return str(message.payload)
+
+
+def _ours(backend: str, durability: str) -> Peer:
+    name = f"our {backend} store"
+    opens = lambda folder, _: OurStore(backend, durability, folder)  # noqa: E731
+    return Peer(name, durability, opens, ours=backend == "sqlite")
+
+
+PEERS = (
+    *(_ours(backend, level) for level in ("process", "power") for backend in ("sqlite", "filesystem", "hybrid")),
+    Peer("persist-queue file", "no ack", PersistFile, module="persistqueue"),
+    Peer("persist-queue ack-sqlite", "power", PersistAck, module="persistqueue"),
+    Peer("litequeue", "process", Lite, module="litequeue"),
+    Peer("diskcache Deque", "no ack", DiskDeque, module="diskcache"),
+    Peer("huey file", "no ack", HueyFile, module="huey"),
+    Peer("huey sqlite", "no ack", HueySqlite, module="huey"),
+    Peer("kombu filesystem", "no ack", Kombu, module="kombu"),
+)
+
+
+def run(quick: bool) -> dict[str, Any]:
+    return {"title": "The queue as a library, beside libraries", "about": ABOUT, **table(PEERS, quick)}
