@@ -1,11 +1,15 @@
 import re
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Of a run in the background the shell has switched INT off, for whatever the tests start as well.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHOWN_A_DEFECT = re.compile(r"::test_\w*(defect|hole)")
 

@@ -313,7 +313,7 @@ class _Loop:
     def _set_alarm(self) -> None:
         """Arrivals may fall between the old one and the new one: look everywhere."""
         old, self._waker = self._waker, self._alarm(self._services)
-        self._waker.wake_on_signals()
+        self._waker.wake_on_signals(in_place_of=old)
         old.close()
         self._look_everywhere = True
 

@@ -59,10 +59,12 @@ class Waker:
         """Whether nothing but time and signals wakes this sleeper, so that it has to look by itself."""
         return self._inotify is None
 
-    def wake_on_signals(self) -> None:
+    def wake_on_signals(self, in_place_of: Waker | None = None) -> None:
         """Every signal that has a Python handler ends the sleep (a child's end too, with a SIGCHLD handler)."""
         signal.set_wakeup_fd(self._bell_rope, warn_on_full_buffer=False)
         self._hears_signals = True
+        if in_place_of is not None:
+            in_place_of._hears_signals = False  # else its end would take them from us
 
     def add_descriptor(self, fd: int) -> None:
         """Another descriptor whose readiness ends the sleep."""

@@ -71,15 +71,19 @@ def parked(home: Path) -> list[str]:
 
 
 def contents(home: Path, kind: str) -> list[dict[str, Any]]:
-    """Every good file of a queue, with the state it lies in under "state"."""
+    """Every good file of a queue, with the state it lies in under "state".
+
+    The home may be at work meanwhile: what moves while the folders are read counts where it has gone.
+    """
     places = Places(home)
-    found = []
+    found: dict[Path, dict[str, Any]] = {}
     for state in MOVES[kind]:
         for name in sorted(_names(places.folder(kind, state))):
             if state != PARKED and name.endswith(".json") and not is_hidden(name):
-                with suppress(BadFile):  # half_visible names it
-                    found.append({**read_json(places.folder(kind, state) / name), "state": state})
-    return found
+                path = places.folder(kind, state) / name
+                with suppress(BadFile, FileNotFoundError):  # half_visible names the bad one
+                    found[path] = {**read_json(path), "state": state}
+    return [document for path, document in found.items() if path.exists()]
 
 
 def tidy(home: Path) -> list[str]:

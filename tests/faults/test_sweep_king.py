@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kingdom.home.places import Places
-from tests.faults import homes, oracle
+from tests.faults import homes, oracle, trees
 from tests.faults.strace import READING
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
-QUICK_POINTS = {KILL: 40, FULL: 12, BROKEN: 16}
+QUICK_POINTS = {KILL: 20, FULL: 12, BROKEN: 16}
 QUICK_STATES = 20
 
 ARGV = ("-m", "kingdom.king", "--once")
@@ -184,7 +184,7 @@ def test_no_kill_leaves_an_order_half_carried_out(figure: oracle.Figure) -> None
     assert not report.missed, report.details
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL])
 def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
     report = sweep(KING, fault, budget=QUICK_POINTS[fault])
     figure(report.line)
@@ -192,6 +192,7 @@ def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: 
     assert not report.missed, report.details
 
 
+@pytest.mark.skipif(not trees.CAMPAIGN, reason="faults of every read: in make faults")
 def test_what_cannot_be_read_for_a_moment_is_not_taken_for_bad(figure: oracle.Figure) -> None:
     report = sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS[BROKEN], calls=READING)
     figure(report.line)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,20 +92,26 @@ class Kingdom:
         draft.rename(folder / f"{name}.json")
 
     def read(self, kind: str, state: str, name: str) -> Document:
-        document: Document = json.loads(self.places.queue_file(kind, state, name).read_text())
+        """A file that is there, or is about to be: what belongs together comes one after the other."""
+        document: Document = json.loads(self.until_there(self.places.queue_file(kind, state, name)).read_text())
         return document
 
     def all(self, kind: str, state: str) -> list[Document]:
-        return [json.loads(path.read_text()) for path in sorted(self.places.folder(kind, state).glob("[!.]*.json"))]
+        """Whatever lies there; a file that moves away meanwhile is left out."""
+        found = []
+        for path in sorted(self.places.folder(kind, state).glob("[!.]*.json")):
+            with suppress(FileNotFoundError):
+                found.append(json.loads(path.read_text()))
+        return found
 
     def letters(self, task: str) -> list[str]:
         """What has been said in a task's thread, in order."""
         return [each["content"] for each in self.all("messages", "sent") if each["task_id"] == task]
 
     def task_of(self, event: str) -> str:
-        for state in ("dispatched", "completed"):
-            if self.places.queue_file("events", state, event).exists():
-                return str(self.read("events", state, event)["task_id"])
+        for state in ("dispatched", "completed"):  # the way it goes, so that it is met in one of them
+            with suppress(FileNotFoundError):
+                return str(json.loads(self.places.queue_file("events", state, event).read_text())["task_id"])
         raise AssertionError(f"{event} became no task")
 
     def beat(self, role: str) -> Document:

@@ -108,8 +108,9 @@ def test_a_burst_is_served_whole(own: Kingdom) -> None:
     began = time.monotonic()
     for number in range(BURST):
         own.event(f"evt-wave-{number}", "a.wave")
-    done = own.places.folder("messages", "sent")
-    wait_until(lambda: len(os.listdir(done)) >= 2 * BURST, 30 + BURST, f"{2 * BURST} letters", [done])
+    done, ended = own.places.folder("messages", "sent"), own.places.folder("tasks", "completed")
+    wait_until(lambda: len(os.listdir(done)) >= 2 * BURST, 30 + BURST, f"{2 * BURST} messages", [done])
+    wait_until(lambda: len(os.listdir(ended)) >= BURST, 30, f"{BURST} tasks have ended", [ended])
     print(f"\n{BURST} events, {2 * BURST} letters in {time.monotonic() - began:.1f} s")
     outcomes = Counter(each["outcome"] for each in own.all("tasks", "completed"))
     said = Counter(each["content"] for each in own.all("messages", "sent"))

@@ -77,6 +77,22 @@ def test_a_signal_ends_the_sleep(waker: Waker) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_a_signal_still_ends_the_sleep_when_the_waker_before_is_closed(waker: Waker, folder: Path) -> None:
+    old = Waker([folder])
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        old.wake_on_signals()
+        waker.wake_on_signals(in_place_of=old)
+        old.close()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        began = time.monotonic()
+        assert waker.wait(SOON) == {}
+        assert time.monotonic() - began < SOON
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_another_descriptor_ends_the_sleep(waker: Waker) -> None:
     reader, writer = os.pipe()
     waker.add_descriptor(reader)

@@ -171,7 +171,7 @@ def test_the_shell_of_a_killed_worker_ends_with_it(manager: Running, home: Path)
     """Else it would finish what somebody else does again."""
     with manager.client() as mq:
         mq.publish("q", 1)
-    with worker(manager, f"echo $$ > {home}/shell; sleep 30; echo done >> {home}/seen") as process:
+    with worker(manager, f"echo $$ > {home}/shell; sleep 30 >/dev/null 2>&1; echo done >> {home}/seen") as process:
         shell = int(wait_until(lambda: (home / "shell").exists() and (home / "shell").read_text(), 30, "it works"))
         process.kill()
         wait_until(lambda: not Path(f"/proc/{shell}").exists() or _is_zombie(shell), 10, "its shell has ended")

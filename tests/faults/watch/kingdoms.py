@@ -32,6 +32,11 @@ ROLES = ("chamberlain", "envoy", "king", "mailbox", homes.GENERAL)
 MISFORTUNES = Path(__file__).with_name("misfortunes.py")
 
 
+def one_of(launcher: str) -> list[str]:
+    """Return this launcher alone for the quick suite, where it is installed; every one for a campaign."""
+    return LAUNCHERS if trees.CAMPAIGN or launcher not in LAUNCHERS else [launcher]
+
+
 @dataclass
 class Kingdom:
     tree: Path

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import LAUNCHERS, Kingdom, kingdom
+from tests.faults.watch.kingdoms import Kingdom, kingdom, one_of
 from tests.waiting import stays, wait_until
 
 ROLES_IN_TROUBLE = [f"gen-storm-{letter}" for letter in "abcdefghijklmnopqrst"]
@@ -44,7 +44,7 @@ def lost(court: Kingdom) -> list[str]:
     return [f"{role} is not told" for role in ROLES_IN_TROUBLE if f"{role}:" not in told]
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", one_of("tmux"))
 def test_a_storm_of_alerts(launcher: str, figure: Figure) -> None:
     assert check_storm(trees.program(), launcher) == []
     figure(f"row 18 storm, {launcher}: {len(ROLES_IN_TROUBLE)} alerts in at most {LETTERS_AT_MOST} letters, 0 lost")

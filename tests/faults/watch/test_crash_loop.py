@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure, exactly
-from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, Kingdom, kingdom
+from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, Kingdom, kingdom, one_of
 from tests.waiting import stays, wait_until
 
 LOOPING = homes.GENERAL
@@ -96,7 +96,7 @@ def told_once(court: Kingdom, role: str) -> list[str]:
     return exactly("alerts", 1, len(alerts()))
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", one_of("tmux"))
 def test_a_role_that_cannot_be_loaded(launcher: str, figure: Figure) -> None:
     tree = trees.new_folder()
     shutil.copytree(trees.program(), tree, dirs_exist_ok=True)
@@ -104,7 +104,7 @@ def test_a_role_that_cannot_be_loaded(launcher: str, figure: Figure) -> None:
     figure(f"row 6 import failure, {launcher}: quarantined, 1 alert, {len(ROLES) - 1} other roles unaffected")
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_lives_of_every_length(launcher: str, figure: Figure) -> None:
     lengths = SHORT if trees.CAMPAIGN else SHORT[1:2]
     for length in lengths:

@@ -14,13 +14,13 @@ from kingdom.steward.base import RoleStatus
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import (
-    LAUNCHERS,
     ROLES,
     WORKING_GENERAL,
     Kingdom,
     Load,
     command_line,
     kingdom,
+    one_of,
     since,
 )
 from tests.standins import runs
@@ -90,7 +90,7 @@ def is_of_a_soldier(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_ends_at_any_moment(launcher: str, figure: Figure) -> None:
     took: list[float] = []
     assert check_ends(trees.program(), launcher, TIMES, seed=10, took=took) == []

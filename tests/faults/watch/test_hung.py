@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import LAUNCHERS, REPLACED_WITHIN, Kingdom, kingdom, since
+from tests.faults.watch.kingdoms import REPLACED_WITHIN, Kingdom, kingdom, one_of, since
 from tests.standins import runs
 from tests.waiting import wait_until
 
@@ -18,7 +18,7 @@ CALLED = ("king", "envoy", "mailbox", homes.GENERAL)
 ROUNDS = 20 if trees.CAMPAIGN else 1
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_hung_roles_are_replaced(launcher: str, figure: Figure) -> None:
     turn = count()
     took: dict[str, list[float]] = {kind: [] for kind in KINDS}

@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults import trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import LAUNCHERS, WORKING_GENERAL, Kingdom, Load, command_line, kingdom, since
+from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, command_line, kingdom, one_of, since
 from tests.standins import runs
 from tests.waiting import stays, wait_until
 
@@ -89,8 +89,10 @@ def innocents(court: Kingdom) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
             child.wait()
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("serving_killed", [False, True], ids=["task ends", "serving part killed"])
+@pytest.mark.parametrize(
+    ("serving_killed", "launcher"),
+    [*((False, launcher) for launcher in one_of("tmux")), *((True, launcher) for launcher in one_of("supervisord"))],
+)
 def test_nothing_outlives_a_soldier(serving_killed: bool, launcher: str, figure: Figure) -> None:
     took: list[float] = []
     assert check_orphans(trees.program(), launcher, serving_killed, took) == []

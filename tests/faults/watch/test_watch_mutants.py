@@ -21,7 +21,7 @@ from tests.faults.watch import (
     test_launcher,
     test_orphans,
 )
-from tests.faults.watch.kingdoms import LAUNCHERS, kingdom
+from tests.faults.watch.kingdoms import LAUNCHERS, THRESHOLD, kingdom
 
 Check = Callable[[Path, str], list[str]]
 """Given a tree and a launcher."""
@@ -37,13 +37,21 @@ def hung_by(kind: str) -> Check:
     return check
 
 
+def noticed(tree: Path, launcher: str) -> list[str]:
+    """Whether the watcher sees that a role hangs; that it is replaced then is seen by its own check."""
+    with kingdom(launcher, tree=tree) as court:
+        court.up()
+        court.befall("envoy", "read")
+        return [] if trees.until(court.missed, 4 * THRESHOLD) else ["nobody saw that its heart stood still"]
+
+
 def slow_clone(tree: Path, launcher: str) -> list[str]:
     with test_honest_load.slow_git():
         return test_honest_load.check(tree, launcher, "slow clone", {})
 
 
 CHECKS: dict[str, Check] = {
-    "hung in a read": hung_by("read"),
+    "hung in a read": noticed,
     "hung and busy": hung_by("busy"),
     "slow clone": slow_clone,
     "short lives": lambda tree, launcher: test_crash_loop.check_short_lives(tree, launcher, test_crash_loop.SHORT[1]),
