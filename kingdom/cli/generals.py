@@ -1,4 +1,4 @@
-"""`kingdom generals`: who is installed, and how one is checked, installed and taken out."""
+"""`kingdom generals`: list, check, install and uninstall generals."""
 
 from __future__ import annotations
 
@@ -18,42 +18,46 @@ from kingdom.home.roster import general
 from kingdom.words import count, one_line, table
 
 
-@click.group(invoke_without_command=True, short_help="Who is installed: ls, new, validate, install, uninstall.")
+@click.group(invoke_without_command=True, short_help="The installed generals: ls, new, validate, install, uninstall.")
 @click.pass_context
 def generals(ctx: click.Context) -> int | None:
-    """Who is installed."""
+    """The installed generals, and how to add and remove one."""
     return ctx.invoke(list_generals) if ctx.invoked_subcommand is None else None
 
 
 @generals.command("ls")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
 def list_generals(as_json: bool = False) -> int:
-    """The installed generals, and the manifests that cannot be used. Exit code 1 when there are any of those."""
+    """List the installed generals, and the manifests that cannot be used. Exit code 1 when there are any of those."""
     places = home.find()
     good, bad = manifests.installed(places)
     if as_json:
-        told = [_facts(each, is_locked(places.lock(each.name))) for each in good]
-        print(json.dumps({"generals": told, "bad": [str(trouble) for trouble in bad]}, ensure_ascii=False))
+        generals = [_facts(general, is_locked(places.lock(general.name))) for general in good]
+        print(json.dumps({"generals": generals, "bad": [str(error) for error in bad]}, ensure_ascii=False))
         return Exit.FAILED if bad else Exit.DONE
     rows = [
-        (each.name, "runs" if is_locked(places.lock(each.name)) else "does not run", one_line(each.description))
-        for each in good
+        (
+            general.name,
+            "runs" if is_locked(places.lock(general.name)) else "does not run",
+            one_line(general.description),
+        )
+        for general in good
     ]
-    print(table(rows, indent="") or f"none; `{home.command()} generals install PATH` brings one")
-    for trouble in bad:
-        print(f"cannot be used: {trouble}")
+    print(table(rows, indent="") or f"none; `{home.command()} generals install PATH` installs one")
+    for error in bad:
+        print(f"cannot be used: {error}")
     return Exit.FAILED if bad else Exit.DONE
 
 
 @generals.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Write the package of a general NAME to begin with: it validates, and answers once it is installed."""
+    """Write a package to begin with for a general NAME. It is valid as it is, and answers once it is installed."""
     places = home.find()
     name = new_general.full_name(name)
     package = new_general.write(places, home.disk(places), name)
     word = name.removeprefix("gen-")
-    print(f"{package} is written: look at its manifest.yaml and run.")
+    print(f"{package} has been written: look at its manifest.yaml and run.")
     print(f'Next: {home.command()} generals install {shlex.quote(str(package))} && {home.command()} say "{word} hello"')
 
 
@@ -68,30 +72,30 @@ def validate(path: Path) -> None:
 @generals.command()
 @click.argument("path", type=click.Path(path_type=Path))
 def install(path: Path) -> None:
-    """Install the general whose package lies at PATH, or take over what has changed in it."""
+    """Install the general whose package lies at PATH; installed again, take over what has changed in it."""
     places = home.find()
     places.check()
     manifest = packages.install(places, home.disk(places), path)
     for claim, holder in packages.claimed_by_others(places, manifest):
         print(f"Note: {claim!r} belongs to {holder} already; {manifest.name} does not get it.")
-    launchers.take_in(places, general(manifest.name))
+    launchers.start_role(places, general(manifest.name))
     print(f"{manifest.name} is installed: {_summary(manifest)}.")
 
 
 @generals.command()
 @click.argument("name")
 def uninstall(name: str) -> None:
-    """Take a general out. Its package and its memory stay."""
+    """Uninstall a general. Its package and its memory stay."""
     places = home.find()
     packages.uninstall(places, home.disk(places), name)
-    launchers.let_go(places, name)
+    launchers.remove_role(places, name)
     print(
-        f"{name} is taken out; `{home.command()} generals install {shlex.quote(str(places.package(name)))}` "
-        "brings it back."
+        f"{name} is uninstalled; `{home.command()} generals install {shlex.quote(str(places.package(name)))}` "
+        "installs it again."
     )
-    if left := [each.id for each in newest(places, "tasks", ("pending", "in_progress")) if _is_for(each, name)]:
-        names = one_line(", ".join(left), 200)
-        print(f"{count(len(left), 'task')} of it left, held and counted: `{home.command()} tasks cancel ID` ({names}).")
+    if left := [task.id for task in newest(places, "tasks", ("pending", "in_progress")) if _is_for(task, name)]:
+        waiting = f"{count(len(left), 'task')} of it will wait until then"
+        print(f"{waiting}; `{home.command()} tasks cancel ID` ends one ({one_line(', '.join(left), 200)}).")
 
 
 def _is_for(task: Found, general: str) -> bool:
@@ -99,12 +103,12 @@ def _is_for(task: Found, general: str) -> bool:
 
 
 def _summary(manifest: Manifest) -> str:
-    told = [
+    claims = [
         count(len(manifest.subscribes), "event type"),
         count(len(manifest.keywords), "word"),
         count(len(manifest.schedules), "schedule"),
     ]
-    return ", ".join(told)
+    return ", ".join(claims)
 
 
 def _facts(manifest: Manifest, runs: bool) -> dict[str, object]:
@@ -114,5 +118,5 @@ def _facts(manifest: Manifest, runs: bool) -> dict[str, object]:
         "runs": runs,
         "subscribes": list(manifest.subscribes),
         "keywords": list(manifest.keywords),
-        "schedules": [{"name": each.name, "cron": each.cron} for each in manifest.schedules],
+        "schedules": [{"name": schedule.name, "cron": schedule.cron} for schedule in manifest.schedules],
     }

@@ -1,4 +1,4 @@
-"""What a person tells the king to do, as a file in its queue, and what the king says to it."""
+"""Give the king an order: put it into the queue, wait for its outcome and print that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.5
 
 
 def give(places: Places, action: str, target: str) -> int:
-    """Print what came of it; 1 when the king refused."""
+    """Give an order, print its outcome and return the exit code: 1 when the king refused it."""
     places.check()
     bare = check_name("id", Path(target).name.removesuffix(".json"))
     done = places.folder("orders", "done")
@@ -28,7 +28,7 @@ def give(places: Places, action: str, target: str) -> int:
     try:
         order = _put(places, action, bare)
         if not is_locked(places.lock("king")):
-            print(f"{order} waits for the king, who does not run; `{home.how_to_start(places, 'king')}` starts it.")
+            print(f"{order} waits for the king, which does not run; `{home.how_to_start(places, 'king')}` starts it.")
             return Exit.NOT_RUNNING
         outcome, was_refused = _outcome(places, order, waker)
     finally:
@@ -57,8 +57,10 @@ def _outcome(places: Places, order: str, waker: Waker) -> tuple[str, bool]:
         for state in ("done", "dead"):
             path = places.queue_file("orders", state, order)
             if path.exists():
-                said = read_json_or(path, {})
-                return str(said.get("outcome") or "refused: it could not be read"), said.get("code") != "done"
+                order_file = read_json_or(path, {})
+                return str(order_file.get("outcome") or "refused: it could not be read"), order_file.get(
+                    "code"
+                ) != "done"
         waker.wait(LOOK_SECONDS)
     hint = f"`{home.command()} why {order}` tells what came of it"
     raise TookTooLong(what=f"answer of the king to {order}", seconds=ANSWER_SECONDS, hint=hint)

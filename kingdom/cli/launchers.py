@@ -1,25 +1,31 @@
-"""The launchers as a person's commands see them: who stands, what is given into their care, how all of it ends."""
+"""The launchers as commands use them: which ones run, what they start and stop, and whether a role came up."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from kingdom.cli import home
-from kingdom.cli.beats import wait
+from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import LauncherError, NotRunning
+from kingdom.errors import Exit, LauncherError, NotRunning
 from kingdom.home.places import Places
-from kingdom.home.roster import ROLES, RoleRow
+from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.runtime.processes import send, started_at
+from kingdom.runtime.wake import Waker
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
+from kingdom.words import one_line
 
-LEAVE_SECONDS = 20.0
+END_SECONDS = 20.0
+START_SECONDS = 15.0
+LOOK_SECONDS = 0.03
+AWAKE = ("idle", "working", "degraded")
 
 
 def all_running(places: Places) -> list[Steward]:
-    """Those that stand; a change of configuration may have left another one behind."""
+    """Return the launchers that run; a change of configuration may have left a second one."""
     found = []
     for name in STEWARDS:
         try:
@@ -32,6 +38,7 @@ def all_running(places: Places) -> list[Steward]:
 
 
 def one_running(places: Places) -> Steward:
+    """Return the launcher that runs; NotRunning when there is none."""
     launchers = all_running(places)
     if not launchers:
         raise NotRunning(what="the kingdom", hint=f"start it with `{home.command()} up`")
@@ -39,50 +46,103 @@ def one_running(places: Places) -> Steward:
 
 
 def end_all(places: Places) -> None:
+    """Stop every launcher, with all its roles."""
     for steward in all_running(places):
         steward.down()
 
 
 def end_stragglers(places: Places) -> bool:
-    """Roles that outlived their launcher, or were started without one."""
+    """End roles that outlived their launcher or were started without one. Return whether there were any."""
     names = [name for name in all_names(places) if is_locked(places.lock(name))]
     end_holders(names, places)
     return bool(names)
 
 
 def end_holders(names: Iterable[str], places: Places) -> None:
-    """TERM, then KILL, for whoever holds these roles' locks."""
+    """End whoever holds these roles' locks: TERM, then KILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         holders = {
             name: pid for name in names if is_locked(places.lock(name)) and (pid := holder_pid(places.lock(name)))
         }
         send([(pid, start) for pid in holders.values() if (start := started_at(pid))], number)
-        if wait(lambda: not any(is_locked(places.lock(name)) for name in holders), LEAVE_SECONDS):  # noqa: B023
+        if wait(lambda: not any(is_locked(places.lock(name)) for name in holders), END_SECONDS):  # noqa: B023
             return
 
 
-def take_in(places: Places, row: RoleRow) -> None:
-    """A row that has just been set up starts at once when the kingdom is up."""
+def start_role(places: Places, row: RoleRow) -> None:
+    """Start a role that has just been installed, if the kingdom is up."""
     for steward in all_running(places):
         steward.start(row)
 
 
-def let_go(places: Places, name: str) -> None:
-    """A row that is no longer there ends, and nothing of its runs is remembered."""
+def remove_role(places: Places, name: str) -> None:
+    """Stop a role that has been uninstalled, and forget how it was switched and how it ran."""
     for steward in all_running(places):
         steward.stop(name)
     allow(places, name)
 
 
 def allow(places: Places, name: str) -> None:
-    """Wanted again, and its short lives forgotten: who starts it by hand does not want it to wait."""
+    """Let a role run again: neither stopped by hand nor quarantined, and its crashes forgotten."""
     disk = home.disk(places)
-    for trace in (places.wanted(name), places.starts(name)):
-        if trace.exists():
-            disk.remove(trace)
+    for path in (places.wanted(name), places.starts(name)):
+        if path.exists():
+            disk.remove(path)
 
 
 def all_names(places: Places) -> list[str]:
-    """Also roles that are switched off or uninstalled by now, but were started once."""
+    """Return the names of all roles, also of those that are switched off or uninstalled but were started once."""
     started = {path.parent.name for path in places.state.glob("*/lock")}
     return sorted({*ROLES, *(row.name for row in home.rows(places)), *started})
+
+
+def not_up(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
+    """Wait for the first heartbeats. Return the roles that time ran out for, or that ended for good before that."""
+
+    def settled() -> bool:
+        silent = [row.name for row in rows if not _is_up(places, row.name)]
+        return not silent or all(_has_given_up(places, steward, name) for name in silent)
+
+    wait(settled, START_SECONDS)
+    return [row.name for row in rows if not _is_up(places, row.name)]
+
+
+def _is_up(places: Places, name: str) -> bool:
+    """Return whether it holds its lock and this process has written a heartbeat."""
+    if not is_locked(places.lock(name)):
+        return False
+    heartbeat = read_json_or(places.heartbeat(name), {})
+    return heartbeat.get("state") in AWAKE and heartbeat.get("pid") == holder_pid(places.lock(name))
+
+
+def _has_given_up(places: Places, steward: Steward, name: str) -> bool:
+    if desired_state(places, name) != "up":
+        return True
+    status = steward.alive().get(name)
+    return status is not None and status.code in (Exit.REFUSED, Exit.LOCKED)
+
+
+def wait(done: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is done or time is up. Return whether it is done."""
+    give_up = time.monotonic() + seconds
+    waker = Waker((), "poll")
+    try:
+        while not (finished := done()) and time.monotonic() < give_up:
+            waker.wait(LOOK_SECONDS)
+        return finished
+    finally:
+        waker.close()
+
+
+def last_error(places: Places, name: str) -> str:
+    """Return the newest error in a role's log, or how to see why it does not run."""
+    for path in (places.role_log(name), places.last_words(name)):
+        try:
+            lines = path.read_text("utf-8", "replace").splitlines()[-50:]
+        except FileNotFoundError:
+            continue
+        errors = [line for line in lines if " error " in line or path == places.last_words(name)]
+        if errors:
+            return one_line(errors[-1], 300)
+    module = name if name in ROLES else f"general {name}"
+    return f"no error in {places.role_log(name)}; run `python -m kingdom.{module}` to see what it says"

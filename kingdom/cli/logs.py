@@ -1,4 +1,4 @@
-"""`kingdom logs`, `kingdom attach`: what roles and soldiers say."""
+"""`kingdom logs`, `kingdom attach`: show what roles and soldiers print."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ LOOK_SECONDS = 0.2
 BLOCK = 1 << 16
 
 
-@click.command()
+@click.command(short_help="The end of a log.")
 @click.argument("role", default="")
-@click.option("-f", "--follow", is_flag=True, help="Go on as it grows, until Ctrl-C.")
-@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="Lines to begin with.")
+@click.option("-f", "--follow", is_flag=True, help="Print what is added, until Ctrl-C.")
+@click.option(
+    "-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many lines to begin with."
+)
 def logs(role: str, follow: bool, count: int) -> None:
-    """The end of a ROLE's log, or of everybody's."""
+    """Print the end of a ROLE's log, or of the log that all roles share."""
     places = home.find()
     path = places.role_log(role) if role else places.system_log
     if not path.exists():
-        known = sorted(each.stem for each in places.logs.glob("*.log"))
-        hint = closest(role, known) or (f"; here are {', '.join(known)}" if known else "; nothing has run here yet")
-        hint += f"; `{home.command()} attach {role}` follows the soldier of a task" if role.startswith("task-") else ""
+        known = sorted(log.stem for log in places.logs.glob("*.log"))
+        hint = closest(role, known) or (f"; there are {', '.join(known)}" if known else "; nothing has run here yet")
+        hint += f"; `{home.command()} attach {role}` follows a task's soldier" if role.startswith("task-") else ""
         raise NoSuchThing(what="log", name=role or "system", hint=hint)
     Tail([path], count).run(follow)
 
 
-@click.command(short_help="A role's terminal, or what a task's soldier says.")
+@click.command(short_help="A role's terminal, or what a task's soldier prints.")
 @click.argument("role_or_task")
 def attach(role_or_task: str) -> None:
-    """Look at a ROLE's terminal (leave with Ctrl-b d), or follow what the soldier of a TASK says."""
+    """Open a ROLE's terminal (leave it with Ctrl-b d), or follow what the soldier of a TASK prints."""
     places = home.find()
     if role_or_task in {row.name for row in home.rows(places)}:
         _attach_role(places, role_or_task)
@@ -53,7 +55,7 @@ def _attach_role(places: Places, role: str) -> None:
 
     steward = Tmux(places)
     if not steward.launcher_runs():
-        why = "under supervisord it has no terminal" if is_locked(places.lock(role)) else "it is not running"
+        why = "under supervisord roles have no terminal" if is_locked(places.lock(role)) else "it is not running"
         raise NotRunning(what=f"a terminal of {role}", hint=f"{why}; `{home.command()} logs {role} -f` follows its log")
     if role not in steward.alive():
         raise NotRunning(what=role, hint=f"start it with `{home.command()} start {role}`")
@@ -65,39 +67,41 @@ def _attach_role(places: Places, role: str) -> None:
 
 
 def _follow_task(places: Places, task: str) -> None:
-    """Every try has two files; those of the newest one are followed as long as it works."""
-    tries = sorted(places.session_logs.glob(f"soldier-{task}-*.out"), key=lambda path: path.stat().st_mtime)
-    if not tries:
-        raise NoSuchThing(what="role or soldier's task", name=task, hint=f"; `{home.command()} tasks` lists tasks")
-    newest = tries[-1]
+    """Print the output of the task's newest run, and follow it as long as the soldier works. Each run has two files."""
+    runs = sorted(places.session_logs.glob(f"soldier-{task}-*.out"), key=lambda path: path.stat().st_mtime)
+    if not runs:
+        raise NoSuchThing(
+            what="role, or task with a soldier,", name=task, hint=f"; `{home.command()} tasks` lists tasks"
+        )
+    newest = runs[-1]
     lock = next((camp / "lock" for camp in places.control_folders() if camp.name == task), None)
     Tail([newest, newest.with_suffix(".err")], count=50).run(lock is not None and is_locked(lock), until_free=lock)
 
 
 class Tail:
-    """The ends of some files, and what is added to them; a rotated file is gone on with from its beginning."""
+    """Print the ends of some files, and what is added to them; a rotated file is read from its beginning."""
 
     def __init__(self, paths: Sequence[Path], count: int) -> None:
-        self._places = {path: _Mark() for path in paths}
+        self._positions = {path: _Position() for path in paths}
         self._count = count
 
     def run(self, follow: bool, until_free: Path | None = None) -> None:
-        for path, mark in self._places.items():
+        for path, position in self._positions.items():
             with suppress(FileNotFoundError):
-                mark.show_end(path, self._count)
+                position.show_end(path, self._count)
         waker = Waker((), "poll")
         while follow:
             ends = until_free is not None and not is_locked(until_free)
-            for path, mark in self._places.items():
+            for path, position in self._positions.items():
                 with suppress(FileNotFoundError):
-                    mark.show_new(path)
+                    position.show_new(path)
             if ends:
                 return
             waker.wait(LOOK_SECONDS)
 
 
-class _Mark:
-    """How far one file has been shown."""
+class _Position:
+    """How far one file has been printed."""
 
     def __init__(self) -> None:
         self._inode = 0
@@ -121,7 +125,7 @@ class _Mark:
 
 
 def _last_lines(fd: int, size: int, count: int) -> Iterator[bytes]:
-    """The end is read in blocks, backwards, so that a large log costs no more than a small one."""
+    """Yield the last lines. The end is read in blocks, backwards: a large log costs no more than a small one."""
     data, start = b"", size
     while start > 0 and data.count(b"\n") <= count:
         start = max(0, start - BLOCK)

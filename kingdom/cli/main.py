@@ -1,19 +1,27 @@
-"""The one way in: finds the command, and loads it alone."""
+"""The entry point of `kingdom`, and what every program for people shares: one line for each error, and an exit code."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import math
+import os
+import sys
+from typing import Any
 
 import click
 
 from kingdom import __version__
-from kingdom.cli import COMMANDS, edge
-from kingdom.errors import Usage
-from kingdom.words import closest
+from kingdom.cli import COMMANDS
+from kingdom.errors import Exit, KingdomError, Usage
+from kingdom.runtime import tables
+from kingdom.words import closest, printable
+
+INTERRUPTED = 130
+LONGEST_ERROR = 10_000
+"""An error may quote what somebody typed, or the name of a file, of any length."""
 
 
 class Commands(click.Group):
-    """Loads the module of the one command that is called."""
+    """Load the module of the one command that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -21,8 +29,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = tables.load(COMMANDS[cmd_name])
         return command
 
     def resolve_command(
@@ -32,6 +39,16 @@ class Commands(click.Group):
             hint = closest(args[0], list(COMMANDS)) or "; `kingdom --help` lists them"
             raise Usage(message=f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
+
+
+class Finite(click.FloatRange):
+    """A number within a range; neither nan nor inf."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 @click.group(
@@ -44,9 +61,62 @@ def kingdom() -> None:
     """A team-mate that finds its own work, on one machine.
 
     Start it with `kingdom up`, talk to it with `kingdom say "brief me"`, look at it with `kingdom status`. Everything
-    it knows lies in files under its home: $KINGDOM_HOME, the folder around you that is one, or the checkout.
+    it knows lies in files under its home: $KINGDOM_HOME, else the current folder or the nearest one above it that is
+    a home, else the checkout.
     """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return edge.run("kingdom", kingdom, arguments)
+    """Run `kingdom` and return its exit code."""
+    return run("kingdom", kingdom, arguments)
+
+
+def run(program: str, command: click.Command, arguments: list[str] | None = None) -> int:
+    """Run a program for people. Whatever goes wrong is printed as one line and returned as an exit code."""
+    os.umask(0o077)
+    try:
+        code = command.main(args=arguments, prog_name=program, standalone_mode=False)
+        return code if isinstance(code, int) else Exit.DONE
+    except KingdomError as error:
+        return _print_error(program, str(error), error.exit)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return Exit.USAGE
+    except click.ClickException as error:
+        return _print_error(program, _usage(_called(program, command, arguments), error), Exit.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()  # its reader has seen enough
+        return Exit.FAILED
+    except OSError as error:
+        # Of a failed move only the target is named: its source is a draft of ours that means nothing to people.
+        path = error.filename2 or error.filename
+        where = f": {path}" if path else ""
+        _drop_output()
+        return _print_error(program, f"{error.strerror or error}{where}", Exit.FAILED)
+
+
+def _drop_output() -> None:
+    """Drop output that cannot be written: Python would try it again at its own end, and print a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _called(program: str, command: click.Command, arguments: list[str] | None) -> str:
+    """Return the program with the name of the command that was called, if it has one of that name."""
+    name = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+    known = isinstance(command, click.Group) and name in command.list_commands(click.Context(command))
+    return f"{program} {name}" if known else program
+
+
+def _usage(program: str, error: click.ClickException) -> str:
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
+    return f"{error.format_message().rstrip('.')}. `{path} --help` shows how."
+
+
+def _print_error(program: str, sentence: str, code: int) -> int:
+    print(f"{program}: {printable(sentence)[:LONGEST_ERROR]}", file=sys.stderr)
+    return int(code)

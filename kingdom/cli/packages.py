@@ -1,4 +1,4 @@
-"""A general's package: checked, brought into the home, installed and taken out again."""
+"""A general's package: check it, copy it into the home, install and uninstall it."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ class BadPackage(BadInput):
 
 
 def check(package: Path) -> Manifest:
-    """The manifest of a package that can be installed; BadPackage says everything that is wrong, a line for each."""
+    """Return the manifest of a package that can be installed; BadPackage names all that is wrong, line by line."""
     if faults := list(_faults(package)):
         raise BadPackage(faults="\n".join(faults))
     return manifests.read(package / MANIFEST)
 
 
 def install(places: Places, disk: Disk, package: Path) -> Manifest:
-    """Copied to the home's generals/ unless it lies there; with its manifest in config/generals/ it is at work."""
+    """Copy a package to the home's generals/ unless it lies there, and its manifest to config/generals/."""
     manifest = check(package)
-    bring(places, package, manifest.name)
+    _copy_package(package, places.package(manifest.name))
     make_folder(places.manifests)
     disk.rewrite(places.manifest(manifest.name), (package / MANIFEST).read_bytes())
     return manifest
 
 
 def uninstall(places: Places, disk: Disk, name: str) -> None:
-    """Its package stays; only the manifest goes."""
+    """Delete the manifest from config/generals/; the package stays."""
     if name not in manifests.names(places):
         raise NoSuchThing(what="installed general", name=name, hint=f"; `{home.command()} generals` lists them")
     disk.remove(places.manifest(name))
 
 
-def bring(places: Places, package: Path, name: str) -> None:
-    there = places.package(name)
-    if not (there.exists() and os.path.samefile(package, there)):
-        make_folder(there)
+def _copy_package(package: Path, target: Path) -> None:
+    if not (target.exists() and os.path.samefile(package, target)):
+        make_folder(target)
         for source in sorted(package.rglob("*")):
-            copy(source, there / source.relative_to(package))
+            copy(source, target / source.relative_to(package))
 
 
 def shipped(data: Places) -> list[Path]:
@@ -68,8 +67,8 @@ def copy(source: Path, target: Path) -> None:
 
 
 def install_defaults(places: Places, disk: Disk) -> list[str]:
-    """The generals every kingdom begins with, each once in its life: what was uninstalled stays away."""
-    new = [name for name in DEFAULTS if not _offered(places, name)]
+    """Install the generals that every home begins with, once: one that was uninstalled stays so. Return their names."""
+    new = [name for name in DEFAULTS if not _offer(places, name).exists()]
     for name in new:
         if name not in manifests.names(places):
             install(places, disk, Places(find_data()).package(name))
@@ -78,7 +77,7 @@ def install_defaults(places: Places, disk: Disk) -> list[str]:
 
 
 def claimed_by_others(places: Places, manifest: Manifest) -> list[tuple[str, str]]:
-    """What it asks for that an installed general of an earlier name has already, as (claim, holder)."""
+    """Return what a manifest claims that an installed general of an earlier name has, as (claim, holder)."""
     good, _ = manifests.installed(places)
     ours = {*manifest.subscribes, *manifest.keywords}
     return [
@@ -100,38 +99,38 @@ def _faults(package: Path) -> Iterator[str]:
         yield from map(str, wrong)
         if isinstance(value, dict):
             engine = value.get("engine")
-            if not any("schedules" in str(each.facts["key"]) for each in wrong):
-                plans = _faults_of_schedules(value.get("schedules", []))
-                yield from (str(config.error_at(package / MANIFEST, lines, value, *each)) for each in plans)
-    except BadConfig as trouble:
-        yield str(trouble)
+            if not any("schedules" in str(error.facts["key"]) for error in wrong):
+                faults = _faults_of_schedules(value.get("schedules", []))
+                yield from (str(config.error_at(package / MANIFEST, lines, value, *fault)) for fault in faults)
+    except BadConfig as error:
+        yield str(error)
     except FileNotFoundError:
         yield f"{package}: it has no {MANIFEST}"
     yield from (f"{package}: {fault}" for fault in _faults_of_files(package, engine))
 
 
-def _faults_of_schedules(plans: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Of plans that fit their schema: where, and what."""
+def _faults_of_schedules(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield where and what is wrong in schedules that fit their schema."""
     from kingdom.rules.schedules import flaw
 
-    names = [plan["name"] for plan in plans]
-    for number, plan in enumerate(plans):
-        if plan["name"] in names[:number]:
-            yield ("schedules", number, "name"), f"{plan['name']!r} stands here a second time"
-        if (wrong := flaw(plan["cron"], plan.get("timezone"))) is not None:
+    names = [schedule["name"] for schedule in schedules]
+    for number, schedule in enumerate(schedules):
+        if schedule["name"] in names[:number]:
+            yield ("schedules", number, "name"), f"{schedule['name']!r} stands here a second time"
+        if (wrong := flaw(schedule["cron"], schedule.get("timezone"))) is not None:
             yield ("schedules", number, wrong[0]), wrong[1]
 
 
 def _faults_of_files(package: Path, engine: object) -> Iterator[str]:
     if not (package / "prompt.md").is_file():
-        yield "it has no prompt.md, the words that its soldiers are sent with"
+        yield "it has no prompt.md, the text that its soldiers are given"
     run = package / PROGRAM
     if not run.is_file():
         if engine == "command" or run.exists():
             yield "its engine is `command`, and it has no executable `run`"
         return
     if not os.access(run, os.X_OK):
-        yield f"its `run` may not be executed; run `chmod +x {run}`"
+        yield f"its `run` is not executable; run `chmod +x {run}`"
     if (misfit := manifests.program_misfit(run)) is not None:
         yield misfit
 

@@ -1,4 +1,4 @@
-"""Finding and reading single files of the queues, for commands that show them."""
+"""Find and read single files of the queues, for commands that show them."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class Found:
 
 
 def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Found:
-    """By id, file name or path, wherever it lies; the first kind wins."""
+    """Return the file of that id, name or path in the first queue that has one; NoSuchThing when none does."""
     bare = Path(name).name
     for kind in kinds if bare.strip(".") else ():
         for state in MOVES[kind]:
             for file in (bare, f"{bare}.json"):
                 path = places.folder(kind, state) / file
-                if not is_hidden(file) and _lies_there(path):
+                if not is_hidden(file) and _exists(path):
                     return Found(kind, state, path, read_json_or(path, {}))
     kind = next(iter(kinds)).removesuffix("s") if len(tuple(kinds)) == 1 else "event, task, message or order"
     raise NoSuchThing(what=kind, name=one_line(bare, LONGEST_SHOWN), hint="")
 
 
-def _lies_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return is_there(path)
     except (OSError, ValueError):  # a name too long for any file, or one with a NUL
@@ -62,7 +62,7 @@ def _lies_there(path: Path) -> bool:
 
 
 def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:
-    """The files of these states, by their time, the newest first; each is read when it is its turn."""
+    """Yield the files of these states, the newest first; a file is read when it is its turn."""
     dated: list[tuple[float, str, Path]] = []
     for state in states:
         with suppress(FileNotFoundError), os.scandir(places.folder(kind, state)) as entries:
@@ -75,5 +75,5 @@ def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:
 
 
 def reason(found: Found) -> str:
-    """Why something lies in dead/."""
+    """Return why a file lies in dead/."""
     return str(read_json_or(found.path.with_name(f"{found.path.name}{REASON}"), {}).get("reason", "no reason was kept"))

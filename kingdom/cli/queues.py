@@ -1,4 +1,4 @@
-"""`kingdom events`, `tasks`, `queue`: what lies in the queues, and what a person may tell the king to do with it."""
+"""`kingdom events`, `tasks`, `queue`: show what lies in the queues, and give the king orders about it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from kingdom.words import one_line, printable, table, time_apart
 
 SHOWN = 20
 
-most_shown = click.option("-n", "most", type=click.IntRange(min=1), default=SHOWN, show_default=True)
-as_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+most_shown = click.option(
+    "-n", "most", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Show at most so many."
+)
+as_json_lines = click.option("--json", "as_json", is_flag=True, help="Print each as one line of JSON.")
 
 
 class WithDefault(click.Group):
-    """A group whose bare call, or call with a name that is no command, is its `default` command's."""
+    """A group that calls `ls` when no command is named, and `show` when what is named is not a command."""
 
     default = "ls"
 
@@ -40,56 +42,52 @@ class WithDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-# --- events
-
-
 @click.group(cls=WithDefault, short_help="The newest events, or one: ls, show, discard, requeue.")
 def events() -> None:
     """The newest events, or one of them: `kingdom events ID`."""
 
 
 @events.command("ls")
-@click.option("--state", type=click.Choice(list(MOVES["events"])), help="Only those in this folder.")
-@click.option("--discarded", is_flag=True, help="Only those that nobody wanted, with the reason.")
+@click.option("--state", type=click.Choice(list(MOVES["events"])), help="Only those in this state.")
+@click.option("--discarded", is_flag=True, help="Only those that no general subscribes to, with the reason.")
 @most_shown
 @as_json_lines
 def list_events(state: str | None, discarded: bool, most: int, as_json: bool) -> None:
-    """The newest events."""
+    """List the newest events."""
     places = home.find()
     states = ("completed",) if discarded else (state,) if state else tuple(MOVES["events"])
-    found = (each for each in newest(places, "events", states) if not discarded or each.get("status") == "discarded")
+    found = newest(places, "events", states)
+    if discarded:
+        found = (event for event in found if event.get("status") == "discarded")
     _show(islice(found, most), _event_row, as_json)
 
 
 @events.command("show")
 @click.argument("id")
 def show_event(id: str) -> None:
-    """One event's file, and where it lies."""
+    """Show one event's file, and where it lies."""
     _show_file(find(home.find(), id, ("events",)))
 
 
 @events.command("discard")
 @click.argument("id")
 def discard_event(id: str) -> int:
-    """Let an event go that still waits."""
+    """Discard an event that still waits: it becomes no task."""
     return give_order.give(home.find(), "discard", id)
 
 
 @events.command("requeue")
 @click.argument("id")
 def requeue_event(id: str) -> int:
-    """Take a discarded event up again."""
+    """Put a discarded event back into the queue."""
     return give_order.give(home.find(), "requeue", id)
 
 
-def _event_row(each: Found) -> tuple[str, ...]:
-    outcome = each.get("discarded_reason") or each.get("task_id") or ""
-    if each.state == "dead":
-        outcome = reason(each)
-    return (_cut(each), each.state, one_line(each.get("type") or "?", 40), _age(each), one_line(outcome))
-
-
-# --- tasks
+def _event_row(event: Found) -> tuple[str, ...]:
+    outcome = event.get("discarded_reason") or event.get("task_id") or ""
+    if event.state == "dead":
+        outcome = reason(event)
+    return (_short_id(event), event.state, one_line(event.get("type") or "?", 40), _age(event), one_line(outcome))
 
 
 @click.group(cls=WithDefault, short_help="The newest tasks, or one: ls, show, retry, cancel.")
@@ -98,11 +96,11 @@ def tasks() -> None:
 
 
 @tasks.command("ls")
-@click.option("--state", type=click.Choice(list(MOVES["tasks"])), help="Only those in this folder.")
+@click.option("--state", type=click.Choice(list(MOVES["tasks"])), help="Only those in this state.")
 @most_shown
 @as_json_lines
 def list_tasks(state: str | None, most: int, as_json: bool) -> None:
-    """The newest tasks."""
+    """List the newest tasks."""
     states = (state,) if state else tuple(MOVES["tasks"])
     _show(islice(newest(home.find(), "tasks", states), most), _task_row, as_json)
 
@@ -110,7 +108,7 @@ def list_tasks(state: str | None, most: int, as_json: bool) -> None:
 @tasks.command("show")
 @click.argument("id")
 def show_task(id: str) -> None:
-    """One task's file and its result."""
+    """Show one task's file and its result."""
     places = home.find()
     found = find(places, id, ("tasks",))
     _show_file(found)
@@ -122,24 +120,21 @@ def show_task(id: str) -> None:
 @tasks.command("retry")
 @click.argument("id")
 def retry_task(id: str) -> int:
-    """Try an ended task again: a new task, in the same thread."""
+    """Try a task that has ended again, as a new task in the same conversation."""
     return give_order.give(home.find(), "retry", id)
 
 
 @tasks.command("cancel")
 @click.argument("id")
 def cancel_task(id: str) -> int:
-    """Give a task up. One that is under way is ended by its general."""
+    """Cancel a task. If a soldier works on it, its general ends the soldier."""
     return give_order.give(home.find(), "cancel", id)
 
 
-def _task_row(each: Found) -> tuple[str, ...]:
-    outcome = reason(each) if each.state == "dead" else each.get("outcome") or ""
-    general = one_line(each.get("target_general") or "?", 30)
-    return (_cut(each), each.state, general, one_line(each.get("type") or "?", 40), _age(each), one_line(outcome))
-
-
-# --- all queues
+def _task_row(task: Found) -> tuple[str, ...]:
+    outcome = reason(task) if task.state == "dead" else task.get("outcome") or ""
+    general = one_line(task.get("target_general") or "?", 30)
+    return (_short_id(task), task.state, general, one_line(task.get("type") or "?", 40), _age(task), one_line(outcome))
 
 
 @click.group(cls=WithDefault, short_help="What lies in every queue: ls, show, requeue.")
@@ -152,7 +147,7 @@ def queue() -> None:
 @most_shown
 @as_json_lines
 def list_queue(folder: str, most: int, as_json: bool) -> None:
-    """All queues with their counts, or the newest files of a FOLDER like events or tasks/dead."""
+    """List all queues with their counts, or the newest files of a FOLDER like `events` or `tasks/dead`."""
     places = home.find()
     if folder:
         kind, state = _folder(folder)
@@ -172,14 +167,14 @@ def list_queue(folder: str, most: int, as_json: bool) -> None:
 @queue.command("show")
 @click.argument("file")
 def show_file(file: str) -> None:
-    """One file, and where it lies."""
+    """Show one file of any queue, and where it lies."""
     _show_file(find(home.find(), file))
 
 
 @queue.command("requeue")
 @click.argument("id")
 def requeue(id: str) -> int:
-    """Put back what was discarded, has failed, or lay in dead/ and is mended."""
+    """Put back what was discarded or has failed, or what lies in dead/ and has been corrected."""
     return give_order.give(home.find(), "requeue", id)
 
 
@@ -187,33 +182,31 @@ def _folder(named: str) -> tuple[str, str]:
     kind, _, state = named.strip("/").removeprefix("queue/").partition("/")
     if kind not in MOVES or (state and state not in MOVES[kind]):
         known = ", ".join(f"{kind}/{{{','.join(states)}}}" for kind, states in MOVES.items())
-        raise NoSuchThing(what="queue folder", name=named, hint=f"; here are {known}")
+        raise NoSuchThing(what="queue folder", name=named, hint=f"; the folders are {known}")
     return kind, state
 
 
-def _file_row(each: Found) -> tuple[str, ...]:
-    told = (each.get(key) for key in ("content", "type", "action"))
-    about = reason(each) if each.state == "dead" else next(filter(None, told), "")
-    return (_cut(each), f"{each.kind}/{each.state}", _age(each), one_line(about))
-
-
-# --- shared
+def _file_row(file: Found) -> tuple[str, ...]:
+    about = file.get("content") or file.get("type") or file.get("action") or ""
+    if file.state == "dead":
+        about = reason(file)
+    return (_short_id(file), f"{file.kind}/{file.state}", _age(file), one_line(about))
 
 
 def _show(found: Iterable[Found], row: Callable[[Found], tuple[str, ...]], as_json: bool) -> None:
     if as_json:
-        for each in found:
-            print(json.dumps({"lies_in": each.where, "file": each.path.name, **_told(each)}, ensure_ascii=False))
+        for file in found:
+            print(json.dumps({"lies_in": file.where, "file": file.path.name, **_content(file)}, ensure_ascii=False))
         return
-    rows = [row(each) for each in found]
+    rows = [row(file) for file in found]
     if rows:
         print(table(rows, indent=""))
     else:
         print("none", file=sys.stderr)
 
 
-def _told(each: Found) -> dict[str, Any]:
-    return {**each.content, **({"reason": reason(each)} if each.state == "dead" else {})}
+def _content(file: Found) -> dict[str, Any]:
+    return {**file.content, **({"reason": reason(file)} if file.state == "dead" else {})}
 
 
 def _show_file(found: Found) -> None:
@@ -224,18 +217,18 @@ def _show_file(found: Found) -> None:
 
 
 def _text(path: Path) -> str:
-    """Whole lines that a terminal can bear; of what is no file with text in it, what it is."""
+    """Return the text of a file without control characters, or a line that says why it cannot be shown."""
     try:
         return f"{printable(read_bytes(path).decode('utf-8')).rstrip()}\n"
-    except BadFile as unfit:
-        return f"nothing to show: {unfit.facts['why']}\n"
-    except UnicodeDecodeError as trouble:
-        return f"not text: byte {trouble.start} is no UTF-8\n"
+    except BadFile as error:
+        return f"it cannot be shown: {error.facts['why']}\n"
+    except UnicodeDecodeError as error:
+        return f"it is not text: not UTF-8 at byte {error.start}\n"
 
 
-def _cut(each: Found) -> str:
-    return one_line(each.id, 60)
+def _short_id(file: Found) -> str:
+    return one_line(file.id, 60)
 
 
-def _age(each: Found) -> str:
-    return f"{time_apart(each.get('created_at'), time.time())} ago"
+def _age(file: Found) -> str:
+    return f"{time_apart(file.get('created_at'), time.time())} ago"

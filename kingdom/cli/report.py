@@ -1,4 +1,4 @@
-"""`kingdom report`: what was done in the last days, from the files that are still kept."""
+"""`kingdom report`: count what was done in the last days, by the files that are still kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import takewhile
 import click
 
 from kingdom.cli import home
-from kingdom.cli.finite import Finite
+from kingdom.cli.main import Finite
 from kingdom.cli.queue_files import Found, newest
 from kingdom.disk.codec import read_json_or
 from kingdom.errors import BadName
@@ -29,42 +29,42 @@ class Report:
     events: Counter[str] = field(default_factory=Counter)
     tasks: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    letters: int = 0
+    messages: int = 0
     questions: list[str] = field(default_factory=list)
 
 
 @click.command(short_help="What was done in the last days.")
-@click.option("--days", type=Finite(min=0, min_open=True), default=1.0, show_default=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--days", type=Finite(min=0, min_open=True), default=1.0, show_default=True, help="How far back to look.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def report(days: float, as_json: bool) -> None:
-    """What came in and what was done in the last DAYS, by the files that lie in the queues."""
+    """Count what came in and what was done in the last days, by the files that lie in the queues."""
     places = home.find()
     places.check()
-    told = gather(places, time.time() - days * DAY)
-    print(_as_json(told) if as_json else _as_text(told, days))
+    found = gather(places, time.time() - days * DAY)
+    print(_as_json(found) if as_json else _as_text(found, days))
 
 
 def gather(places: Places, since: float) -> Report:
-    told = Report()
+    """Count what has changed since a moment."""
+    report = Report()
 
-    def recent(each: Found) -> bool:
+    def recent(file: Found) -> bool:
         try:
-            return os.lstat(each.path).st_mtime >= since
+            return os.lstat(file.path).st_mtime >= since
         except FileNotFoundError:
             return False
 
     for event in takewhile(recent, newest(places, "events", ("pending", "dispatched", "completed"))):
-        told.events[
-            f"{one_line(event.get('type') or UNREADABLE)}{' (discarded)' if event.get('status') == 'discarded' else ''}"
-        ] += 1
+        discarded = " (discarded)" if event.get("status") == "discarded" else ""
+        report.events[f"{one_line(event.get('type') or UNREADABLE)}{discarded}"] += 1
     for task in takewhile(recent, newest(places, "tasks", ("completed",))):
         general = one_line(task.get("target_general") or UNREADABLE)
-        told.tasks[general][one_line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1
+        report.tasks[general][one_line(task.get("outcome") or task.get("status") or UNREADABLE)] += 1
         if (took := _seconds(places, task)) is not None:
-            told.seconds[general].append(took)
-    told.questions = notes.open_questions(places)
-    told.letters = sum(1 for _ in takewhile(recent, newest(places, "messages", ("sent",))))
-    return told
+            report.seconds[general].append(took)
+    report.questions = notes.open_questions(places)
+    report.messages = sum(1 for _ in takewhile(recent, newest(places, "messages", ("sent",))))
+    return report
 
 
 def _seconds(places: Places, task: Found) -> float | None:
@@ -76,19 +76,19 @@ def _seconds(places: Places, task: Found) -> float | None:
     return float(took) if isinstance(took, int | float) else None
 
 
-def _as_text(told: Report, days: float) -> str:
-    if not told.events and not told.tasks and not told.letters and not told.questions:
+def _as_text(report: Report, days: float) -> str:
+    if not report.events and not report.tasks and not report.messages and not report.questions:
         return f"Nothing happened in the last {duration(days * DAY)}."
-    came, ended = told.events.total(), sum(outcomes.total() for outcomes in told.tasks.values())
-    done = f"{count(came, 'event')}, {count(ended, 'task')} ended, {count(told.letters, 'letter')} sent"
+    came, ended = report.events.total(), sum(outcomes.total() for outcomes in report.tasks.values())
+    done = f"{count(came, 'event')}, {count(ended, 'task')} ended, {count(report.messages, 'message')} sent"
     parts = [f"The last {duration(days * DAY)}: {done}."]
-    if told.events:
-        parts.append(table([(number, name) for name, number in told.events.most_common()], ("", "events")))
-    if told.tasks:
-        rows = [(name, _outcomes(outcomes), _typical(told.seconds[name])) for name, outcomes in told.tasks.items()]
+    if report.events:
+        parts.append(table([(number, name) for name, number in report.events.most_common()], ("", "events")))
+    if report.tasks:
+        rows = [(name, _outcomes(outcomes), _typical(report.seconds[name])) for name, outcomes in report.tasks.items()]
         parts.append(table(sorted(rows), ("general", "tasks ended", "typically took")))
-    if told.questions:
-        parts.append(f"Unanswered: {', '.join(told.questions)}; `{home.command()} why ID` shows what was asked.")
+    if report.questions:
+        parts.append(f"Unanswered: {', '.join(report.questions)}; `{home.command()} why ID` shows what was asked.")
     return "\n\n".join(parts)
 
 
@@ -100,14 +100,14 @@ def _typical(seconds: list[float]) -> str:
     return duration(sorted(seconds)[len(seconds) // 2]) if seconds else "-"
 
 
-def _as_json(told: Report) -> str:
+def _as_json(report: Report) -> str:
     return json.dumps(
         {
-            "events": dict(told.events),
-            "tasks": {name: dict(outcomes) for name, outcomes in told.tasks.items()},
-            "median_seconds": {name: sorted(each)[len(each) // 2] for name, each in told.seconds.items() if each},
-            "letters": told.letters,
-            "questions": told.questions,
+            "events": dict(report.events),
+            "tasks": {name: dict(outcomes) for name, outcomes in report.tasks.items()},
+            "median_seconds": {name: sorted(took)[len(took) // 2] for name, took in report.seconds.items() if took},
+            "letters": report.messages,
+            "questions": report.questions,
         },
         ensure_ascii=False,
     )

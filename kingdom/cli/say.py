@@ -1,4 +1,4 @@
-"""`kingdom say`: a person's words go in as an event, and the letters they lead to come out."""
+"""`kingdom say`: put a person's words in as an event, and print the messages that they lead to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kingdom.cli import home
-from kingdom.cli.finite import Finite
+from kingdom.cli.main import Finite
 from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
@@ -24,17 +24,18 @@ from kingdom.times import stamp
 from kingdom.words import printable
 
 CHANNEL = "console"
-PATIENCE_SECONDS = 5.0
-"""After so long without a word we tell what it waits for, or who is at it."""
+QUIET_SECONDS = 5.0
+"""After so long without a message it is told what the event waits for."""
 RESTART_SECONDS = 60.0
-"""A role that crashed and is not back after so long is not about to be."""
+"""A role that crashed and is not back after so long is not about to come back."""
 LOOK_SECONDS = 0.25
-"""How often to look where nothing but time wakes us."""
+"""How often to look where inotify is missing."""
 
-Letter = dict[str, Any]
+Document = dict[str, Any]
+"""A message as its file holds it; it may be another program's."""
 
 
-class NobodyTakesIt(BadInput):
+class NoAnswer(BadInput):
     """{event}: {why}"""
 
     exit = Exit.FAILED
@@ -42,48 +43,48 @@ class NobodyTakesIt(BadInput):
 
 @click.command()
 @click.argument("words", metavar="TEXT...", nargs=-1, required=True)
-@click.option("--answer", "task", metavar="TASK", help="TEXT answers the question that this task has asked.")
-@click.option("--no-wait", is_flag=True, help="Print the event's id and do not wait for letters.")
-@click.option("--timeout", type=Finite(min=0), default=300.0, show_default=True, help="Seconds to wait.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON letter a line.")
+@click.option("--answer", "task", metavar="TASK", help="Answer the question that this task asked.")
+@click.option("--no-wait", is_flag=True, help="Print the event's id and do not wait for an answer.")
+@click.option("--timeout", type=Finite(min=0), default=300.0, show_default=True, help="Seconds to wait for the answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print each message as one line of JSON.")
 def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float, as_json: bool) -> int:
     """Say TEXT to the kingdom and wait for its answer.
 
-    Exit code 0 when the last letter is an answer or a question, 1 when it says [failed].
+    Exit code 0 when the last message is an answer or a question, 1 when it says [failed].
     """
     places = home.find()
     places.check()
     text = " ".join(words)
     if not text.strip():
-        raise Usage(message='say what? `kingdom say "brief me"`')
+        raise Usage(message='nothing to say; try `kingdom say "brief me"`')
     if no_wait:
         print(_put(places, text, task))
         return Exit.DONE
-    _refuse_if_asleep(places)
-    last: Letter = {}
-    with closing(Ear(places)) as ear:
+    _refuse_if_down(places)
+    last: Document = {}
+    with closing(ReplyListener(places)) as listener:
         event = _put(places, text, task)
-        for letter in _until_interrupted(ear.letters(event, timeout), event):
-            last = letter
-            said = json.dumps(letter, ensure_ascii=False) if as_json else printable(letter.get("content", ""))
-            print(said, flush=True)
+        for message in _until_interrupted(listener.messages(event, timeout), event):
+            last = message
+            shown = json.dumps(message, ensure_ascii=False) if as_json else printable(message.get("content", ""))
+            print(shown, flush=True)
     if (failed := last.get("context", {}).get("failed_task")) and not as_json:
         print(f"`{home.command()} why {printable(failed)}` shows more")
     if last.get("type") == "human_input_request" and not as_json:
-        print(f'Answer with: {home.command()} say --answer {_asker(last)} "..."')
+        print(f'Answer with: {home.command()} say --answer {_asking_task(last)} "..."')
     return Exit.FAILED if code_of(last) in FAILURES else Exit.DONE
 
 
-def _until_interrupted(letters: Iterator[Letter], event: str) -> Iterator[Letter]:
+def _until_interrupted(messages: Iterator[Document], event: str) -> Iterator[Document]:
     try:
-        yield from letters
+        yield from messages
     except KeyboardInterrupt:
-        click.echo(f"It goes on without you: `{home.command()} why {event}`", err=True)
+        click.echo(f"The work goes on; `{home.command()} why {event}` tells what became of it", err=True)
         raise
 
 
-class Ear:
-    """Hears what becomes of an event. It listens from its making on, so make it before the event."""
+class ReplyListener:
+    """Listen for the messages that an event leads to. Make it before the event: it sees only what comes later."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -92,29 +93,29 @@ class Ear:
         self._ended = (places.folder("events", "completed"), places.folder("events", "dead"))
         self._waker = Waker((self._sent, self._failed, *self._ended))
         self._since = time.time()
-        self._heard: set[str] = set()
-        self._told = ""
+        self._seen: set[str] = set()
+        self._last_reason = ""
 
     def close(self) -> None:
         self._waker.close()
 
-    def letters(self, event: str, seconds: float) -> Iterator[Letter]:
-        """Every letter for this event, until the last one. NobodyTakesIt when there will be none."""
-        begun = news = time.monotonic()
+    def messages(self, event: str, seconds: float) -> Iterator[Document]:
+        """Yield the messages for this event up to the final one. NoAnswer when there will be none."""
+        begun = latest = time.monotonic()
         while True:
             left = begun + seconds - time.monotonic()
             if left <= 0:
                 self._give_up(event, seconds)
             for folder, name in self._arrivals(min(left, LOOK_SECONDS if self._waker.polls else 1.0)):
-                letter = self._read(folder, name, event)
-                if letter is None:
+                message = self._read(folder, name, event)
+                if message is None:
                     continue
-                yield letter
-                news = time.monotonic()
-                if letter.get("type") in ("notification", "human_input_request"):
+                yield message
+                latest = time.monotonic()
+                if message.get("type") in ("notification", "human_input_request"):
                     return
-            if time.monotonic() - news > PATIENCE_SECONDS:
-                self._tell_what_holds_it(event)
+            if time.monotonic() - latest > QUIET_SECONDS:
+                self._print_what_it_waits_for(event)
 
     def _arrivals(self, seconds: float) -> list[tuple[Path, str]]:
         arrived = self._waker.wait(seconds)
@@ -124,50 +125,50 @@ class Ear:
         found = [path for folder in folders for path in folder.iterdir() if path.stat().st_ctime >= self._since - 1]
         return [(path.parent, path.name) for path in sorted(found, key=lambda path: path.stat().st_ctime)]
 
-    def _read(self, folder: Path, name: str, event: str) -> Letter | None:
+    def _read(self, folder: Path, name: str, event: str) -> Document | None:
         if folder in self._ended:
-            self._check_fate(folder, name, event)
+            self._check_end(folder, name, event)
             return None
-        if name in self._heard or not name.endswith(".json"):
+        if name in self._seen or not name.endswith(".json"):
             return None
-        letter = read_json_or(folder / name, {})
-        if (letter.get("source_ref") or {}).get("event_id") != event:
+        message = read_json_or(folder / name, {})
+        if (message.get("source_ref") or {}).get("event_id") != event:
             return None
-        self._heard.add(name)
+        self._seen.add(name)
         if folder == self._failed:
-            why = letter.get("refused_because", "no reason was kept")
-            raise NobodyTakesIt(event=event, why=f"its letter {letter.get('id')} could not be delivered: {why}")
-        return letter
+            why = message.get("refused_because", "no reason was kept")
+            raise NoAnswer(event=event, why=f"the message {message.get('id')} could not be delivered: {why}")
+        return message
 
-    def _check_fate(self, folder: Path, name: str, event: str) -> None:
+    def _check_end(self, folder: Path, name: str, event: str) -> None:
         if name == f"{event}.json":
-            note = read_json_or(folder / name, {})
-            if note.get("status") == "discarded":
-                why = f"{note.get('discarded_reason')}; `{home.command()} generals` lists who is there"
-                raise NobodyTakesIt(event=event, why=why)
+            ended = read_json_or(folder / name, {})
+            if ended.get("status") == "discarded":
+                why = f"{ended.get('discarded_reason')}; `{home.command()} generals` lists what is installed"
+                raise NoAnswer(event=event, why=why)
         if name == f"{event}.json.reason":
-            raise NobodyTakesIt(event=event, why=str(read_json_or(folder / name, {}).get("reason")))
+            raise NoAnswer(event=event, why=str(read_json_or(folder / name, {}).get("reason")))
 
     def _give_up(self, event: str, seconds: float) -> None:
-        hint = f"it goes on without you: `{home.command()} why {event}`"
+        hint = f"the work goes on; `{home.command()} why {event}` tells what became of it"
         raise TookTooLong(what="final answer", seconds=seconds, hint=hint)
 
-    def _tell_what_holds_it(self, event: str) -> None:
-        """Once for each reason: one that differs in its figures alone is the same."""
-        from kingdom.cli.why import hindrance
+    def _print_what_it_waits_for(self, event: str) -> None:
+        """Print each reason once; one that differs only in its numbers is the same."""
+        from kingdom.cli.why import waits_for
 
-        reason = hindrance(self._places, event)
-        if reason is not None and _without_figures(reason) != self._told:
-            self._told = _without_figures(reason)
+        reason = waits_for(self._places, event)
+        if reason is not None and _without_digits(reason) != self._last_reason:
+            self._last_reason = _without_digits(reason)
             click.echo(reason, err=True)
 
 
-def _without_figures(text: str) -> str:
-    return "".join(each for each in text if not each.isdigit())
+def _without_digits(text: str) -> str:
+    return "".join(character for character in text if not character.isdigit())
 
 
 def _put(places: Places, text: str, task: str | None) -> str:
-    """The event, under the first microsecond that is free."""
+    """Create the event, named after the first microsecond that is free, and return its id."""
     disk = home.disk(places)
     while True:
         now = time.time_ns()
@@ -203,7 +204,7 @@ def _refuse_if_answered(places: Places, task: str) -> None:
     if notes.answered_by(places, task) is not None:
         hint = f"`{home.command()} why {task}` shows by whom"
         raise BadInput(message=f"the question of {task} is already answered; {hint}")
-    raise BadInput(message=f"{task} has no open question; `{home.command()} report` lists those that have")
+    raise BadInput(message=f"{task} has no open question; `{home.command()} report` lists the open ones")
 
 
 def _encoded(event: Event) -> bytes:
@@ -212,23 +213,25 @@ def _encoded(event: Event) -> bytes:
     except UnicodeEncodeError:
         raise BadInput(message="the text is not UTF-8") from None
     if len(data) > LARGEST:
-        raise BadInput(message=f"the text is {len(data)} bytes long, and {LARGEST} is the most; put it into a file")
+        raise BadInput(
+            message=f"the text is {len(data)} bytes long, and {LARGEST} is the most; put it into a file and name that"
+        )
     return data
 
 
-def _asker(letter: Letter) -> str:
-    """The task that asked. The letter itself carries the task whose thread it belongs to."""
-    context = letter.get("context", {}).get("reply_context", {})
-    return str(context.get("task_id") or letter.get("task_id"))
+def _asking_task(message: Document) -> str:
+    """Return the task that asked: the message's own task is the one whose thread it belongs to."""
+    context = message.get("context", {}).get("reply_context", {})
+    return str(context.get("task_id") or message.get("task_id"))
 
 
-def _refuse_if_asleep(places: Places) -> None:
-    """A role that is just being started again is waited for; one that has stopped is not."""
+def _refuse_if_down(places: Places) -> None:
+    """Raise NotRunning when king or envoy does not run, unless it crashed a moment ago and is being restarted."""
     for role in ("king", "envoy"):
         if is_locked(places.lock(role)):
             continue
         path = places.heartbeat(role)
-        beat = read_json_or(path, {})
-        if not beat or beat.get("state") == "stopped" or time.time() - path.stat().st_mtime > RESTART_SECONDS:
-            hint = f"start it with `{home.how_to_start(places, role)}`, or leave your words in the queue with --no-wait"
+        heartbeat = read_json_or(path, {})
+        if not heartbeat or heartbeat.get("state") == "stopped" or time.time() - path.stat().st_mtime > RESTART_SECONDS:
+            hint = f"start it with `{home.how_to_start(places, role)}`, or put your words into the queue with --no-wait"
             raise NotRunning(what=f"the {role}", hint=hint)

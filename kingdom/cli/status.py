@@ -1,4 +1,4 @@
-"""`kingdom status`: the picture of the kingdom, for a terminal or a script."""
+"""`kingdom status`: show the picture of the kingdom in a terminal, or print it for a script."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ WATCH_SECONDS = 1.0
 CLEAR = "\033[H\033[2J"
 
 
-@click.command()
+@click.command(short_help="What runs, waits and fails.")
 @click.option("--watch", is_flag=True, help="Show it again every second.")
 @click.option("--json", "as_json", is_flag=True, help="The whole picture as JSON.")
 def status(watch: bool, as_json: bool) -> int:
-    """What runs, waits and fails. Exit code 0 when every role that should run beats, else 1."""
+    """Show what runs, waits and fails.
+
+    Exit code 0 when every role that should run has a fresh heartbeat, else 1.
+    """
     places = home.find()
     places.check()
     if not watch:
@@ -47,7 +50,7 @@ def status(watch: bool, as_json: bool) -> int:
 
 
 def well(view: Picture) -> bool:
-    """All who should run do: who was stopped by hand should not."""
+    """Return whether every role that should run does; one that was stopped by hand should not."""
     return all(role.beats or role.state == "down" for role in view.roles)
 
 
@@ -83,7 +86,7 @@ def _what_starts(health: str) -> str:
 
 def _roles(view: Picture) -> str:
     rows = [_role(role) for role in view.roles]
-    return table(rows, ("role", "state", "pid", "last beat"))
+    return table(rows, ("role", "state", "pid", "last heartbeat"))
 
 
 def _role(role: RoleView) -> tuple[str, str, str, str]:
@@ -104,17 +107,17 @@ def _cell(states: dict[str, int], column: tuple[str, ...]) -> str:
 def _more(view: Picture) -> list[str]:
     return [
         _block("waits longest", [_oldest(view.oldest)] if view.oldest else []),
-        _block("under way", [_task(each, view.taken_at) for each in view.under_way]),
-        _block("soldiers", [_soldier(each, view.taken_at) for each in view.soldiers]),
-        _block("waits for your answer", [_question(each) for each in view.questions]),
-        _block("went wrong", [_failure(each) for each in view.failures]),
-        _block("due and held", [_held(each, view.taken_at) for each in view.held_runs]),
+        _block("under way", [_task(task, view.taken_at) for task in view.under_way]),
+        _block("soldiers", [_soldier(row, view.taken_at) for row in view.soldiers]),
+        _block("waits for your answer", [_question(task) for task in view.questions]),
+        _block("went wrong", [_failure(failure) for failure in view.failures]),
+        _block("due and held back", [_held(run, view.taken_at) for run in view.held_runs]),
         _block("next run", [_run(view.next_run, view.taken_at)] if view.next_run else []),
     ]
 
 
 def _block(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *(f"  {each}" for each in lines)]) if lines else ""
+    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
 
 
 def _oldest(oldest: dict[str, Any]) -> str:
@@ -124,7 +127,7 @@ def _oldest(oldest: dict[str, Any]) -> str:
 def _task(task: dict[str, Any], now: float) -> str:
     repo = f" in {one_line(task['repo'])}" if task.get("repo") else ""
     tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
-    what = f"{one_line(task['id'])}: {one_line(task['target_general'])} at {one_line(task['type'])}{repo}"
+    what = f"{one_line(task['id'])}: {one_line(task['target_general'])}, {one_line(task['type'])}{repo}"
     if (later := rests_until(task.get("not_before"), now)) is not None:
         return (
             f"{what}, waits for {duration(later - now)}: {one_line(task.get('waits_because') or 'a try failed', 300)}"
@@ -133,7 +136,7 @@ def _task(task: dict[str, Any], now: float) -> str:
 
 
 def _soldier(row: dict[str, Any], now: float) -> str:
-    since = f", out for {time_apart(row['started_at'], now)}" if row.get("started_at") else ""
+    since = f", at work for {time_apart(row['started_at'], now)}" if row.get("started_at") else ""
     return f"{one_line(row.get('soldier'))}, pid {row.get('pid')}{since}"
 
 
@@ -141,8 +144,8 @@ def _question(task: str) -> str:
     return f"{one_line(task)}: `{home.command()} why {one_line(task)}` shows what was asked"
 
 
-def _failure(each: dict[str, Any]) -> str:
-    return f"{one_line(each['what'])}: {one_line(each['why'] or 'no reason was kept')}"
+def _failure(failure: dict[str, Any]) -> str:
+    return f"{one_line(failure['what'])}: {one_line(failure['why'] or 'no reason was kept')}"
 
 
 def _held(run: dict[str, Any], now: float) -> str:

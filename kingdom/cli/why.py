@@ -1,4 +1,4 @@
-"""`kingdom why`: what became of an event, a task or a letter, and what it waits for, by the files that tell it."""
+"""`kingdom why`: tell by the files what became of an event, a task or a message, and what it waits for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDS = ("events", "tasks", "messages", "orders")
 
 @dataclass(frozen=True)
 class Story:
-    """What is told of one thing, and of what it led to."""
+    """What is told of one file, and of what it led to."""
 
     found: Found
     sentence: str
@@ -38,9 +38,9 @@ class Story:
 
     def lines(self, indent: str = "") -> Iterator[str]:
         yield f"{indent}{self.sentence}"
-        yield from (f"{indent}  {each}" for each in self.details)
-        for each in self.followed_by:
-            yield from each.lines(f"{indent}  ")
+        yield from (f"{indent}  {detail}" for detail in self.details)
+        for story in self.followed_by:
+            yield from story.lines(f"{indent}  ")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -48,25 +48,26 @@ class Story:
             "lies_in": self.found.where,
             "sentence": self.sentence,
             "details": self.details,
-            "followed_by": [each.to_json() for each in self.followed_by],
+            "followed_by": [story.to_json() for story in self.followed_by],
         }
 
 
-@click.command(short_help="What became of an event, task or letter, and what it waits for.")
+@click.command(short_help="What became of an event, task or message, and what it waits for.")
 @click.argument("id")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def why(id: str, as_json: bool) -> None:
-    """What happened to an event, a task, a letter or an order, and what it waits for."""
+    """Tell what happened to the event, task, message or order of this ID, and what it waits for."""
     story = explain(home.find(), id)
     print(json.dumps(story.to_json(), ensure_ascii=False) if as_json else "\n".join(story.lines()))
 
 
 def explain(places: Places, name: str) -> Story:
-    return _tell(places, find(places, name, IDS))
+    """Return the story of one id and of everything that it led to."""
+    return _story(places, find(places, name, IDS))
 
 
-def hindrance(places: Places, event: str) -> str | None:
-    """What an event that is under way waits for at this moment, or who is at it; None when that cannot be told."""
+def waits_for(places: Places, event: str) -> str | None:
+    """Return what an unfinished event waits for at this moment, or who works on it; None when the files do not say."""
     try:
         found = find(places, event, ("events",))
         if found.state == "pending":
@@ -75,27 +76,24 @@ def hindrance(places: Places, event: str) -> str | None:
         if task.state in ("pending", "in_progress"):
             holds = _what_holds_task(places, task)
             return holds and f"{task.id}: {holds}"
-        noted = task.get("letters")
-        ids = noted.values() if isinstance(noted, dict) else ()
-        letters = [find(places, str(each), ("messages",)) for each in ids]
+        messages = [find(places, message, ("messages",)) for message in _message_ids(task)]
     except NoSuchThing:
         return None
-    stuck = (each for each in letters if each.state == "pending" and _is_stuck(places, each))
-    return next((_message(places, each).sentence for each in stuck), None)
+    stuck = (message for message in messages if message.state == "pending" and _is_stuck(places, message))
+    return next((_message(places, message).sentence for message in stuck), None)
 
 
-def _is_stuck(places: Places, letter: Found) -> bool:
-    return bool(letter.get("tries")) or not is_locked(places.lock("envoy"))
+def _is_stuck(places: Places, message: Found) -> bool:
+    return bool(message.get("tries")) or not is_locked(places.lock("envoy"))
 
 
-def _tell(places: Places, found: Found) -> Story:
+def _story(places: Places, found: Found) -> Story:
     if found.state == "dead":
-        return Story(
-            found, f"{one_line(found.id)} could not be used and lies in {found.where}: {one_line(reason(found), 300)}"
-        )
+        why = one_line(reason(found), 300)
+        return Story(found, f"{one_line(found.id)} could not be used and lies in {found.where}: {why}")
     if not found.content:
-        return Story(found, f"{one_line(found.id)} lies in {found.where}, and is no file that can be read as one")
-    return TELLERS[found.kind](places, found)
+        return Story(found, f"{one_line(found.id)} lies in {found.where}, and its file cannot be read")
+    return STORIES[found.kind](places, found)
 
 
 def _event(places: Places, found: Found) -> Story:
@@ -108,17 +106,17 @@ def _event(places: Places, found: Found) -> Story:
         tried = _rules(places, found) if "subscribes" in str(found.get("discarded_reason")) else []
         return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", tried)
     task = _followers(places, found.get("task_id"), "tasks")
-    letters = [] if task else _letters(places, found.get("letters"))
+    messages = [] if task else _messages(places, found)
     ended = f": {one_line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
-    return Story(found, f"{what}; it is {one_line(found.get('status'))}{ended}, in {found.where}", [], task or letters)
+    return Story(found, f"{what}; it is {one_line(found.get('status'))}{ended}, in {found.where}", [], task or messages)
 
 
 def _what_holds(places: Places, found: Found) -> str:
     if not is_locked(places.lock("king")):
         return f"the king does not run; `{home.how_to_start(places, 'king')}` starts it"
-    event = _noun(found)
+    event = _valid_event(found)
     if event is None:
-        return "the king has not looked at it yet, and will bury it, because it is no valid event"
+        return "the king has not read it yet, and will move it to dead/, because it is not a valid event"
     if event.is_answer or event.task_id is not None:
         return "the king has not come to it yet; nothing holds it"
     held = gate_now(places).holds_because(event.priority)
@@ -128,23 +126,25 @@ def _what_holds(places: Places, found: Found) -> str:
 
 
 def gate_now(places: Places) -> Gate:
+    """Return the gate as the king would see it now."""
     king, _ = config.for_looking(places, "king")
     at_most = king["concurrency"]["max_soldiers"]
     return Gate(load.read(places, time.time(), king["resources"]["stale_seconds"], at_most), at_most)
 
 
 def _rules(places: Places, found: Found) -> list[str]:
-    event = _noun(found)
+    """Return the rule that gives the event to a general, or all rules that were tried in vain."""
+    event = _valid_event(found)
     if event is None or event.is_answer:
         return []
     table = routing.table(manifests.installed(places)[0])
     route = table.route(event)
     if route is not None:
         return [f"it will go to {route.general}, by its {route.rule}"]
-    return [f"rule tried: {each}" for each in table.tried(event)]
+    return [f"rule tried: {rule}" for rule in table.tried(event)]
 
 
-def _noun(found: Found) -> Event | None:
+def _valid_event(found: Found) -> Event | None:
     try:
         return Event.from_json(schemas.check("event", dict(found.content)))
     except BadInput:
@@ -154,43 +154,43 @@ def _noun(found: Found) -> Event | None:
 def _task(places: Places, found: Found) -> Story:
     what = f"{found.id} is a task of {one_line(found.get('target_general'))} ({one_line(found.get('type'))})"
     origin = [f"it came from {one_line(found.get('event_id'))}"] if found.get("event_id") else []
-    letters = _started(places, found) + _letters(places, found.get("letters"))
+    messages = _of_its_event(places, found) + _messages(places, found)
     if found.state == "completed":
         ended = one_line(found.get("outcome") or found.get("status"))
         details = [*origin, *_result(places, found), *_retries(found)]
-        return Story(found, f"{what}; it ended: {ended}", details, letters)
-    return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, letters)
+        return Story(found, f"{what}; it ended: {ended}", details, messages)
+    return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, messages)
 
 
 def _retries(found: Found) -> list[str]:
     noted = found.get("retried_as")
-    retries = noted if isinstance(noted, list) else []
-    return [f"{one_line(each)} tried it again; `{home.command()} why {one_line(each)}`" for each in retries]
+    retries = map(one_line, noted if isinstance(noted, list) else [])
+    return [f"it was retried as {task}; `{home.command()} why {task}` tells more" for task in retries]
 
 
 def _what_it_does(places: Places, found: Found) -> str:
     general = one_line(found.get("target_general"))
-    return _what_holds_task(places, found) or f"{general} is about to send a soldier or to report"
+    return _what_holds_task(places, found) or f"{general} is about to start a soldier or to report"
 
 
 def _what_holds_task(places: Places, found: Found) -> str | None:
-    """Say what a task waits for, or who is at it; None when its general is about to act."""
+    """Return what a task waits for, or who works on it; None when its general is about to act."""
     general = str(found.get("target_general"))
     if general not in manifests.names(places):
-        return f"{one_line(general)} is not installed; `{home.command()} generals` lists who is"
+        return f"{one_line(general)} is not installed; `{home.command()} generals` lists what is"
     if not is_locked(places.lock(general)):
-        return f"{general} does not run; `{home.command()} start {general}`"
+        return f"{general} does not run; `{home.command()} start {general}` starts it"
     if found.state == "pending":
         return f"{general} has not taken it yet"
     if (by := notes.cancelled_by(places, found.id)) is not None:
         return f"{one_line(by)} has cancelled it, and {general} ends it"
     if is_locked(places.control_folder(general, found.id) / "lock"):
-        return f"a soldier is at it; `{home.command()} attach {found.id}` follows what it says"
+        return f"a soldier works on it; `{home.command()} attach {found.id}` follows what it prints"
     if (later := rests_until(found.get("not_before"), time.time())) is not None:
         because = one_line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
         return f"{because}; it goes on at {_clock(later)}"
-    if (crowd := _no_soldier_because(places, found, general)) is not None:
-        return f"it waits for a soldier: {crowd}"
+    if (others := _no_soldier_because(places, found, general)) is not None:
+        return f"it waits for a soldier: {others}"
     return None
 
 
@@ -205,21 +205,21 @@ def _no_soldier_because(places: Places, found: Found, general: str) -> str | Non
 
 
 def _clock(when: float) -> str:
-    """The time of day, and the day when it is another one."""
+    """Return the time of day, with the date when that is not today."""
     at, today = time.localtime(when), time.localtime()
     return time.strftime("%H:%M:%S" if at[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", at)
 
 
 def _result(places: Places, found: Found) -> list[str]:
     result = read_json_or(places.result(found.id), {})
-    told = [
+    lines = [
         f"{key}: {one_line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)
     ]
     if found.get("outcome") != "needs_human":
-        return told
+        return lines
     if notes.asks(places, found.id):
-        return [*told, f'it waits for your answer: {home.command()} say --answer {found.id} "..."']
-    return [*told, *_answered(places, found.id)]
+        return [*lines, f'it waits for your answer: {home.command()} say --answer {found.id} "..."']
+    return [*lines, *_answered(places, found.id)]
 
 
 def _answered(places: Places, task: str) -> Iterator[str]:
@@ -227,20 +227,19 @@ def _answered(places: Places, task: str) -> Iterator[str]:
     if answer is None:
         return
     try:
-        goes_on = find(places, answer, ("events",)).get("task_id")
+        resumed = find(places, answer, ("events",)).get("task_id")
     except NoSuchThing:
-        goes_on = None
-    as_task = f" and goes on as {one_line(goes_on)}; `{home.command()} why {one_line(goes_on)}`" if goes_on else ""
-    yield f"it was answered by {one_line(answer) or 'somebody'}{as_task}"
+        resumed = None
+    goes_on = f" and goes on as {one_line(resumed)}; `{home.command()} why {one_line(resumed)}`" if resumed else ""
+    yield f"it was answered by {one_line(answer) or 'somebody'}{goes_on}"
 
 
-def _started(places: Places, found: Found) -> list[Story]:
-    """The letters that its event had noted before the task could."""
+def _of_its_event(places: Places, task: Found) -> list[Story]:
+    """Return the messages that the task's event led to before there was a task."""
     try:
-        event = find(places, str(found.get("event_id")), ("events",))
+        return _messages(places, find(places, str(task.get("event_id")), ("events",)))
     except NoSuchThing:
         return []
-    return _letters(places, event.get("letters"))
 
 
 def _message(places: Places, found: Found) -> Story:
@@ -251,10 +250,10 @@ def _message(places: Places, found: Found) -> Story:
     refusals = f", refused {found.get('tries')} times: {one_line(found.get('refused_because'), 200)}"
     tries = refusals if found.get("tries") else ""
     if found.state == "failed":
-        again = f"`{home.command()} queue requeue {found.id}` tries it again"
+        again = f"`{home.command()} queue requeue {found.id}` sends it again"
         return Story(found, f"{what} was not sent{tries}; {again}")
     if not is_locked(places.lock("envoy")):
-        return Story(found, f"{what} waits: the envoy does not run; `{home.command()} start envoy`")
+        return Story(found, f"{what} waits: the envoy does not run; `{home.command()} start envoy` starts it")
     return Story(found, f"{what} waits for the envoy{tries}")
 
 
@@ -265,19 +264,23 @@ def _order(places: Places, found: Found) -> Story:
     return Story(found, f"{what}: {one_line(found.get('outcome') or 'the king has not come to it yet')}")
 
 
-def _letters(places: Places, noted: object) -> list[Story]:
-    ids = noted.values() if isinstance(noted, dict) else ()
-    return [story for each in ids for story in _followers(places, each, "messages")]
+def _messages(places: Places, found: Found) -> list[Story]:
+    return [story for message in _message_ids(found) for story in _followers(places, message, "messages")]
+
+
+def _message_ids(found: Found) -> list[str]:
+    noted = found.get("letters")
+    return [str(message) for message in noted.values()] if isinstance(noted, dict) else []
 
 
 def _followers(places: Places, name: object, kind: str) -> list[Story]:
-    """Nothing when it is gone: kept no longer, or not made yet."""
+    """Return the story of what a file led to; nothing when that is no longer kept or not yet made."""
     if not isinstance(name, str):
         return []
     try:
-        return [_tell(places, find(places, name, (kind,)))]
+        return [_story(places, find(places, name, (kind,)))]
     except NoSuchThing:
         return []
 
 
-TELLERS = {"events": _event, "tasks": _task, "messages": _message, "orders": _order}
+STORIES = {"events": _event, "tasks": _task, "messages": _message, "orders": _order}

@@ -16,8 +16,7 @@ from typing import Any
 
 import click
 
-from kingdom.cli import edge
-from kingdom.cli.finite import Finite
+from kingdom.cli.main import Finite, run
 from kingdom.cli.yirangmq_call import (
     DEFAULT_CONSUMER,
     DEFAULT_TIMEOUT_MS,
@@ -50,7 +49,12 @@ def holder_options(command: Callable[..., None]) -> Callable[..., None]:
     return key_option(command)
 
 
-@click.group("yirangmq", cls=OneLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "yirangmq",
+    cls=OneLine,
+    short_help="Yi-Rang MQ: queues for other programs of this machine.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 def cli() -> None:
     """Yi-Rang MQ: a durable queue between the processes of one machine.
 
@@ -430,7 +434,7 @@ def check(repair: bool, config: Path | None) -> None:
 
 
 def main() -> int:
-    return edge.run("yirangmq", cli)
+    return run("yirangmq", cli)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import click
 
-from kingdom.cli.finite import Finite
+from kingdom.cli.main import Finite
 from kingdom.errors import Exit, KingdomError, NotRunning, Usage
 from kingdom.home.places import Places, find_home
 from kingdom.mq import configuration

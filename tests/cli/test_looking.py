@@ -156,7 +156,7 @@ def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
 
 def test_why_names_the_retries_of_a_task(terminal: Terminal) -> None:
     terminal.task("completed", "task-1", outcome="failed", retried_as=["task-7"])
-    assert "task-7 tried it again; `" in terminal.ok("why", "task-1")
+    assert "it was retried as task-7; `" in terminal.ok("why", "task-1")
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ UNDER_WAY: dict[str, tuple[dict[str, Any], str]] = {
         {"not_before": LATER, "waits_because": "budgets.day_usd is 5"},
         "budgets.day_usd is 5; it goes",
     ),
-    "no time": ({"not_before": "soon"}, "is about to send a soldier or to report"),
-    "long ago": ({"not_before": "2026-01-01T00:00:00Z"}, "is about to send a soldier or to report"),
+    "no time": ({"not_before": "soon"}, "is about to start a soldier or to report"),
+    "long ago": ({"not_before": "2026-01-01T00:00:00Z"}, "is about to start a soldier or to report"),
 }
 
 
@@ -198,15 +198,15 @@ def test_why_a_task_under_way_waits(what: str, terminal: Terminal) -> None:
 def test_say_tells_what_it_waits_for_once_for_each_reason(
     terminal: Terminal, king_runs: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(say, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(say, "QUIET_SECONDS", 0.0)
     terminal.event("pending", "evt-1", type="console.message", payload={"text": "brief me"})
 
     def told(seconds: float = 0.1) -> list[str]:
         with pytest.raises(TookTooLong):
-            list(ear.letters("evt-1", seconds))
+            list(ear.messages("evt-1", seconds))
         return capsys.readouterr().err.splitlines()
 
-    with closing(say.Ear(terminal.places)) as ear, closing(Held(terminal.places, "gen-briefing")):
+    with closing(say.ReplyListener(terminal.places)) as ear, closing(Held(terminal.places, "gen-briefing")):
         hold(terminal, "yellow")
         (line,) = told(1.2)
         assert line.startswith("it waits: the machine is yellow (by its vitals), so only what has high")
@@ -231,7 +231,7 @@ def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
     said = terminal("tasks", "retry", "task-1")
     assert said.code == 3
     order = said.out.split()[0]
-    assert "waits for the king, who does not run" in said.out
+    assert "waits for the king, which does not run" in said.out
     assert "retry task-1" in terminal.ok("why", order)
 
 
@@ -242,7 +242,7 @@ def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None
     plans = terminal.places.own("king") / "schedules.json"
     plans.parent.mkdir(exist_ok=True)
     plans.write_text(json.dumps({"schedules": [held, free, plan]}))
-    assert "due and held\n  gen-a:daily, for 10 min: the machine is red\n\nnext run" in terminal("status").out
+    assert "due and held back\n  gen-a:daily, for 10 min: the machine is red\n\nnext run" in terminal("status").out
     assert json.loads(terminal("status", "--json").out)["held_runs"] == [held]
 
 
@@ -250,8 +250,8 @@ def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Term
     terminal.task("in_progress", "task-1", attempt=1, not_before=LATER, waits_because="try 1 failed: no tests")
     terminal.task("in_progress", "task-2", attempt=1)
     said = terminal("status").out
-    assert re.search(r"task-1: gen-briefing at a.b, waits for \d+ min: try 1 failed: no tests\n", said)
-    assert "task-2: gen-briefing at a.b, try 2\n" in said
+    assert re.search(r"task-1: gen-briefing, a.b, waits for \d+ min: try 1 failed: no tests\n", said)
+    assert "task-2: gen-briefing, a.b, try 2\n" in said
 
 
 # --- questions

@@ -14,11 +14,11 @@ from tests.cli.conftest import Terminal
 ESCAPE = "\x1b[31m"
 
 UNFIT: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a link to itself": (lambda path: path.symlink_to(path.name), "nothing to show: a symbolic link"),
-    "a link to a secret": (lambda path: path.symlink_to("/etc/passwd"), "nothing to show: a symbolic link"),
-    "a pipe": (os.mkfifo, "nothing to show: not a regular file"),
-    "a folder": (Path.mkdir, "nothing to show: not a regular file"),
-    "bytes": (lambda path: path.write_bytes(b"\0\xff"), "not text: byte 1 is no UTF-8"),
+    "a link to itself": (lambda path: path.symlink_to(path.name), "it cannot be shown: a symbolic link"),
+    "a link to a secret": (lambda path: path.symlink_to("/etc/passwd"), "it cannot be shown: a symbolic link"),
+    "a pipe": (os.mkfifo, "it cannot be shown: not a regular file"),
+    "a folder": (Path.mkdir, "it cannot be shown: not a regular file"),
+    "bytes": (lambda path: path.write_bytes(b"\0\xff"), "it is not text: not UTF-8 at byte 1"),
     "tricks": (lambda path: path.write_text(f"{ESCAPE}red"), "[31mred"),
 }
 LOOKS = (
@@ -55,7 +55,7 @@ def test_what_is_unfit_is_named_and_not_followed(terminal: Terminal, unfit: str)
     shown = terminal.ok("queue", "show", "unfit")
     assert unfit in shown
     assert ESCAPE not in shown
-    assert "is no file that can be read as one" in terminal.ok("why", "unfit")
+    assert "and its file cannot be read" in terminal.ok("why", "unfit")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "/", "a" * 100_000, "a\0b", f"{ESCAPE}x", "../../etc/passwd"])
@@ -73,5 +73,5 @@ def test_a_name_that_nothing_has(words: list[str], name: str, terminal: Terminal
 def test_a_number_that_is_none(words: list[str], number: str, terminal: Terminal) -> None:
     said = terminal(*words, number)
     assert said.code == 2
-    assert f"'{number}' is no number" in said.err
+    assert f"'{number}' is not a finite number" in said.err
     assert list(terminal.places.folder("events", "pending").iterdir()) == []
