@@ -14,7 +14,7 @@ from tests.mailbox.boxes import ByHand, Running
 from tests.waiting import wait_until
 
 
-def test_five_lines(manager: Running, q: str) -> None:
+def test_the_five_lines_of_the_manual(manager: Running, q: str) -> None:
     with Client(manager.root) as mq:
         mq.publish(q, {"temp": 36.5}, attributes={"unit": "C"})
         delivery = mq.consume(q)
@@ -97,7 +97,7 @@ def test_polling_does_without_inotify(manager: Running, q: str) -> None:
         assert mq.consume(q) is not None
 
 
-def test_an_answer_that_was_read_is_written_over_unless_somebody_has_it_too(manager: Running, home: Path) -> None:
+def test_the_file_of_a_read_answer_is_reused_unless_it_has_another_name(manager: Running, home: Path) -> None:
     folder = manager.root / "responses" / "sensor-2"
     with manager.client("sensor-2") as mq:
         mq.health()
@@ -118,7 +118,7 @@ def test_an_answer_that_was_read_is_written_over_unless_somebody_has_it_too(mana
         assert kept.read_bytes() == before
 
 
-def test_a_client_leaves_no_trace(manager: Running, q: str) -> None:
+def test_an_unnamed_client_leaves_no_files_behind(manager: Running, q: str) -> None:
     with manager.client() as mq:
         mq.publish(q, 1)
         assert mq.client_id in os.listdir(manager.root / "responses")
@@ -144,7 +144,7 @@ def test_a_client_survives_the_loss_of_its_folder(manager: Running, q: str) -> N
         assert mq.publish(q, 2)
 
 
-def test_without_a_mailbox_there_is_nobody(home: Path) -> None:
+def test_without_a_mailbox_the_manager_is_not_running(home: Path) -> None:
     with pytest.raises(NotRunning, match="no mailbox"):
         Client(home / "queue" / "mailbox")
 
@@ -157,7 +157,7 @@ def test_without_a_manager_a_request_is_taken_back(home: Path) -> None:
     assert os.listdir(requests) == []
 
 
-def test_a_manager_that_says_nothing_is_a_time_out(home: Path) -> None:
+def test_a_manager_that_does_not_answer_is_a_time_out(home: Path) -> None:
     box = ByHand(home, backend="memory")
     from kingdom.disk.lock import Lock
 
@@ -191,7 +191,7 @@ def test_a_client_name_that_is_no_file_name_is_refused(manager: Running, name: s
             manager.client(name)
 
 
-def test_requests_say_who_asks_and_until_when(home: Path) -> None:
+def test_a_request_names_its_client_and_its_deadline(home: Path) -> None:
     (home / "requests").mkdir()
     client = Client(home, "me", timeout=0.1, clock=lambda: 1000.0)
     seen: list[dict[str, object]] = []

@@ -19,7 +19,7 @@ def leased(box: ByHand, queue: str = "q", **more: Any) -> dict[str, Any]:
     return box.data("consume_next", {"queue": queue, **more})
 
 
-def test_a_message_goes_round(box: ByHand) -> None:
+def test_a_message_is_published_consumed_and_acknowledged(box: ByHand) -> None:
     sent = box.data("publish", {"queue": "telemetry", "message": '{"temp": 36.5}', "attributes": '{"unit": "C"}'})
     got = box.data("consume_next", {"queue": "telemetry", "consumerId": "c1", "visibilityTimeoutSec": 7})
     message, lease = got["message"], got["lease"]
@@ -36,7 +36,7 @@ def test_a_message_goes_round(box: ByHand) -> None:
     assert leased(box, "telemetry") == {"message": None}
 
 
-def test_an_answer_says_whose_request_it_is(box: ByHand) -> None:
+def test_an_answer_names_its_request(box: ByHand) -> None:
     assert box.ask("health", requestId="abc-1")["requestId"] == "abc-1"
     assert box.names(box.box.requests) == []
 
@@ -90,7 +90,7 @@ def test_a_delayed_message_waits(box: ByHand) -> None:
     assert leased(box)["message"] is not None
 
 
-def test_a_message_for_one_consumer_is_nobody_elses(box: ByHand) -> None:
+def test_a_message_for_one_consumer_is_not_given_to_another(box: ByHand) -> None:
     published(box, targetConsumerId="worker-1")
     assert leased(box, consumerId="worker-2") == {"message": None}
     assert leased(box, consumerId="worker-1")["message"] is not None
@@ -172,7 +172,7 @@ def test_a_dead_letter_goes_back_to_work(box: ByHand) -> None:
     assert box.code("reprocess_dlq", {"messageKey": key}) == "ERR_DLQ_NOT_FOUND"
 
 
-def test_dead_letters_of_a_queue_go_back_but_for_those_set_apart(box: ByHand) -> None:
+def test_dead_letters_of_a_queue_go_back_except_those_in_quarantine(box: ByHand) -> None:
     first, second = dead(box), dead(box)
     box.data("quarantine", {"messageKey": first})
     answer = box.data("reprocess", {"queue": "q", "reasonCode": "HANDLER_ERROR"})
@@ -188,7 +188,7 @@ def test_a_paused_queue_hands_out_nothing(box: ByHand) -> None:
     assert leased(box)["message"] is not None
 
 
-def test_purge_throws_away_what_waits(box: ByHand) -> None:
+def test_purge_deletes_what_waits(box: ByHand) -> None:
     for _ in range(3):
         published(box)
     leased(box)
@@ -203,7 +203,7 @@ def test_peek_takes_nothing(box: ByHand) -> None:
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 1
 
 
-def test_status_counts_and_tells_the_policy(box: ByHand) -> None:
+def test_status_has_counts_and_the_policy(box: ByHand) -> None:
     published(box)
     published(box, delayMs=60_000)
     dead(box)

@@ -49,7 +49,7 @@ def test_a_configuration_that_is_wrong_ends_it_with_78(home: Path) -> None:
     assert "backend" in line
 
 
-def test_policies_are_taken_over_while_it_runs(own_manager: Running) -> None:
+def test_changed_policies_hold_without_a_restart(own_manager: Running) -> None:
     assert own_manager.process is not None
     config = {"backend": "memory", "durability": "process", "queues": {"q": {"visibilityTimeoutSec": 77}}}
     with own_manager.client() as mq:
@@ -73,7 +73,7 @@ def test_without_inotify_polling_does(home: Path) -> None:
     assert running.stop() == 0
 
 
-def test_asked_to_end_it_ends_with_0_and_those_who_wait_go_on_later(home: Path) -> None:
+def test_on_a_signal_it_ends_with_0_and_waiting_requests_are_kept(home: Path) -> None:
     running = Running(home, backend="filesystem", durability="process")
     with running.client() as mq:
         mq.publish("q", 1)

@@ -51,7 +51,7 @@ def test_the_python_lines_work(manager: Running, capsys: object) -> None:
         assert mq.status("telemetry")["metrics"]["ready"] == 0
 
 
-def test_both_languages_tell_the_same() -> None:
+def test_both_languages_have_the_same_parts() -> None:
     for page in ("operations", "troubleshooting"):
         english, korean = ((DOCS / f"{page}{end}").read_text() for end in (".md", ".ko.md"))
         for what in (r"^## ", r"^\| ", r"^```", r"^- "):

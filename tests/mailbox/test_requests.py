@@ -35,7 +35,7 @@ def head(payload: str) -> bytes:
 
 
 @given(st.dictionaries(TEXT, ANY, max_size=4))
-def test_it_says_what_a_strict_reader_finds(
+def test_the_fast_reader_finds_what_the_strict_one_finds(
     tmp_path_factory: pytest.TempPathFactory, payload: dict[str, object]
 ) -> None:
     data = head(orjson.dumps(payload).decode())
@@ -58,6 +58,6 @@ def test_it_says_what_a_strict_reader_finds(
         '{"a":1}\n{}',
     ],
 )
-def test_what_no_strict_reader_takes_is_not_taken(tmp_path: Path, payload: str) -> None:
+def test_what_the_strict_reader_refuses_is_refused(tmp_path: Path, payload: str) -> None:
     with pytest.raises(Unreadable):
         read(str(tmp_path), lay(tmp_path, head(payload)))

@@ -20,7 +20,7 @@ def out(ended: Ended) -> Any:
     return json.loads(ended.stdout)
 
 
-def test_a_round_as_the_manual_shows_it(manager: Running, q: str) -> None:
+def test_the_commands_of_the_manual(manager: Running, q: str) -> None:
     assert out(manager.cli("health"))["status"] == "ok"
     sent = out(manager.cli("publish", "--queue", q, "--message", '{"temp":36.5}', "--priority", "5"))
     held = out(manager.cli("consume", "--queue", q, "--consumer-id", "consumer-01"))
@@ -41,7 +41,7 @@ def test_consume_and_ack_need_only_the_key(manager: Running, q: str) -> None:
     assert out(manager.cli("consume", "--queue", q)) == {"message": None}
 
 
-def test_publish_says_all_that_can_be_said(manager: Running, q: str) -> None:
+def test_every_option_of_publish(manager: Running, q: str) -> None:
     words = ["--queue", q, "--message", '{"a":1}', "--type", "t", "--trace-id", "tr", "--dedup-key", "k"]
     words += ["--ttl", "60", "--attributes", '{"b":2}', "--target", "only", "--delay", "0", "--priority", "-3"]
     first = out(manager.cli("publish", *words))
@@ -105,9 +105,6 @@ def test_a_bad_line_is_named_and_stops_no_other(home: Path) -> None:
     running.stop()
 
 
-# --- as a part of kingdom
-
-
 def kingdom(*words: str) -> int:
     mask = os.umask(0o077)
     try:
@@ -123,7 +120,7 @@ def test_kingdom_mq_is_the_same_queue(manager: Running, q: str, monkeypatch: Any
     assert out(manager.cli("status", "--queue", q))["metrics"]["ready"] == 1
 
 
-def test_kingdom_mq_ends_as_yirangmq_does(home: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_kingdom_mq_has_the_exit_codes_of_yirangmq(home: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv("KINGDOM_HOME", str(home))
     ends = [
         kingdom("mq", *words) for words in (("consume", "--queue", "q", "--direct"), ("nonsense",), (), ("health",))
@@ -141,9 +138,6 @@ def test_kingdom_loads_no_queue_before_it_is_asked_for_one(home: Path) -> None:
     loaded = done.stderr.split()
     assert "kingdom.picture" in loaded
     assert not [name for name in loaded if name.startswith(("kingdom.mq", "kingdom.cli.yirangmq"))]
-
-
-# --- exit codes
 
 
 def test_a_refusal_ends_with_1_and_one_line(manager: Running, q: str) -> None:
@@ -175,7 +169,7 @@ def test_wrong_usage_ends_with_2(home: Path, words: tuple[str, ...]) -> None:
     assert CliRunner().invoke(cli, list(words)).exit_code == 2
 
 
-def test_what_goes_wrong_outside_the_queue_is_one_line_too(manager: Running, q: str) -> None:
+def test_other_errors_are_one_line_too(manager: Running, q: str) -> None:
     said = manager.shell("publish", "--queue", q, "--message", "a", "--priority", "9" * 20)
     assert (said.returncode, said.stderr.count("\n")) == (2, 1)
     with open("/dev/full", "w") as full:
@@ -215,9 +209,6 @@ def test_the_mailbox_may_be_elsewhere(home: Path) -> None:
     running = Running(home, backend="memory")
     assert out(running.cli("health", "--ipc-root", str(running.root)))["status"] == "ok"
     running.stop()
-
-
-# --- without a manager
 
 
 def direct(running: Running, *words: str) -> Ended:
@@ -260,7 +251,7 @@ def test_check_compares_and_needs_the_store_for_itself(stopped: Running) -> None
     stopped.stop()
 
 
-def test_an_older_configuration_file_is_taken_as_it_is(home: Path) -> None:
+def test_an_older_configuration_file_is_accepted_unchanged(home: Path) -> None:
     old = home / "main_mq_configuration.json"
     old.write_text(json.dumps(OLDER))
     configure(home, {})
