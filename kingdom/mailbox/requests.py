@@ -1,4 +1,4 @@
-"""What clients ask: one file each, read strictly. What cannot be read says why, and to whom that can be told."""
+"""Requests of clients, one file each, read strictly. An unreadable one says why, and whom to tell."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from kingdom.errors import BadFile, BadInput, BadName
 from kingdom.home.places import check_name
 
 LARGEST_REQUEST = 64 << 20
-"""A batch of a hundred large payloads; what is larger is no request."""
+"""Bytes: a batch of a hundred large payloads. What is larger is not read."""
 _SALVAGE = 1 << 16
+"""Bytes of a broken request in which the names of its sender are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,17 @@ class Request:
     filename: str
     id: str
     client: str
+    #: The command's name, in any spelling.
     command: str
     payload: Mapping[str, Any]
+    #: When it shall no longer be carried out, ms since the epoch; 0: never.
     deadline_ms: float
 
 
 class Unreadable(BadInput):
     """{why}"""
+
+    # `request_id` and `client`, where they are known: then the sender can be told.
 
     def __init__(self, code: str, why: str, request_id: str | None, client: str | None) -> None:
         super().__init__(why=why)
@@ -38,29 +43,25 @@ class Unreadable(BadInput):
         self.request_id = request_id
         self.client = client
 
-    @property
-    def answerable(self) -> bool:
-        return self.request_id is not None and self.client is not None
-
 
 def read(folder: str, filename: str) -> Request:
-    """FileNotFoundError when it was taken back; Unreadable for anything that is no request."""
+    """Return the request in a file. FileNotFoundError: its client removed it; Unreadable: it is not a request."""
     try:
         data = read_bytes(f"{folder}/{filename}", LARGEST_REQUEST)
-    except BadFile as trouble:
-        raise Unreadable("ERR_PARSE_ERROR", str(trouble.facts["why"]), None, None) from None
+    except BadFile as error:
+        raise Unreadable("ERR_PARSE_ERROR", str(error.facts["why"]), None, None) from None
     try:
         value = _as_our_clients_write(data) or parse_json(data)
-    except ValueError as trouble:
-        raise Unreadable("ERR_PARSE_ERROR", str(trouble), *_salvaged(data)) from None
+    except ValueError as error:
+        raise Unreadable("ERR_PARSE_ERROR", str(error), *_salvaged(data)) from None
     if not isinstance(value, dict):
         raise Unreadable("ERR_PARSE_ERROR", f"a JSON {type(value).__name__}, not an object", None, None)
-    return _fitting(filename, value)
+    return _validated(filename, value)
 
 
 def _as_our_clients_write(data: bytes) -> Any:
-    """Quickly, when it can be written again word for word: then it holds no doubles and nothing unusual.
-    What is flat cannot be deep. None for the strict reader to judge."""
+    """Return the content of a file that the fast reader would write again byte for byte: then it has no duplicate
+    keys and nothing unusual, and few brackets cannot be nested deeply. None: the strict reader must judge."""
     if data.count(b"[") + data.count(b"{") > DEEPEST:
         return None
     try:
@@ -70,25 +71,25 @@ def _as_our_clients_write(data: bytes) -> Any:
     return value if orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) == data else None
 
 
-def _fitting(filename: str, value: dict[str, Any]) -> Request:
+def _validated(filename: str, value: dict[str, Any]) -> Request:
     request_id, client = _name(value, "requestId"), _name(value, "clientId")
     command, payload = value.get("command"), value.get("payload", {})
     deadline = value.get("deadlineMs")
     wrong = ""
     if not filename.endswith(".json"):
-        wrong = "its name does not end in .json"
+        wrong = "the file's name does not end in .json"
     elif request_id is None or client is None:
-        wrong = _name_trouble(value)
+        wrong = _name_error(value)
     elif filename[:-5] != request_id:
-        wrong = f"its name is not its requestId {request_id!r} and .json"
+        wrong = f"the file's name is not its requestId {request_id!r} followed by .json"
     elif not isinstance(command, str):
-        wrong = "command is missing or no text"
+        wrong = "command is missing or not a text"
     elif not isinstance(payload, dict):
-        wrong = "payload is no object"
+        wrong = "payload is not an object"
     elif not (deadline is None or _is_number(deadline)):
-        wrong = "deadlineMs is no number"
+        wrong = "deadlineMs is not a number"
     elif not _is_number(value.get("timestampMs", 0)):
-        wrong = "timestampMs is no number"
+        wrong = "timestampMs is not a number"
     else:
         return Request(filename, request_id, client, command, payload, deadline or 0)
     raise Unreadable("ERR_INVALID_REQUEST", wrong, request_id, client)
@@ -105,19 +106,19 @@ def _name(value: Mapping[str, Any], key: str) -> str | None:
         return None
 
 
-def _name_trouble(value: Mapping[str, Any]) -> str:
+def _name_error(value: Mapping[str, Any]) -> str:
     for key in ("requestId", "clientId"):
         if key not in value:
             return f"{key} is missing"
         try:
             check_name(key, value[key])
-        except BadName as trouble:
-            return str(trouble)
+        except BadName as error:
+            return str(error)
     raise AssertionError("both names are good")
 
 
 def _salvaged(data: bytes) -> tuple[str | None, str | None]:
-    """The two names of a broken request, so that its sender hears of it instead of waiting."""
+    """Return requestId and clientId of a broken request, so that its sender is told instead of left waiting."""
     text = data[:_SALVAGE].decode("utf-8", "replace")
     return _found(text, "requestId"), _found(text, "clientId")
 

@@ -212,7 +212,7 @@ class Server:
             if sender != owner:
                 why = f"client {request.client!r} belongs to uid {owner}, and uid {sender} wrote this"
         if not why and not self._responses.has_folder_for(request.client):
-            why = f"the place of answers to {request.client!r} is no folder"
+            why = f"answers to {request.client!r} have nowhere to go: responses/{request.client} is not a folder"
         if why:
             raise Unreadable("ERR_INVALID_REQUEST", why, None, None)
 

@@ -51,7 +51,7 @@ def test_every_call_has_its_method(manager: Running, q: str) -> None:
         assert mq.consume(q) is None
         mq.resume(q)
         assert mq.status(q)["metrics"]["ready"] == 1
-        assert q in [each["queue"] for each in mq.queues()]
+        assert q in [queue["queue"] for queue in mq.queues()]
         assert mq.purge(q) == 1
         assert mq.health()["status"] == "ok"
         assert mq.metrics()["commands"]["publish"] >= 2
@@ -60,10 +60,10 @@ def test_every_call_has_its_method(manager: Running, q: str) -> None:
 def test_batches(manager: Running, q: str) -> None:
     with manager.client() as mq:
         sent = mq.publish_batch(q, [{"n": n} for n in range(20)])
-        assert all(isinstance(each, Published) for each in sent)
+        assert all(isinstance(outcome, Published) for outcome in sent)
         got = mq.consume_batch(q, 50)
-        assert [each.payload["n"] for each in got] == list(range(20))
-        assert all(each["ok"] for each in mq.ack_batch(got))
+        assert [delivery.payload["n"] for delivery in got] == list(range(20))
+        assert all(result["ok"] for result in mq.ack_batch(got))
 
 
 def test_a_refusal_says_its_code(manager: Running) -> None:

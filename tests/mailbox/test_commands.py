@@ -223,7 +223,7 @@ def test_status_has_counts_and_the_policy(box: ByHand) -> None:
 def test_queues_lists_all_with_counts(box: ByHand) -> None:
     published(box, "a")
     published(box, "b")
-    found = {each["queue"]: each["ready"] for each in box.data("queues")["queues"]}
+    found = {queue["queue"]: queue["ready"] for queue in box.data("queues")["queues"]}
     assert found["a"] == found["b"] == 1
 
 
@@ -244,18 +244,20 @@ def test_a_batch_is_published_consumed_and_acknowledged(box: ByHand) -> None:
     messages = [{"message": {"n": n}} for n in range(5)]
     sent = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]
     got = box.data("consume_batch", {"queue": "q", "limit": 10})["messages"]
-    assert [each["message"]["messageId"] for each in got] == [each["messageId"] for each in sent]
-    acks = [{"messageKey": each["lease"]["messageKey"], "leaseId": each["lease"]["leaseId"]} for each in got]
+    assert [delivery["message"]["messageId"] for delivery in got] == [message["messageId"] for message in sent]
+    acks = [
+        {"messageKey": delivery["lease"]["messageKey"], "leaseId": delivery["lease"]["leaseId"]} for delivery in got
+    ]
     acks.append({"messageKey": "msg:q:none", "leaseId": "x"})
     results = box.data("ack_batch", {"acks": acks})["results"]
-    assert [each["ok"] for each in results] == [True] * 5 + [False]
+    assert [result["ok"] for result in results] == [True] * 5 + [False]
     assert results[-1]["error"]["code"] in ("ERR_MESSAGE_NOT_FOUND", "ERR_LEASE_MISMATCH")
 
 
 def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
     messages = [{"message": 1}, {"priority": 3}, {"message": 2, "priority": "high"}, {"message": 3}]
     outcomes = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]
-    assert ["error" in each for each in outcomes] == [False, True, True, False]
+    assert ["error" in outcome for outcome in outcomes] == [False, True, True, False]
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
 
 

@@ -52,7 +52,7 @@ def test_requests_are_served_in_the_order_in_which_they_came(box: ByHand) -> Non
         os.utime(box.box.requests / f"{name}.json", (n, n))
     box.turn()
     got = box.data("consume_batch", {"queue": "q", "limit": 9})["messages"]
-    assert [json.loads(each["message"]["payload"])["n"] for each in got] == [0, 1, 2, 3, 4]
+    assert [json.loads(delivery["message"]["payload"])["n"] for delivery in got] == [0, 1, 2, 3, 4]
 
 
 def test_a_name_that_arrives_twice_is_served_once(box: ByHand) -> None:

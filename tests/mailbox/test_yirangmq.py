@@ -70,7 +70,7 @@ def test_queues_pause_resume_peek_purge(manager: Running, q: str) -> None:
     assert out(manager.cli("pause", "--queue", q)) == {}
     assert out(manager.cli("consume", "--queue", q)) == {"message": None}
     assert out(manager.cli("resume", "--queue", q)) == {}
-    assert {each["queue"]: each["ready"] for each in out(manager.cli("queues"))["queues"]}[q] == 1
+    assert {queue["queue"]: queue["ready"] for queue in out(manager.cli("queues"))["queues"]}[q] == 1
     refused = manager.cli("purge", "--queue", q)
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
     assert out(manager.cli("purge", "--queue", q, "--yes"))["purged"] == 1
@@ -82,7 +82,7 @@ def test_one_message_per_line(manager: Running, q: str) -> None:
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 3
     got = out_lines(manager.cli("consume", "--queue", q, "--limit", "9"))
-    payloads = [each["message"] and each["message"]["payload"] for each in got]
+    payloads = [answer["message"] and answer["message"]["payload"] for answer in got]
     assert payloads == [
         '{"n": 1}',
         "plain text",

@@ -41,7 +41,7 @@ def produce(client: Client, notes: Notes, stop: Path, name: str) -> None:
         notes.note("publishes", label=label)
         if number % 7 == 0:
             outcomes = client.publish_batch(QUEUE, [{"label": label}, {"label": f"{label}b"}])
-            ids = [None if isinstance(each, Refused) else each.message_id for each in outcomes]
+            ids = [None if isinstance(outcome, Refused) else outcome.message_id for outcome in outcomes]
             notes.note("published", label=label, id=ids[0])
             notes.note("published", label=f"{label}b", id=ids[1])
         else:
@@ -92,8 +92,8 @@ def main() -> int:
         try:
             with Client(root, name, timeout=PATIENCE) as client:
                 (produce if kind == "produce" else consume)(client, notes, stop, name)
-        except KingdomError as trouble:
-            notes.note("gave up", why=str(trouble))
+        except KingdomError as error:
+            notes.note("gave up", why=str(error))
             return 1
     return 0
 

@@ -105,8 +105,8 @@ def parked(root: Path, expected: int | None = None) -> list[str]:
     for name in bodies:
         try:
             reason = read_json(root / "dead" / f"{name}.reason").get("reason")
-        except (BadFile, FileNotFoundError) as trouble:
-            wrong.append(f"{name}: no reason beside it: {trouble}")
+        except (BadFile, FileNotFoundError) as error:
+            wrong.append(f"{name}: no reason beside it: {error}")
         else:
             wrong += [] if isinstance(reason, str) and len(reason) > 4 else [f"{name}: reason {reason!r}"]
     return wrong
@@ -130,7 +130,9 @@ def check_kinds(tree: Path) -> list[str]:
     told = answers(root)
     if not told.get("good", {}).get("ok"):
         wrong.append("the good request behind them was not served")
-    wrong += [f"{name} got an answer without an error" for name, each in told.items() if name != "good" and each["ok"]]
+    wrong += [
+        f"{name} got an answer without an error" for name, answer in told.items() if name != "good" and answer["ok"]
+    ]
     can_be_told = {"bad-command-number", "bad-payload-list", "bad-deadline-text", "bad-duplicate-key", "bad-nan"}
     wrong += [f"{name} was not told" for name in sorted(can_be_told - told.keys())]
     before = {path: path.lstat().st_mtime_ns for path in (root / "dead").iterdir()}
@@ -184,8 +186,8 @@ def check_names(tree: Path) -> list[str]:
     for path in (*root.glob("responses/*"), *root.glob("responses/*/*.json")):
         try:
             check_name("name", path.name)
-        except Exception as trouble:  # noqa: BLE001 - whatever it says is the finding
-            wrong.append(f"a strange name: {path} ({trouble})")
+        except Exception as error:  # noqa: BLE001 - whatever it says is the finding
+            wrong.append(f"a strange name: {path} ({error})")
     store = inside / "queue" / "mq"
     wrong += [f"not below the store: {path}" for path in store.rglob("*") if not path.resolve().is_relative_to(store)]
     trees.remove(jail)
