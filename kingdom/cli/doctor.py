@@ -160,14 +160,14 @@ def _generals(places: Places) -> Iterator[Finding]:
         yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
 
 
-def _cage(places: Places) -> Iterator[Finding]:
+def _sandbox(places: Places) -> Iterator[Finding]:
     asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--cage"], capture_output=True, text=True)
     lacking = asked.stdout.strip() or (asked.stderr.strip() if asked.returncode else "")
     if lacking:
         step = "tasks with text from outside wait for your yes; a newer kernel mends it"
-        yield Finding("warn", "cage", f"{one_line(lacking)}: soldiers cannot be held", step)
+        yield Finding("warn", "sandbox", f"{one_line(lacking)}: soldiers cannot be held", step)
     else:
-        yield Finding("ok", "cage", "soldiers can be held in it")
+        yield Finding("ok", "sandbox", "soldiers can be held in it")
 
 
 def _disk(places: Places) -> Iterator[Finding]:
@@ -310,7 +310,7 @@ CHECKS: tuple[Check, ...] = (
     _home,
     _configuration,
     _generals,
-    _cage,
+    _sandbox,
     _disk,
     _inotify,
     _clock,

@@ -381,7 +381,7 @@ class Checkpoint(Record):
     payload: Json = field(default_factory=dict)
     question: str | None = None
     asked_at: str | None = None
-    #: "consent" when the question is ours: whether it may be done without a cage.
+    #: "consent" when the question is ours: whether it may be done without a sandbox.
     asks: str | None = field(default=None, metadata=WHEN_SET)
 
 

@@ -1,4 +1,4 @@
-"""A control group for one soldier's processes, where the kernel lets us make one: nobody leaves it, whatever it forks.
+"""A control group for one soldier's processes, where the kernel lets us make one: no process leaves it by forking.
 
 Without one a soldier's processes are known by their parents and by the markers in their environment alone.
 Standard library only, and light: one-shot soldiers import it too.
@@ -18,15 +18,15 @@ LOOK_SECONDS = 0.01
 
 
 class Cgroup:
-    """Named after its home and task, so that whoever comes later finds it."""
+    """Named after its home and task, so that any process finds it. Without a folder nothing here does anything."""
 
     def __init__(self, home: Path, task: str) -> None:
-        place = _own_group()
+        parent = _own_group()
         name = f"kingdom-{blake2s(os.fsencode(home), digest_size=6).hexdigest()}-{task}"
-        self.folder = f"{place}/{name}" if place else None
+        self.folder = f"{parent}/{name}" if parent else None
 
     def create(self, most_processes: int) -> None:
-        """It may hold twice what the soldier may have: who is over the limit is seen, and a bomb still hits a wall."""
+        """Make it, for twice the soldier's limit: exceeding that is seen first, and a fork bomb is still bounded."""
         if self.folder is None:
             return
         with suppress(OSError):
@@ -35,21 +35,23 @@ class Cgroup:
             most.write(str(2 * most_processes))
 
     def join(self) -> None:
+        """Put this process into it."""
         if self.folder is not None:
-            with suppress(OSError), open(f"{self.folder}/cgroup.procs", "w") as inmates:
-                inmates.write("0")
+            with suppress(OSError), open(f"{self.folder}/cgroup.procs", "w") as members:
+                members.write("0")
 
     def members(self) -> list[int]:
+        """Return the pids in it."""
         if self.folder is None:
             return []
         try:
-            with open(f"{self.folder}/cgroup.procs") as inmates:
-                return [int(line) for line in inmates]
+            with open(f"{self.folder}/cgroup.procs") as members:
+                return [int(line) for line in members]
         except OSError:
             return []
 
     def kill_all(self, seconds: float = 5.0) -> int:
-        """KILL whoever is in it, and take it down. Returns how many there were."""
+        """Kill every process in it, remove it, and return how many there were."""
         if self.folder is None or not os.path.isdir(self.folder):
             return 0
         give_up = time.monotonic() + seconds
@@ -66,12 +68,12 @@ class Cgroup:
 
 
 def _own_group() -> str | None:
-    """Where we are among the groups that count processes, or in the one tree of newer systems."""
+    """Return our own group among those that count processes, or in the one tree of newer systems."""
     with suppress(OSError), open("/proc/self/cgroup") as file:
         rows = [line.rstrip("\n").split(":", 2) for line in file]
-        places = [f"{_GROUPS}/pids{path}" for _, controllers, path in rows if controllers == "pids"]
-        places += [f"{_GROUPS}{path}" for number, _, path in rows if number == "0"]
-        for place in places:
-            if os.path.exists(f"{place}/cgroup.procs") and os.access(place, os.W_OK):
-                return place.rstrip("/")
+        folders = [f"{_GROUPS}/pids{path}" for _, controllers, path in rows if controllers == "pids"]
+        folders += [f"{_GROUPS}{path}" for number, _, path in rows if number == "0"]
+        for folder in folders:
+            if os.path.exists(f"{folder}/cgroup.procs") and os.access(folder, os.W_OK):
+                return folder.rstrip("/")
     return None

@@ -1,4 +1,4 @@
-"""Processes known by what they carry, never by their names: a marker in the environment, and their start time.
+"""Processes, known by markers in their environment and by their start time, never by their names.
 
 Standard library only, and light: one-shot soldiers import it too.
 """
@@ -20,7 +20,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """From now on the end of the parent sends this process a signal. A program keeps that, its children do not."""
+    """Get a signal when the parent ends. It lasts over an exec, and children do not inherit it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
@@ -29,7 +29,7 @@ def all_pids() -> Iterator[int]:
 
 
 def stat_fields(pid: int) -> list[bytes] | None:
-    """What follows the name in /proc/<pid>/stat: state, parent, group …; None when the process is gone or a zombie."""
+    """Return what follows the name in /proc/<pid>/stat: state, parent, group …; None when it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
@@ -39,33 +39,33 @@ def stat_fields(pid: int) -> list[bytes] | None:
 
 
 def started_at(pid: int) -> int | None:
-    """The process's start in clock ticks after boot: with the pid it names one process for ever."""
+    """Return a process's start in clock ticks after boot: with the pid it names one process for good."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 
 
 def age(start_ticks: int) -> float:
-    """Seconds since a start time, by the clock that no one can set."""
+    """Return the seconds since a start time, by the clock that nobody can set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
 
 
 def soldier_markers(home: Path, task: str) -> Marker:
-    """What every process of a task's soldier carries. Another kingdom on this machine has the same task ids."""
+    """Return what every process of a task's soldier carries. Another kingdom on this machine has the same task ids."""
     return frozenset({f"KINGDOM_TASK_ID={task}".encode(), home_mark(home)})
 
 
 def home_mark(home: Path) -> bytes:
-    """A path may be any bytes."""
+    """Return the marker of a home; its path may be any bytes."""
     return b"KINGDOM_HOME=" + os.fsencode(home)
 
 
 def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
-    """By task, every process of this home's soldiers, as (pid, start)."""
+    """Return every process of this home's soldiers by task, as (pid, start)."""
     ours, prefix = home_mark(home), b"KINGDOM_TASK_ID="
     found: dict[str, list[tuple[int, int]]] = {}
     for pid in all_pids():
         environment = _environment(pid)
-        task = next((each for each in environment if each.startswith(prefix)), None)
+        task = next((pair for pair in environment if pair.startswith(prefix)), None)
         start = started_at(pid)
         if ours in environment and task is not None and start is not None and pid != os.getpid():
             found.setdefault(os.fsdecode(task.removeprefix(prefix)), []).append((pid, start))
@@ -78,7 +78,7 @@ def carries(pid: int, markers: Marker) -> bool:
 
 
 def _environment(pid: int) -> frozenset[bytes]:
-    """As it was when the program started; empty when the process is gone or not ours to look at."""
+    """Return it as it was when the program started; empty when the process is gone or not ours to look at."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as environ:
             return frozenset(environ.read().split(b"\0"))
@@ -87,7 +87,7 @@ def _environment(pid: int) -> frozenset[bytes]:
 
 
 def carriers(markers: Marker, not_before: int = 0) -> list[tuple[int, int]]:
-    """Every living process with these markers that started at or after a time, as (pid, start)."""
+    """Return every living process with these markers that started at or after a time, as (pid, start)."""
     found = []
     for pid in all_pids():
         start = started_at(pid)
@@ -97,21 +97,21 @@ def carriers(markers: Marker, not_before: int = 0) -> list[tuple[int, int]]:
 
 
 def tree(root: int) -> list[int]:
-    """Every living descendant of a process."""
+    """Return the pids of all living descendants of a process."""
     by_parent: dict[int, list[int]] = {}
     for pid in all_pids():
         if fields := stat_fields(pid):
             by_parent.setdefault(int(fields[1]), []).append(pid)
     found: list[int] = []
-    row = by_parent.get(root, [])
-    while row:
-        found += row
-        row = [child for pid in row for child in by_parent.get(pid, [])]
+    generation = by_parent.get(root, [])
+    while generation:
+        found += generation
+        generation = [child for pid in generation for child in by_parent.get(pid, [])]
     return found
 
 
 def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
-    """To exactly these processes: a pid that now names another process is left alone."""
+    """Send a signal to exactly these processes: a pid that now names another one is left alone."""
     for pid, start in pids:
         if started_at(pid) == start:
             with suppress(ProcessLookupError):
@@ -119,7 +119,7 @@ def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
 
 
 def end_carriers(markers: Marker, not_before: int = 0, seconds: float = 5.0) -> int:
-    """KILL all that carry the markers, also those born meanwhile. Returns how many there were."""
+    """Kill all that carry the markers, also those born meanwhile, and return how many there were."""
     give_up = time.monotonic() + seconds
     ended: set[tuple[int, int]] = set()
     while (left := carriers(markers, not_before)) and time.monotonic() < give_up:

@@ -1,62 +1,72 @@
-"""What a running engine uses, as long as it runs: the caps that no rlimit holds for a whole tree of processes."""
+"""What a running engine uses: the limits that no rlimit holds for a whole tree of processes."""
 
 from __future__ import annotations
 
 import os
 import resource
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kingdom.runtime.processes import stat_fields, tree
 
 FULL_PERCENT = 97.0
 """A disk fuller than this ends the soldier before it ends the kingdom."""
-DISK = "the disk"
-TALK = "what it printed"
-MOST_SAID = 64 << 20
+LARGEST_OUTPUT = 64 << 20
 """Bytes on each of its two streams: they are kept, and nobody reads more."""
+DISK, OUTPUT, PROCESSES, MEMORY, PROCESSOR = "disk", "output", "processes", "memory", "processor"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Watch:
+class Exceeded(NamedTuple):
+    """A limit that was exceeded."""
+
+    #: Which one: one of the five words above.
+    limit: str
+    #: By how much, in words.
+    why: str
+
+
+class Limits:
     def __init__(self, home: str, limits: Mapping[str, int], streams: Sequence[str]) -> None:
         self._home = home
         self._limits = limits
         self._streams = streams
 
-    def excess(self) -> str | None:
-        """Which cap the engine and its descendants are over; None while they are within all of them."""
+    def exceeded(self) -> Exceeded | None:
+        """Return the limit that the engine and its descendants are over; None while they are within all of them."""
         members = tree(os.getpid())
         if len(members) > self._limits["processes"]:
-            return f"{len(members)} processes, more than {self._limits['processes']}"
+            return Exceeded(PROCESSES, f"{len(members)} processes, more than {self._limits['processes']}")
         used = _memory(members, self._limits["memory_mb"] << 20) >> 20
         if used > self._limits["memory_mb"]:
-            return f"{used} MB of memory, more than {self._limits['memory_mb']}"
+            return Exceeded(MEMORY, f"{used} MB of memory, more than {self._limits['memory_mb']}")
         worked = _processor_seconds(members)
         if worked > self._limits["cpu_seconds"]:
-            return f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
-        if any(os.stat(stream).st_size > MOST_SAID for stream in self._streams):
-            return f"{TALK}, more than {MOST_SAID >> 20} MB"
+            why = f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
+            return Exceeded(PROCESSOR, why)
+        if any(os.stat(stream).st_size > LARGEST_OUTPUT for stream in self._streams):
+            return Exceeded(OUTPUT, f"what it printed, more than {LARGEST_OUTPUT >> 20} MB")
         return self._full_disk()
 
-    def taken(self) -> str | None:
-        """What an engine that ended without a result may have ended of: too quickly to be seen in time."""
+    def exceeded_at_end(self) -> Exceeded | None:
+        """Return what an engine without a result may have ended of, too quickly to be seen in time."""
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
         if most >= self._limits["memory_mb"]:
-            return f"{most} MB of memory, more than {self._limits['memory_mb']}"
+            return Exceeded(MEMORY, f"{most} MB of memory, more than {self._limits['memory_mb']}")
         return self._full_disk()
 
-    def _full_disk(self) -> str | None:
-        room = os.statvfs(self._home)
-        full = 100.0 * (1.0 - room.f_bavail / max(1, room.f_blocks))
-        return f"{DISK} is {full:.0f} % full" if full > FULL_PERCENT else None
+    def _full_disk(self) -> Exceeded | None:
+        disk = os.statvfs(self._home)
+        full = 100.0 * (1.0 - disk.f_bavail / max(1, disk.f_blocks))
+        return Exceeded(DISK, f"the disk is {full:.0f} % full") if full > FULL_PERCENT else None
 
 
 def _memory(pids: Iterable[int], enough: int) -> int:
-    """What each has in memory; when that seems too much, counted again with every shared page shared."""
+    """Return what all have in memory; when that seems too much, counted again with every shared page shared."""
     pids = list(pids)
-    seen = sum(_resident(pid) for pid in pids)
-    return seen if seen <= enough else sum(_proportional(pid) for pid in pids)
+    found = sum(_resident(pid) for pid in pids)
+    return found if found <= enough else sum(_proportional(pid) for pid in pids)
 
 
 def _resident(pid: int) -> int:
@@ -76,8 +86,8 @@ def _proportional(pid: int) -> int:
 
 
 def _processor_seconds(pids: Iterable[int]) -> float:
-    """Of the living with the children they have seen end, and of those whose end we saw ourselves."""
+    """Count the living with the children whose end they have seen, and those whose end we have seen ourselves."""
     rows = (fields for pid in pids if (fields := stat_fields(pid)))
-    living = sum(sum(int(each) for each in fields[11:15]) for fields in rows) / _TICKS
+    living = sum(sum(int(ticks) for ticks in fields[11:15]) for fields in rows) / _TICKS
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return living + ended.ru_utime + ended.ru_stime

@@ -18,80 +18,85 @@ from kingdom.home.places import Places
 from kingdom.log import Log
 from kingdom.times import moment, stamp
 
-RESTS, SPENT = "rests ", "spent "
-"""A page for every account that rests, and one for what was spent on a day."""
+ACCOUNT, DAY = "rests ", "spent "
+"""The file has a key for each account that rests, and one for what was spent on each day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now: until when, and why."""
+    """A soldier may not start yet."""
 
+    #: Seconds since the epoch.
     until: float
+    #: The reason, in words.
     why: str
 
 
-class Purse:
+class Budgets:
     def __init__(self, places: Places, disk: Disk, log: Log, rules: Mapping[str, Any]) -> None:
         self._path = places.budgets
         self._disk = disk
         self._log = log
         self.rules = rules
 
-    def may_start(self, general: str, account: str, task: str, now: float) -> Wait | None:
-        """Whether a soldier of this account may start. After a rest the first to ask is the one probe."""
-        with self._open() as book:
-            wait = self._over_budget(book, general, now)
-            return wait or self._resting(book, account, task, now)
+    def wait_for(self, general: str, account: str, task: str, now: float) -> Wait | None:
+        """Return what a soldier of this account must wait for; None when it may start.
 
-    def spent(self, general: str, account: str, task: str, metrics: Mapping[str, Any], now: float) -> None:
-        """After an engine's turn that met no limit: note its cost; a probe's wakes the account for all."""
-        with self._open() as book:
-            if book.get(RESTS + account, {}).get("probe") == task:
-                book.remove(RESTS + account)
+        After a rest the first task that asks becomes the probe, and the others wait for it.
+        """
+        with self._open() as file:
+            wait = self._over_budget(file, general, now)
+            return wait or self._resting(file, account, task, now)
+
+    def record_cost(self, general: str, account: str, task: str, metrics: Mapping[str, Any], now: float) -> None:
+        """Add the cost of a run that met no limit. A probe's run ends the rest of its account."""
+        with self._open() as file:
+            if file.get(ACCOUNT + account, {}).get("probe") == task:
+                file.remove(ACCOUNT + account)
             usd, tokens = float(metrics.get("cost_usd") or 0), int(metrics.get("tokens_used") or 0)
             if usd or tokens:
-                today = book.get(_day(now), {})
+                today = file.get(_day(now), {})
                 own = today.get(general, {"usd": 0.0, "tokens": 0})
                 more = {"usd": round(own["usd"] + usd, 6), "tokens": own["tokens"] + tokens}
-                book.set(_day(now), {**today, general: more})
-                for day in [page for page in book if page.startswith(SPENT) and page < _day(now - 86400)]:
-                    book.remove(day)
+                file.set(_day(now), {**today, general: more})
+                for day in [key for key in file if key.startswith(DAY) and key < _day(now - 86400)]:
+                    file.remove(day)
 
-    def limited(self, account: str, quota: Mapping[str, Any], now: float) -> Wait:
-        """The engine met a limit: its account rests until the reset it named, within our own bounds."""
+    def rest_account(self, account: str, quota: Mapping[str, Any], now: float) -> Wait:
+        """Let an account rest until the reset that its engine named, within our own bounds."""
         rest = self.rules["default_rest_seconds"]
         with suppress(KeyError, ValueError, OverflowError):
             rest = moment(str(quota["resets_at"])) - now
         until = now + min(max(rest, self.rules["shortest_rest_seconds"]), self.rules["longest_rest_seconds"])
-        with self._open() as book:
-            book.set(RESTS + account, {"until": stamp(until), "probe": None})
+        with self._open() as file:
+            file.set(ACCOUNT + account, {"until": stamp(until), "probe": None})
         return Wait(until, f"the account {account} has met its limit and rests until {stamp(until)}")
 
-    def let_go(self, task: str, now: float) -> None:
-        """This task probes no longer, however it ended: the next to ask is the probe."""
-        with self._open() as book:
-            for page in [each for each in book if each.startswith(RESTS) and book.get(each)["probe"] == task]:
-                book.set(page, {**book.get(page), "probe": None, "until": stamp(now)})
+    def release_probe(self, task: str, now: float) -> None:
+        """This task probes no longer, however it ended: the next that asks becomes the probe."""
+        with self._open() as file:
+            for key in [key for key in file if key.startswith(ACCOUNT) and file.get(key)["probe"] == task]:
+                file.set(key, {**file.get(key), "probe": None, "until": stamp(now)})
 
-    def _resting(self, book: JsonFile, account: str, task: str, now: float) -> Wait | None:
-        rest = book.get(RESTS + account)
+    def _resting(self, file: JsonFile, account: str, task: str, now: float) -> Wait | None:
+        rest = file.get(ACCOUNT + account)
         if rest is None or rest["probe"] == task:
             return None
         until, probe = moment(rest["until"]), rest["probe"]
         if now >= until:
             # A probe whose general is stopped or gone must not hold the others for ever: its time ends too.
             until = now + self.rules["default_rest_seconds"]
-            book.set(RESTS + account, {"until": stamp(until), "probe": task})
+            file.set(ACCOUNT + account, {"until": stamp(until), "probe": task})
             return None
         if probe is None:
             return Wait(until, f"the account {account} rests until {rest['until']}")
         later = min(until, now + self.rules["shortest_rest_seconds"])
         return Wait(later, f"{probe} tries whether the account {account} works again")
 
-    def _over_budget(self, book: JsonFile, general: str, now: float) -> Wait | None:
-        today: Mapping[str, Mapping[str, float]] = book.get(_day(now), {})
+    def _over_budget(self, file: JsonFile, general: str, now: float) -> Wait | None:
+        today: Mapping[str, Mapping[str, float]] = file.get(_day(now), {})
         own = today.get(general, {}).get("usd", 0.0)
-        everybody = sum(each["usd"] for each in today.values())
+        everybody = sum(row["usd"] for row in today.values())
         for name, spent in (("general_day_usd", own), ("day_usd", everybody)):
             budget = self.rules[name]
             if budget is not None and spent >= budget:
@@ -100,36 +105,34 @@ class Purse:
 
     @contextmanager
     def _open(self) -> Iterator[JsonFile]:
-        """Read, change, write back, under a lock that all generals share."""
+        """Read, change and write back, under a lock that all generals share."""
         lock = Lock(self._path.with_suffix(".lock"), "purse")
         lock.acquire(5.0)
         try:
-            book = JsonFile(self._path, self._disk, self._log.error, _is_sound)
-            yield book
-            book.save()
+            file = JsonFile(self._path, self._disk, self._log.error, _is_sound)
+            yield file
+            file.save()
         finally:
             lock.release()
 
 
-def _is_sound(name: str, page: Any) -> bool:
-    if not isinstance(page, dict):
+def _is_sound(key: str, value: Any) -> bool:
+    if not isinstance(value, dict):
         return False
-    if name.startswith(SPENT):
-        return all(isinstance(row, dict) and _is_amount(row.get("usd"), row.get("tokens")) for row in page.values())
+    if key.startswith(DAY):
+        return all(isinstance(row, dict) and _are_amounts(row.get("usd"), row.get("tokens")) for row in value.values())
     try:
-        return name.startswith(RESTS) and moment(page["until"]) >= 0 and isinstance(page["probe"], str | None)
+        return key.startswith(ACCOUNT) and moment(value["until"]) >= 0 and isinstance(value["probe"], str | None)
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
 
 
-def _is_amount(*each: Any) -> bool:
-    return all(
-        isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1e15 for number in each
-    )
+def _are_amounts(*values: Any) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15 for value in values)
 
 
 def _day(now: float) -> str:
-    return SPENT + stamp(now)[:10]
+    return DAY + stamp(now)[:10]
 
 
 def _tomorrow(now: float) -> float:

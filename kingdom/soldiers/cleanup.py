@@ -1,6 +1,6 @@
-"""What soldiers leave is cleared away: at once where it is little, else by a child that nobody waits for.
+"""Remove what soldiers leave: at once where it is little, else by a child that nobody waits for.
 
-It may be deeper than can be named and more than a turn has time for, and some of it may be shut.
+It may be deeper than can be named and more than a turn has time for, and some of it may be without permissions.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from subprocess import DEVNULL, run
 from kingdom.disk.atomic import Disk
 
 FEW = 64
-ENDING = ".gone"
+REMOVED = ".gone"
 _SWEEP = '{ rm -rf -- "$@" || { chmod -R u+rwx -- "$@"; rm -rf -- "$@"; }; } &'
 
 
-def clear_away(disk: Disk, folder: Path) -> None:
-    """Gone from its name when this returns, and from the disk soon."""
+def remove_tree(disk: Disk, folder: Path) -> None:
+    """Remove a folder from its name before this returns, and from the disk soon."""
     if _is_removed(folder):
         return
-    gone = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{ENDING}")
-    disk.move(folder, gone)
-    _sweep([gone])
+    aside = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{REMOVED}")
+    disk.move(folder, aside)
+    _sweep([aside])
 
 
-def finish(folder: Path) -> None:
-    """What a killed life was still clearing away."""
-    _sweep(list(folder.glob(f".*{ENDING}")))
+def finish_removals(folder: Path) -> None:
+    """Remove what a killed life was still removing here."""
+    _sweep(list(folder.glob(f".*{REMOVED}")))
 
 
 def _is_removed(folder: Path) -> bool:
-    """The usual case: a few files, and nothing below."""
+    """Try the usual case: a few files, and nothing below."""
     try:
         with os.scandir(folder) as entries:
             there = list(islice(entries, FEW + 1))
-        if len(there) > FEW or any(each.is_dir(follow_symlinks=False) for each in there):
+        if len(there) > FEW or any(entry.is_dir(follow_symlinks=False) for entry in there):
             return False
-        for each in there:
-            os.unlink(each)
+        for entry in there:
+            os.unlink(entry)
         os.rmdir(folder)
     except FileNotFoundError:
         return True

@@ -1,4 +1,4 @@
-"""Whether a soldier may work on text from outside where it cannot be caged: only a person can say so."""
+"""Whether a soldier may work on text from outside where this kernel has no whole sandbox: only a person can say so."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadInput, KingdomError
 from kingdom.home.places import Places
 from kingdom.records.messages import Task
+from kingdom.records.soldiers import CONSENT
 
-OWN_WORDS = "console.message"
-"""Who types at the machine may do there what they like; their words are not from outside."""
-ASKS = "consent"
-"""What the checkpoint of our own question asks for; only the serving part can say so, no program of a general."""
+TYPED_HERE = "console.message"
+"""People may do what they like at their own machine: what they type there is not from outside."""
 YES = frozenset(["yes", "y", "ok", "sure", "네", "예", "응", "はい"])
 
 
-class Refused(KingdomError):
-    """a person answered {answer!r} to whether it may be done without a cage"""
+class ConsentRefused(KingdomError):
+    """a person answered {answer!r} to whether it may be done without a sandbox"""
 
 
 def question(general: str) -> str:
-    return f"May {general} work on text from outside without a cage, yes or no? (`sandbox: off` says yes for good)"
+    return f"May {general} work on text from outside without a sandbox, yes or no? (`sandbox: off` says yes for good)"
 
 
-def settled(places: Places, general: str, task: Task) -> tuple[Task, bool]:
-    """The task to do, and whether its words come from outside and still need a cage or a person's word.
+def task_and_trust(places: Places, general: str, task: Task) -> tuple[Task, bool]:
+    """Return the task to do, and whether its words come from outside and still need a whole sandbox or a person's yes.
 
-    A yes takes up the task that was held; Refused is raised for anything else that was answered.
+    A yes brings back the task that waited for it; ConsentRefused is raised for any other answer.
     """
-    held = _held(places, task)
-    if held is None:
-        return task, task.scheduled_for is None and task.type != OWN_WORDS
+    waiting = _waiting_for_consent(places, general, task)
+    if waiting is None:
+        return task, task.scheduled_for is None and task.type != TYPED_HERE
     answer = str(task.payload.get("human_response", ""))
     if answer.strip(" .!").lower() not in YES:
-        raise Refused(answer=answer[:80])
-    return task.evolve(type=held["type"], payload=held["payload"]), False
+        raise ConsentRefused(answer=answer[:80])
+    return task.evolve(type=waiting["type"], payload=waiting["payload"]), False
 
 
-def _held(places: Places, task: Task) -> Mapping[str, Any] | None:
-    """What our own question was about, when this task is the answer to it."""
+def _waiting_for_consent(places: Places, general: str, task: Task) -> Mapping[str, Any] | None:
+    """Return the checkpoint of the task that asked, when this one answers that very question of ours."""
     original = task.payload.get("original_task_id")
     if task.type != "resume" or not isinstance(original, str):
         return None
@@ -48,4 +47,5 @@ def _held(places: Places, task: Task) -> Mapping[str, Any] | None:
         checkpoint = read_json(places.checkpoint(original))
     except (FileNotFoundError, BadInput):
         return None
-    return checkpoint if checkpoint.get("asks") == ASKS and "type" in checkpoint else None
+    is_ours = checkpoint.get("asks") == CONSENT and checkpoint.get("target_general") == general
+    return checkpoint if is_ours and "type" in checkpoint else None

@@ -8,73 +8,95 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from subprocess import DEVNULL, Popen
-from typing import Any
+from typing import TypeVar
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_json_or, to_json
+from kingdom.disk.codec import read_json, read_json_or, to_json
 from kingdom.disk.lock import Lock, is_locked
-from kingdom.errors import Locked
+from kingdom.errors import BadInput, Locked
+from kingdom.home import schemas
 from kingdom.home.places import Places
+from kingdom.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import age, carriers, end_carriers, send, soldier_markers, started_at
-from kingdom.soldiers.cleanup import clear_away
+from kingdom.soldiers.cleanup import remove_tree
+
+STDERR_TAIL = 500
+
+Note = TypeVar("Note", Started, Stopping)
+Record = TypeVar("Record", SoldierOrder, RawReport)
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    pid: int
-    start: int
-    attempt: int
+class Look:
+    """What was seen of a soldier at one moment."""
+
+    #: It holds its lock.
+    is_running: bool
+    #: What was noted at its start.
+    started: Started | None
+    #: That it was asked to end, and why.
+    stopping: Stopping | None
+    #: The raw report of this very attempt; one of an earlier attempt comes too late.
+    report: RawReport | None
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it was started."""
+        return age(self.started.start) if self.started else 0.0
+
+    def has_ended(self, attempt: int) -> bool:
+        """Whether this attempt's soldier was started and is no more."""
+        return not self.is_running and self.started is not None and self.started.attempt == attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Stopping:
-    why: str
-    since: float
+class SoldierHandle:
+    """Two folders: the control folder, where the general notes what it knows, and the soldier's own.
 
-
-class Barrack:
-    """Two folders: the camp, where the general notes what it knows, and the room, which is the soldier's own.
-
-    The soldier holds the camp's lock from before its birth to its end.
+    The soldier holds the lock in the control folder from before its birth to its end.
     """
 
     def __init__(self, places: Places, general: str, task: str) -> None:
         self.task = task
-        self.camp = places.control_folder(general, task)
-        self.room = places.soldier_folder(task)
-        self.result_path = self.room / "result.json"
-        self._raw = places.raw_result(task)
+        self.control_folder = places.control_folder(general, task)
+        self.folder = places.soldier_folder(task)
+        self.result_path = self.folder / "result.json"
+        self._lock = self.control_folder / "lock"
+        self._order = self.control_folder / "order.json"
+        self._started = self.control_folder / "started"
+        self._stopping = self.control_folder / "stopping"
+        self._stderr = self.control_folder / "trouble.txt"
+        self._report = places.raw_result(task)
         self._home = places.home
-        self._marker = soldier_markers(places.home, task)
+        self._markers = soldier_markers(places.home, task)
 
-    def lives(self) -> bool:
-        return is_locked(self.camp / "lock")
+    def is_running(self) -> bool:
+        return is_locked(self._lock)
 
-    def started(self) -> Started | None:
-        noted = read_json_or(self.camp / "started", {})
-        try:
-            return Started(int(noted["pid"]), int(noted["start"]), int(noted["attempt"])) if noted else None
-        except (KeyError, TypeError, ValueError):
-            return None
+    def look(self, attempt: int) -> Look:
+        """Read all there is to know, once. The lock first: a soldier that has ended has written its report by then."""
+        is_running = self.is_running()
+        report = _read_record(RawReport, "raw-report", self._report)
+        return Look(
+            is_running,
+            _read_note(Started, self._started),
+            _read_note(Stopping, self._stopping),
+            report if report and report.attempt == attempt else None,
+        )
 
-    def account(self) -> str | None:
-        """Whose quota it was sent out with: the manifest and the default engine may be others by now."""
-        order = read_json_or(self.camp / "order.json", {})
-        return str(order["account"]) if order and "account" in order else None
+    @cached_property
+    def order(self) -> SoldierOrder | None:
+        """What it was started with: the manifest and the default engine may be others by now."""
+        return _read_record(SoldierOrder, "soldier-order", self._order)
 
-    def raw(self, attempt: int) -> Mapping[str, Any] | None:
-        """The raw report of this very attempt; one of an earlier attempt comes too late."""
-        report = read_json_or(self._raw, {})
-        return report if report and report.get("attempt") == attempt else None
-
-    def march(self, disk: Disk, order: Mapping[str, Any], environment: Mapping[str, str]) -> Popen[bytes] | None:
+    def start(self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str]) -> Popen[bytes] | None:
         """Start a soldier under the lock, which it inherits; None when another one holds it."""
-        make_folder(self.camp)
-        make_folder(self.room)
-        lock = Lock(self.camp / "lock", self.task)
+        make_folder(self.control_folder)
+        make_folder(self.folder)
+        lock = Lock(self._lock, self.task)
         try:
             lock.acquire(0.5)
         except Locked:
@@ -82,74 +104,79 @@ class Barrack:
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self.result_path)
-            path = self.camp / "order.json"
-            disk.rewrite(path, to_json(order))
-            with open(self.camp / "trouble.txt", "wb") as trouble:
+            disk.rewrite(self._order, to_json(order.to_json()))
+            with open(self._stderr, "wb") as stderr:
                 child = Popen(
                     [sys.executable, "-P", "-m", "kingdom.soldier", self.task],
                     stdin=DEVNULL,
                     stdout=DEVNULL,
-                    stderr=trouble,
-                    env={**environment, "KINGDOM_ORDER": str(path)},
+                    stderr=stderr,
+                    env={**environment, "KINGDOM_ORDER": str(self._order)},
                     cwd=self._home,
                     pass_fds=(lock.fileno(),),
                     start_new_session=True,
                 )
-            self._note_start(disk, child.pid, int(order["attempt"]))
+            self._note_start(disk, child.pid, order.attempt)
             return child
         finally:
             lock.release()
 
-    def adopt(self, disk: Disk, attempt: int) -> None:
-        """A soldier that an earlier life of its general sent, without living to note it."""
-        if self.started() is not None:
-            return
-        oldest = min(carriers(self._marker), key=lambda pair: pair[1], default=None)
-        if oldest is not None:
-            self._note_start(disk, oldest[0], attempt)
+    def note_unrecorded_start(self, disk: Disk, attempt: int) -> Started | None:
+        """Note the start of a soldier whose general was killed before it could; None when there is no process."""
+        oldest = min(carriers(self._markers), key=lambda pair: pair[1], default=None)
+        return self._note_start(disk, oldest[0], attempt) if oldest is not None else None
 
-    def seconds_served(self) -> float:
-        started = self.started()
-        return age(started.start) if started else 0.0
+    def request_stop(self, disk: Disk, why: str, now: float) -> None:
+        """Ask it to end. Noted first, so that a restarted general knows why the soldier ended."""
+        disk.rewrite(self._stopping, to_json(Stopping(why, now).to_json()))
+        send(carriers(self._markers), signal.SIGTERM)
 
-    def told_to_end(self) -> Stopping | None:
-        noted = read_json_or(self.camp / "stopping", {})
-        try:
-            return Stopping(str(noted["why"]), float(noted["since"])) if noted else None
-        except (KeyError, TypeError, ValueError):
-            return None
+    def kill(self) -> int:
+        """Kill the whole tree, wherever it hid, and return how many processes that were.
 
-    def tell_to_end(self, disk: Disk, why: str, now: float) -> None:
-        """Noted first, so that a restarted general knows why the soldier ended."""
-        disk.rewrite(self.camp / "stopping", to_json({"why": why, "since": now}))
-        send(carriers(self._marker), signal.SIGTERM)
+        Those are who carries its markers and is not older than it, and who is in its control group.
+        """
+        started = _read_note(Started, self._started)
+        return end_carriers(self._markers, started.start if started else 0) + Cgroup(self._home, self.task).kill_all()
 
-    def end(self) -> int:
-        """The whole tree, wherever it hid: who carries its markers and is not older than it, and who is penned."""
-        started = self.started()
-        return end_carriers(self._marker, started.start if started else 0) + Cgroup(self._home, self.task).kill_all()
-
-    def trouble(self) -> str:
+    def stderr_tail(self) -> str:
+        """Return the last words of the serving process."""
         with suppress(OSError):
-            return (self.camp / "trouble.txt").read_text("utf-8", "replace").strip()[-500:]
+            return self._stderr.read_text("utf-8", "replace").strip()[-STDERR_TAIL:]
         return ""
 
     def left_traces(self) -> bool:
-        return self.camp.exists() or self.room.exists() or self._raw.exists()
+        return self.control_folder.exists() or self.folder.exists() or self._report.exists()
 
     def clear(self, disk: Disk) -> None:
+        """Remove its raw report and its folders, the control folder last."""
         with suppress(FileNotFoundError):
-            os.unlink(self._raw)
-        clear_away(disk, self.room)
-        clear_away(disk, self.camp)
+            os.unlink(self._report)
+        remove_tree(disk, self.folder)
+        remove_tree(disk, self.control_folder)
 
-    def _note_start(self, disk: Disk, pid: int, attempt: int) -> None:
+    def _note_start(self, disk: Disk, pid: int, attempt: int) -> Started:
         """Also of one that has ended already: it was a try, and must not be made again and again."""
-        note = {"pid": pid, "start": started_at(pid) or 0, "attempt": attempt}
-        disk.rewrite(self.camp / "started", to_json(note))
+        started = Started(pid, started_at(pid) or 0, attempt)
+        disk.rewrite(self._started, to_json(started.to_json()))
+        return started
 
 
-def last_sign(logs: list[Path]) -> float:
-    """When a soldier last said anything, by the files' times."""
+def last_output(logs: list[Path]) -> float:
+    """Return when a soldier last printed anything, by its logs' times; 0 when it never did."""
     times = [path.stat().st_mtime for path in logs if path.exists()]
     return max(times, default=0.0)
+
+
+def _read_note(kind: type[Note], path: Path) -> Note | None:
+    try:
+        return kind.from_json(read_json_or(path, {}))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _read_record(kind: type[Record], schema: str, path: Path) -> Record | None:
+    try:
+        return kind.from_json(schemas.check(schema, read_json(path)))
+    except (FileNotFoundError, NotADirectoryError, BadInput):
+        return None

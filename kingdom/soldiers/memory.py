@@ -14,22 +14,23 @@ LEARNED = "learned-patterns.md"
 
 
 def recall(places: Places, general: str, repo: str | None) -> str:
-    """What concerns this task: what all generals share, what this one learned, what it knows of the repository.
+    """Return what concerns a task: what all generals share, what this one learned, what it knows of the repository.
 
-    A lesson that stands in both of its files is told once, with the repository's: what comes last is cut last.
+    A lesson that is in both of its files comes once, with the repository's: what comes last is cut last.
     """
     own = places.general_memory(general)
     of_repo = _text(own / _repo_file(repo)).strip() if repo else ""
-    told_there = set(of_repo.splitlines())
-    learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in told_there)
+    known_of_repo = set(of_repo.splitlines())
+    learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in known_of_repo)
     shared = (_text(path) for path in sorted((places.memory / "shared").glob("*.md")))
-    return "\n".join(text for each in (*shared, learned, of_repo) if (text := each.strip()))
+    parts = (part.strip() for part in (*shared, learned, of_repo))
+    return "\n".join(part for part in parts if part)
 
 
 def learn(
     disk: Disk, places: Places, general: str, repo: str | None, lessons: Sequence[str], largest_bytes: int
 ) -> None:
-    """Into the repository's file when the task had one, and into the general's own."""
+    """Add lessons to the general's own file, and to the repository's when the task had one."""
     own = places.general_memory(general)
     for path in (own / LEARNED, *([own / _repo_file(repo)] if repo else [])):
         known = _text(path).splitlines()
@@ -45,7 +46,7 @@ def _repo_file(repo: str) -> str:
 
 
 def _kept(lines: Iterable[str], largest_bytes: int) -> list[str]:
-    """Each line once, where it stood first; then as many of the newest as fit."""
+    """Return each line once, where it stood first; then as many of the newest as fit."""
     once = list(dict.fromkeys(line for line in lines if line.strip()))
     while once and sum(len(line.encode()) + 1 for line in once) > largest_bytes:
         once.pop(0)
@@ -53,14 +54,14 @@ def _kept(lines: Iterable[str], largest_bytes: int) -> list[str]:
 
 
 def _one_line(text: str, largest_bytes: int) -> str:
-    """One endless lesson must not cost all the others."""
+    """Cut a long lesson: it must not cost all the others."""
     line = " ".join(text.split())
     cut = line.encode()[:largest_bytes].decode("utf-8", "ignore")
     return line if cut == line else f"{cut}…"
 
 
 def _text(path: Path) -> str:
-    """What lies there, if it is a file: nobody waits for a pipe, or learns from what is endless."""
+    """Return the file's text; nothing for what is no regular file, or too long."""
     try:
         return read_bytes(path).decode("utf-8", "replace")
     except (FileNotFoundError, BadFile):

@@ -1,4 +1,4 @@
-"""The ground a soldier stands on: a shared clone of its repository, or an empty folder.
+"""Workspaces of soldiers: a shared clone of the task's repository, or an empty folder.
 
 Clones and fetches are children that the general does not wait for. No hook of anybody's runs in a git call of ours.
 """
@@ -19,7 +19,7 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, BadInput, BadName, KingdomError
 from kingdom.home.places import Places, as_filename
 from kingdom.records.messages import Task
-from kingdom.soldiers.cleanup import clear_away
+from kingdom.soldiers.cleanup import remove_tree
 
 CONFIG, KNOWN = "config/general.yaml", "repositories.known"
 KEPT_AFTER = ("failed", "needs_human")
@@ -28,20 +28,23 @@ _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never
 _GIT_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 
 
-class NoGround(KingdomError):
+class NoWorkspace(KingdomError):
     """no workspace for {repo}: {why}"""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A git call under way, and the folder that it makes."""
+class GitRun:
+    """A git call under way."""
 
+    #: The process.
     child: Popen[bytes]
+    #: The mirror that it reads or writes.
     mirror: Path
-    makes: Path | None
+    #: The folder that it makes, under its unfinished name; None when it refreshes the mirror.
+    target: Path | None
 
 
-class Ground:
+class Workspaces:
     """All workspaces of one general. Mirrors are kept between tasks, so that a clone costs next to nothing."""
 
     def __init__(self, places: Places, general: str, disk: Disk, rules: Mapping[str, Any]) -> None:
@@ -49,16 +52,16 @@ class Ground:
         self._general = general
         self._disk = disk
         self.rules = rules
-        self._steps: dict[str, Step] = {}
+        self._runs: dict[str, GitRun] = {}
         self._fresh: set[str] = set()
 
-    def ready(self, task: Task, kept: str | None) -> Path | None:
-        """The workspace; None while a child is still preparing it. NoGround when it cannot be had.
+    def prepare(self, task: Task, inherited: str | None) -> Path | None:
+        """Return the workspace; None while a child is still making it. NoWorkspace says why it cannot be had.
 
-        A resumed task stands where its question was asked, if that ground was kept.
+        A resumed task goes on in the workspace that it inherits, if that is still there.
         """
-        if kept is not None and (ground := self._own(Path(kept))):
-            return ground
+        if inherited is not None and (workspace := self._own_workspace(Path(inherited))):
+            return workspace
         workspace = self._places.workspace(self._general, task.id)
         if workspace.is_dir():
             return workspace
@@ -67,8 +70,8 @@ class Ground:
             return workspace
         return self._clone(task, task.repo, workspace)
 
-    def kept(self, task: Task) -> str | None:
-        """Where a resumed task goes on: where its question was asked."""
+    def inherited(self, task: Task) -> str | None:
+        """Return where a resumed task goes on: in the workspace in which its question was asked."""
         original = task.payload.get("original_task_id")
         if task.type != "resume" or not isinstance(original, str):
             return None
@@ -77,86 +80,86 @@ class Ground:
         except (FileNotFoundError, KeyError, BadInput):
             return None
 
-    def clear_if_done(self, task_id: str, kept: str | None = None) -> None:
-        """Nobody will look at it or go on there: the task has ended, and neither failed nor asked."""
+    def clear_if_done(self, task_id: str, inherited: str | None = None) -> None:
+        """Remove the workspace of a task that has ended and neither failed nor asked: nobody needs it any more."""
         try:
             if read_json(self._places.result(task_id)).get("status") not in KEPT_AFTER:
-                self.clear(task_id, kept)
+                self.clear(task_id, inherited)
         except (FileNotFoundError, BadInput):
             return
 
-    def clear(self, task_id: str, kept: str | None = None) -> None:
-        """Removed when nobody needs it any more."""
+    def clear(self, task_id: str, inherited: str | None = None) -> None:
+        """Remove a task's workspaces, and end the git call that was making one."""
         self._fresh.discard(task_id)
-        if (step := self._steps.pop(task_id, None)) is not None:
-            step.child.kill()
-            step.child.wait()
+        if (git := self._runs.pop(task_id, None)) is not None:
+            git.child.kill()
+            git.child.wait()
         self._log(task_id).unlink(missing_ok=True)
-        clear_away(self._disk, self._places.workspace(self._general, task_id))
-        if kept is not None and (ground := self._own(Path(kept))):
-            clear_away(self._disk, ground)
+        remove_tree(self._disk, self._places.workspace(self._general, task_id))
+        if inherited is not None and (workspace := self._own_workspace(Path(inherited))):
+            remove_tree(self._disk, workspace)
 
     def _clone(self, task: Task, repo: str, workspace: Path) -> Path | None:
         """Mirror or refresh it, then clone from it: one child at a time for a task, one task at a time for a mirror."""
         mirror = self._mirror(repo)
-        step = self._steps.get(task.id)
-        if step is not None:
-            if step.child.poll() is None:
+        git = self._runs.get(task.id)
+        if git is not None:
+            if git.child.poll() is None:
                 return None
-            del self._steps[task.id]
-            self._finish(task.id, repo, step)
-            if step.makes == _half(workspace):
+            del self._runs[task.id]
+            self._finish(task.id, repo, git)
+            if git.target == _unfinished(workspace):
                 return workspace
-        if any(each.mirror == mirror for each in self._steps.values()):
+        if any(git.mirror == mirror for git in self._runs.values()):
             return None
         if not mirror.is_dir():
-            half = _half(mirror)
-            self._git(task.id, mirror, half, "clone", "--mirror", "--", self._source(repo), str(half))
+            target = _unfinished(mirror)
+            self._git(task.id, mirror, target, "clone", "--mirror", "--", self._source(repo), str(target))
         elif task.id not in self._fresh:
             # From where the rules say today: the mirror's own idea of it may be from other days.
-            words = ("fetch", "--prune", "--force", "--", self._source(repo), "+refs/*:refs/*")
-            self._git(task.id, mirror, None, "-C", str(mirror), *words)
+            fetch = ("fetch", "--prune", "--force", "--", self._source(repo), "+refs/*:refs/*")
+            self._git(task.id, mirror, None, "-C", str(mirror), *fetch)
         else:
-            half = _half(workspace)
-            self._git(task.id, mirror, half, "clone", "--shared", "--template=", "--", str(mirror), str(half))
+            target = _unfinished(workspace)
+            self._git(task.id, mirror, target, "clone", "--shared", "--template=", "--", str(mirror), str(target))
         return None
 
-    def _finish(self, task_id: str, repo: str, step: Step) -> None:
+    def _finish(self, task_id: str, repo: str, git: GitRun) -> None:
         """What a child made takes its name only when it is whole."""
-        if step.child.returncode != 0:
-            said = self._said(task_id) or f"git ended with code {step.child.returncode}"
-            raise NoGround(repo=repo, why=f"{said}{self._hint(repo)}")
-        if step.makes is not None:
-            self._disk.move(step.makes, step.makes.with_suffix(""))
+        if git.child.returncode != 0:
+            why = self._git_output(task_id) or f"git ended with code {git.child.returncode}"
+            raise NoWorkspace(repo=repo, why=f"{why}{self._hint(repo)}")
+        if git.target is not None:
+            self._disk.move(git.target, git.target.with_suffix(""))
         self._fresh.add(task_id)
 
-    def _git(self, task_id: str, mirror: Path, makes: Path | None, *words: str) -> None:
-        if makes is not None:
-            shutil.rmtree(makes, ignore_errors=True)
-            make_folder(makes.parent)
+    def _git(self, task_id: str, mirror: Path, target: Path | None, *arguments: str) -> None:
+        if target is not None:
+            shutil.rmtree(target, ignore_errors=True)
+            make_folder(target.parent)
         environment = {**os.environ, **_GIT_ENVIRONMENT}
-        with open(self._log(task_id), "wb") as said:
+        with open(self._log(task_id), "wb") as log:
             try:
                 child = Popen(
-                    [*_GIT, *words], stdin=DEVNULL, stdout=said, stderr=said, env=environment, start_new_session=True
+                    [*_GIT, *arguments], stdin=DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
                 )
             except FileNotFoundError:
-                raise NoGround(repo=words[-1], why="git is not installed") from None
-        self._steps[task_id] = Step(child, mirror, makes)
+                raise NoWorkspace(repo=arguments[-1], why="git is not installed") from None
+        self._runs[task_id] = GitRun(child, mirror, target)
 
     def _source(self, repo: str) -> str:
-        """Where a repository is cloned from. Its name comes from outside, so it is checked, never mended."""
+        """Return where a repository is cloned from. Its name comes from outside: it is checked, never mended."""
         if (known := self.rules["known"].get(repo)) is not None:
             if str(known).startswith("/") and not os.path.exists(known):
-                raise NoGround(repo=repo, why=f"there is no {known}, and that is where {KNOWN} of {CONFIG} sends us")
+                raise NoWorkspace(repo=repo, why=f"{KNOWN} of {CONFIG} names {known}, and it does not exist")
             return str(known)
         if not _REPO.fullmatch(repo):
-            raise NoGround(repo=repr(repo), why="that is no name of a repository (owner/name)")
+            raise NoWorkspace(repo=repr(repo), why="that is not the name of a repository (owner/name)")
         return str(self.rules["url"]).replace("{repo}", repo)
 
     def _hint(self, repo: str) -> str:
         if repo in self.rules["known"]:
-            return f"; its address stands in {CONFIG}, {KNOWN}"
+            return f"; its address is set in {CONFIG}, {KNOWN}"
         return f"; if it lies elsewhere, name its path or URL in {CONFIG}: `repositories: {{known: {{{repo}: …}}}}`"
 
     def _mirror(self, repo: str) -> Path:
@@ -168,13 +171,13 @@ class Ground:
         make_folder(folder)
         return folder / f"{task_id}.log"
 
-    def _said(self, task_id: str) -> str:
+    def _git_output(self, task_id: str) -> str:
         try:
             return self._log(task_id).read_text("utf-8", "replace").strip()[-500:]
         except (OSError, BadFile):
             return ""
 
-    def _own(self, path: Path) -> Path | None:
+    def _own_workspace(self, path: Path) -> Path | None:
         """A path from a checkpoint is used only when it is a workspace of this very general."""
         try:
             expected = self._places.workspace(self._general, path.name)
@@ -183,6 +186,6 @@ class Ground:
         return expected if path == expected and expected.is_dir() else None
 
 
-def _half(path: Path) -> Path:
-    """Where something is made before it is whole; no reader looks at such names."""
+def _unfinished(path: Path) -> Path:
+    """Return where something is made before it is whole; no reader looks at such names."""
     return path.with_name(f"{path.name}.tmp")

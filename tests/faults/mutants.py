@@ -120,14 +120,14 @@ MUTANTS = [
     Mutant(
         "a restarted general does not know its soldiers",
         "kingdom.general",
-        replace("A.lives()", "A.task in self._children"),
+        replace("A.look(B)", "replace(A.look(B), is_running=task.id in self._children)"),
         caught_by="general kill",
         near="logs/gen-pr",
     ),
     Mutant(
         "a raw report of an earlier attempt counts",
         "kingdom.soldiers",
-        replace('A if A and A.get("attempt") == B else None', "A if A else None"),
+        replace("A if A and A.attempt == B else None", "A if A else None"),
         caught_by="general kill",
         near="sessions",
     ),

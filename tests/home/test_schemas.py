@@ -14,6 +14,7 @@ from kingdom.home import schemas
 from kingdom.home.places import find_data
 from kingdom.records.messages import Event, Message, Order, Result, Task
 from tests.fixtures import event, message, task
+from tests.records.test_soldiers import ORDER
 
 FOLDER = find_data() / "schemas"
 ALL = sorted(str(path.relative_to(FOLDER)).removesuffix(".schema.json") for path in FOLDER.rglob("*.schema.json"))
@@ -41,6 +42,8 @@ def _least(name: str) -> dict[str, Any]:
         },
         "manifest": {"name": "gen-pr", "description": "x", "timeout_seconds": 30},
         "session": {"task_id": "task-1"},
+        "soldier-order": ORDER.to_json(),
+        "raw-report": {"attempt": 0},
     }.get(name, {})
 
 

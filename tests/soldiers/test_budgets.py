@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.soldiers.budgets import Purse
+from kingdom.soldiers.budgets import Budgets
 from kingdom.times import moment, stamp
 from tests.fixtures import Clock, services, write
 
@@ -21,14 +21,14 @@ RULES: dict[str, Any] = {
 }
 
 
-def purse(home: Path, clock: Clock, **rules: Any) -> Purse:
+def budgets(home: Path, clock: Clock, **rules: Any) -> Budgets:
     ours = services(home, "gen-pr", clock)
-    return Purse(ours.places, ours.unsynced, ours.log, {**RULES, **rules})
+    return Budgets(ours.places, ours.unsynced, ours.log, {**RULES, **rules})
 
 
 def test_who_has_met_no_limit_may_start(home: Path) -> None:
     clock = Clock()
-    assert purse(home, clock).may_start("gen-pr", "claude", "task-1", clock()) is None
+    assert budgets(home, clock).wait_for("gen-pr", "claude", "task-1", clock()) is None
 
 
 @pytest.mark.parametrize(
@@ -39,102 +39,102 @@ def test_who_has_met_no_limit_may_start(home: Path) -> None:
 def test_an_account_rests_until_its_reset_within_bounds(home: Path, named: Any, rests: int) -> None:
     clock = Clock()
     reset = stamp(clock() + named) if isinstance(named, int) else named
-    wait = purse(home, clock).limited("claude", {"resets_at": reset} if reset else {}, clock())
+    wait = budgets(home, clock).rest_account("claude", {"resets_at": reset} if reset else {}, clock())
     assert wait.until == clock() + rests
 
 
 def test_an_account_that_rests_holds_all_generals_and_no_other_account(home: Path) -> None:
     clock = Clock()
-    purse(home, clock).limited("claude", {"resets_at": stamp(clock() + 600)}, clock())
-    another = purse(home, clock)
-    held = another.may_start("gen-jira", "claude", "task-2", clock() + 1)
+    budgets(home, clock).rest_account("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    another = budgets(home, clock)
+    held = another.wait_for("gen-jira", "claude", "task-2", clock() + 1)
     assert held is not None
     assert held.until == moment(stamp(clock() + 600))
-    assert another.may_start("gen-jira", "command:gen-jira", "task-3", clock() + 1) is None
+    assert another.wait_for("gen-jira", "command:gen-jira", "task-3", clock() + 1) is None
 
 
 def test_after_the_rest_one_task_probes_and_the_others_wait(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock)
-    ours.limited("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    ours = budgets(home, clock)
+    ours.rest_account("claude", {"resets_at": stamp(clock() + 600)}, clock())
     later = clock() + 601
-    assert ours.may_start("gen-pr", "claude", "task-1", later) is None
-    assert ours.may_start("gen-pr", "claude", "task-1", later) is None
-    waits = ours.may_start("gen-pr", "claude", "task-2", later)
+    assert ours.wait_for("gen-pr", "claude", "task-1", later) is None
+    assert ours.wait_for("gen-pr", "claude", "task-1", later) is None
+    waits = ours.wait_for("gen-pr", "claude", "task-2", later)
     assert waits is not None
     assert waits.why == "task-1 tries whether the account claude works again"
 
 
 def test_a_probe_that_works_wakes_the_account_for_all(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock)
-    ours.limited("claude", {}, clock())
+    ours = budgets(home, clock)
+    ours.rest_account("claude", {}, clock())
     later = clock() + 901
-    ours.may_start("gen-pr", "claude", "task-1", later)
-    ours.spent("gen-pr", "claude", "task-1", {}, later)
-    assert ours.may_start("gen-pr", "claude", "task-2", later) is None
+    ours.wait_for("gen-pr", "claude", "task-1", later)
+    ours.record_cost("gen-pr", "claude", "task-1", {}, later)
+    assert ours.wait_for("gen-pr", "claude", "task-2", later) is None
 
 
 def test_a_probe_that_came_to_nothing_lets_the_next_one_try(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock)
-    ours.limited("claude", {}, clock())
+    ours = budgets(home, clock)
+    ours.rest_account("claude", {}, clock())
     later = clock() + 901
-    ours.may_start("gen-pr", "claude", "task-1", later)
-    ours.let_go("task-9", later)
-    assert ours.may_start("gen-pr", "claude", "task-2", later) is not None
-    ours.let_go("task-1", later)
-    assert ours.may_start("gen-pr", "claude", "task-2", later) is None
-    assert ours.may_start("gen-pr", "claude", "task-3", later) is not None
+    ours.wait_for("gen-pr", "claude", "task-1", later)
+    ours.release_probe("task-9", later)
+    assert ours.wait_for("gen-pr", "claude", "task-2", later) is not None
+    ours.release_probe("task-1", later)
+    assert ours.wait_for("gen-pr", "claude", "task-2", later) is None
+    assert ours.wait_for("gen-pr", "claude", "task-3", later) is not None
 
 
 def test_a_probe_that_nobody_hears_of_again_has_its_time(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock)
-    ours.limited("claude", {}, clock())
+    ours = budgets(home, clock)
+    ours.rest_account("claude", {}, clock())
     later = clock() + 901
-    ours.may_start("gen-pr", "claude", "task-1", later)
-    waits = ours.may_start("gen-pr", "claude", "task-2", later + 880)
+    ours.wait_for("gen-pr", "claude", "task-1", later)
+    waits = ours.wait_for("gen-pr", "claude", "task-2", later + 880)
     assert waits is not None
     assert waits.until == moment(stamp(later + 900))
-    assert ours.may_start("gen-pr", "claude", "task-2", waits.until) is None
+    assert ours.wait_for("gen-pr", "claude", "task-2", waits.until) is None
 
 
 def test_a_task_that_was_out_when_the_limit_was_met_does_not_wake_the_account(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock)
-    ours.limited("claude", {"resets_at": stamp(clock() + 600)}, clock())
-    ours.spent("gen-pr", "claude", "task-7", {}, clock() + 1)
-    assert ours.may_start("gen-pr", "claude", "task-2", clock() + 2) is not None
+    ours = budgets(home, clock)
+    ours.rest_account("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    ours.record_cost("gen-pr", "claude", "task-7", {}, clock() + 1)
+    assert ours.wait_for("gen-pr", "claude", "task-2", clock() + 2) is not None
 
 
 @pytest.mark.parametrize(("rule", "whose"), [("general_day_usd", "gen-pr"), ("day_usd", "gen-jira")])
 def test_a_budget_that_is_used_up_waits_for_tomorrow(home: Path, rule: str, whose: str) -> None:
     clock = Clock("2026-02-07T10:00:00Z")
-    ours = purse(home, clock, **{rule: 1.0})
-    ours.spent(whose, "claude", "task-1", {"cost_usd": 0.6, "tokens_used": 10}, clock())
-    assert ours.may_start("gen-pr", "claude", "task-2", clock()) is None
-    ours.spent(whose, "claude", "task-2", {"cost_usd": 0.4}, clock())
-    wait = ours.may_start("gen-pr", "claude", "task-3", clock())
+    ours = budgets(home, clock, **{rule: 1.0})
+    ours.record_cost(whose, "claude", "task-1", {"cost_usd": 0.6, "tokens_used": 10}, clock())
+    assert ours.wait_for("gen-pr", "claude", "task-2", clock()) is None
+    ours.record_cost(whose, "claude", "task-2", {"cost_usd": 0.4}, clock())
+    wait = ours.wait_for("gen-pr", "claude", "task-3", clock())
     assert wait is not None
     assert stamp(wait.until) == "2026-02-08T00:00:00Z"
     assert wait.why == f"budgets.{rule} is 1 and 1 has been spent today"
-    assert ours.may_start("gen-pr", "claude", "task-3", wait.until) is None
+    assert ours.wait_for("gen-pr", "claude", "task-3", wait.until) is None
 
 
 def test_anothers_spending_does_not_use_up_a_generals_own_budget(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock, general_day_usd=1.0)
-    ours.spent("gen-jira", "claude", "task-1", {"cost_usd": 5.0}, clock())
-    assert ours.may_start("gen-pr", "claude", "task-2", clock()) is None
+    ours = budgets(home, clock, general_day_usd=1.0)
+    ours.record_cost("gen-jira", "claude", "task-1", {"cost_usd": 5.0}, clock())
+    assert ours.wait_for("gen-pr", "claude", "task-2", clock()) is None
 
 
-def test_a_damaged_purse_starts_empty(home: Path) -> None:
+def test_a_damaged_file_starts_empty(home: Path) -> None:
     clock = Clock()
-    ours = purse(home, clock)
-    ours.limited("claude", {}, clock())
+    ours = budgets(home, clock)
+    ours.rest_account("claude", {}, clock())
     (home / "state" / "purse.json").write_bytes(b"{")
-    assert ours.may_start("gen-pr", "claude", "task-1", clock()) is None
+    assert ours.wait_for("gen-pr", "claude", "task-1", clock()) is None
 
 
 DAMAGED: list[dict[str, Any]] = [
@@ -154,22 +154,22 @@ DAMAGED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=str)
-def test_a_damaged_page_is_left_out_and_told_once(home: Path, damaged: dict[str, Any]) -> None:
+def test_a_damaged_page_is_left_out_and_logged_once(home: Path, damaged: dict[str, Any]) -> None:
     clock = Clock()
-    ours = purse(home, clock, day_usd=5.0)
+    ours = budgets(home, clock, day_usd=5.0)
     sound = {"rests codex": {"until": stamp(clock() + 600), "probe": None}}
     write(home / "state" / "purse.json", {**damaged, **sound})
-    assert ours.may_start("gen-pr", "claude", "task-1", clock()) is None
-    ours.spent("gen-pr", "claude", "task-1", {"cost_usd": 1}, clock())
-    assert ours.may_start("gen-pr", "codex", "task-1", clock()) is not None
+    assert ours.wait_for("gen-pr", "claude", "task-1", clock()) is None
+    ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1}, clock())
+    assert ours.wait_for("gen-pr", "codex", "task-1", clock()) is not None
     ours._log.flush()
     assert (home / "logs" / "gen-pr.log").read_text().count("dropped corrupt entries") == 1
 
 
 def test_what_was_spent_is_kept_for_two_days(home: Path) -> None:
     clock = Clock("2026-02-07T10:00:00Z")
-    ours = purse(home, clock)
+    ours = budgets(home, clock)
     for _ in range(5):
-        ours.spent("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock())
+        ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock())
         clock.pass_(86400)
     assert list(read_json(home / "state" / "purse.json")) == ["spent 2026-02-10", "spent 2026-02-11"]

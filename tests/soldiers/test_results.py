@@ -8,9 +8,14 @@ import pytest
 
 from kingdom.home import schemas
 from kingdom.records.messages import Result, Task
+from kingdom.records.soldiers import RawReport
 from kingdom.soldiers import results
-from kingdom.soldiers.results import Done, Failed, Limited
+from kingdom.soldiers.results import Final, QuotaReached, Retryable
 from tests import fixtures as tools
+
+
+def a_report(**fields: Any) -> RawReport:
+    return RawReport.from_json(schemas.check("raw-report", {"attempt": 0, **fields}))
 
 
 def a_task(**fields: Any) -> Task:
@@ -33,28 +38,28 @@ REPORTS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("report", "why"), REPORTS)
 def test_a_failure_says_what_was_seen(report: dict[str, Any], why: str) -> None:
-    judged = results.judge(a_task(), report)
-    assert isinstance(judged, Failed)
-    assert judged.why.startswith(why)
+    outcome = results.read(a_task(), a_report(**report))
+    assert isinstance(outcome, Retryable)
+    assert outcome.why.startswith(why)
 
 
 @pytest.mark.parametrize("status", ["success", "skipped", "needs_human"])
-def test_a_last_word_is_not_tried_again(status: str) -> None:
-    judged = results.judge(a_task(), {"result": {"status": status, "question": "which?"}})
-    assert isinstance(judged, Done)
-    assert (judged.result.status, judged.result.task_id) == (status, "task-20260207-001")
+def test_a_final_result_is_not_tried_again(status: str) -> None:
+    outcome = results.read(a_task(), a_report(result={"status": status, "question": "which?"}))
+    assert isinstance(outcome, Final)
+    assert (outcome.result.status, outcome.result.task_id) == (status, "task-20260207-001")
 
 
 def test_a_limit_is_no_failure_whatever_the_status_says() -> None:
     quota = {"resets_at": "2026-02-07T12:00:00Z"}
-    assert results.judge(a_task(), {"result": {"status": "failed", "quota": quota}}) == Limited(quota)
+    assert results.read(a_task(), a_report(result={"status": "failed", "quota": quota})) == QuotaReached(quota)
 
 
 def test_the_last_of_many_failures_keeps_what_its_result_brought() -> None:
-    failed = Failed(
+    failed = Retryable(
         "no tests (and more)", Result(task_id="task-20260207-001", status="failed", metrics={"cost_usd": 1})
     )
-    final = results.last_word(a_task(attempt=1), {"seconds": 2.5}, failed)
+    final = results.final_failure(a_task(attempt=1), failed, 2.5)
     assert (final.status, final.error) == ("failed", "no tests (and more)")
     assert final.metrics == {"duration_seconds": 2.5, "cost_usd": 1, "retry_count": 1}
 

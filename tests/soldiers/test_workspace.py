@@ -1,4 +1,4 @@
-"""The ground a soldier stands on: clones that cost next to nothing and run nobody's code while they are made."""
+"""Workspaces: clones that cost next to nothing and run nobody's code while they are made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.errors import BadConfig
 from kingdom.records.messages import Task
-from kingdom.soldiers.workspace import Ground, NoGround
+from kingdom.soldiers.workspace import NoWorkspace, Workspaces
 from tests import fixtures as tools
 from tests.fixtures import Clock, services
 from tests.waiting import wait_until
@@ -35,27 +35,27 @@ def git(where: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", str(where), *who, *words], check=True, capture_output=True, text=True).stdout
 
 
-def ground(home: Path, **known: Any) -> Ground:
+def workspaces(home: Path, **known: Any) -> Workspaces:
     ours = services(home, "gen-pr", Clock())
     rules = {"url": str(home / "nowhere" / "{repo}.git"), "known": {name: str(path) for name, path in known.items()}}
-    return Ground(ours.places, "gen-pr", ours.unsynced, rules)
+    return Workspaces(ours.places, "gen-pr", ours.unsynced, rules)
 
 
 def a_task(name: str = "task-20260207-001", repo: str | None = None) -> Task:
     return Task.from_json({"priority": "normal", "status": "pending", "attempt": 0, **tools.task(name), "repo": repo})
 
 
-def made(ours: Ground, task: Task) -> Path:
-    return wait_until(lambda: ours.ready(task, None), 20, "the workspace is ready")
+def made(ours: Workspaces, task: Task) -> Path:
+    return wait_until(lambda: ours.prepare(task, None), 20, "the workspace is ready")
 
 
-def lost(ours: Ground, task: Task) -> str:
+def lost(ours: Workspaces, task: Task) -> str:
     """Why it cannot be had."""
 
     def trouble() -> str:
         try:
-            ours.ready(task, None)
-        except NoGround as trouble:
+            ours.prepare(task, None)
+        except NoWorkspace as trouble:
             return str(trouble)
         return ""
 
@@ -63,13 +63,13 @@ def lost(ours: Ground, task: Task) -> str:
 
 
 def test_without_a_repository_it_is_an_empty_folder_of_its_own(home: Path) -> None:
-    workspace = ground(home).ready(a_task(), None)
+    workspace = workspaces(home).prepare(a_task(), None)
     assert workspace == home / "workspace" / "gen-pr" / "task-20260207-001"
     assert list(workspace.iterdir()) == []
 
 
 def test_a_repository_is_cloned_and_shares_its_objects(home: Path, repo: Path) -> None:
-    ours = ground(home, **{"acme/app": repo})
+    ours = workspaces(home, **{"acme/app": repo})
     workspace = made(ours, a_task(repo="acme/app"))
     assert (workspace / "README").read_text() == "hello\n"
     shared = (workspace / ".git" / "objects" / "info" / "alternates").read_text()
@@ -77,7 +77,7 @@ def test_a_repository_is_cloned_and_shares_its_objects(home: Path, repo: Path) -
 
 
 def test_a_second_task_sees_what_was_committed_meanwhile(home: Path, repo: Path) -> None:
-    ours = ground(home, **{"acme/app": repo})
+    ours = workspaces(home, **{"acme/app": repo})
     made(ours, a_task(repo="acme/app"))
     (repo / "README").write_text("changed\n")
     git(repo, "commit", "-qam", "second")
@@ -86,16 +86,16 @@ def test_a_second_task_sees_what_was_committed_meanwhile(home: Path, repo: Path)
 
 
 def test_two_tasks_at_once_share_one_mirror(home: Path, repo: Path) -> None:
-    ours = ground(home, **{"acme/app": repo})
+    ours = workspaces(home, **{"acme/app": repo})
     tasks = [a_task(f"task-20260207-00{number}", "acme/app") for number in range(4)]
-    ready = wait_until(lambda: len([1 for task in tasks if ours.ready(task, None)]) == 4, 30, "all four are ready")
+    ready = wait_until(lambda: len([1 for task in tasks if ours.prepare(task, None)]) == 4, 30, "all four are ready")
     assert ready
     assert [path.name for path in (home / "state" / "gen-pr" / "mirrors").glob("*.git*")] == ["acme+2f+app.git"]
 
 
 @pytest.mark.parametrize("hook", ["post-checkout", "reference-transaction", "post-merge"])
 def test_no_hook_runs_in_a_git_call_of_ours(home: Path, repo: Path, tmp_path: Path, hook: str) -> None:
-    ours = ground(home, **{"acme/app": repo})
+    ours = workspaces(home, **{"acme/app": repo})
     made(ours, a_task(repo="acme/app"))
     (mirror,) = (home / "state" / "gen-pr" / "mirrors").glob("*.git")
     trap = tmp_path / "sprung"
@@ -111,12 +111,12 @@ def test_no_hook_runs_in_a_git_call_of_ours(home: Path, repo: Path, tmp_path: Pa
     "name", ["../etc", "a/b/c", "-oProxyCommand=x/y", "ext::sh -c x", "/etc", "a/..", "acme/app;x", "acme/app\n", ""]
 )
 def test_a_name_that_is_no_repositorys_is_refused(home: Path, name: str) -> None:
-    with pytest.raises(NoGround, match="no name of a repository"):
-        ground(home).ready(a_task(repo=name), None)
+    with pytest.raises(NoWorkspace, match="not the name of a repository"):
+        workspaces(home).prepare(a_task(repo=name), None)
 
 
 def test_a_repository_that_cannot_be_had_is_told_with_gits_own_words(home: Path) -> None:
-    ours = ground(home)
+    ours = workspaces(home)
 
     said = lost(ours, a_task(repo="acme/none"))
     assert said.startswith("no workspace for acme/none: ")
@@ -131,18 +131,18 @@ def test_a_pattern_that_fits_no_repository_is_refused_where_it_stands(home: Path
 
 
 def test_a_known_repository_that_has_gone_is_not_replaced_by_its_old_mirror(home: Path, repo: Path) -> None:
-    ours = ground(home, **{"acme/app": repo})
+    ours = workspaces(home, **{"acme/app": repo})
     made(ours, a_task(repo="acme/app"))
     ours.rules = {**ours.rules, "known": {"acme/app": str(repo / "gone")}}
     said = lost(ours, a_task("task-20260207-002", "acme/app"))
     assert said == (
-        f"no workspace for acme/app: there is no {repo / 'gone'}, "
-        "and that is where repositories.known of config/general.yaml sends us"
+        f"no workspace for acme/app: repositories.known of config/general.yaml names {repo / 'gone'}, "
+        "and it does not exist"
     )
 
 
 def test_a_repository_that_has_moved_is_cloned_from_its_new_place(home: Path, repo: Path, tmp_path: Path) -> None:
-    ours = ground(home, **{"acme/app": repo})
+    ours = workspaces(home, **{"acme/app": repo})
     made(ours, a_task(repo="acme/app"))
     moved = tmp_path / "moved"
     git(tmp_path, "clone", "-q", str(repo), str(moved))
@@ -154,19 +154,19 @@ def test_a_repository_that_has_moved_is_cloned_from_its_new_place(home: Path, re
 
 
 def test_a_resumed_task_stands_where_its_question_was_asked(home: Path) -> None:
-    ours = ground(home)
-    asked = ours.ready(a_task(), None)
-    assert ours.ready(a_task("task-20260207-002"), str(asked)) == asked
+    ours = workspaces(home)
+    asked = ours.prepare(a_task(), None)
+    assert ours.prepare(a_task("task-20260207-002"), str(asked)) == asked
 
 
 @pytest.mark.parametrize("kept", ["/etc", "/", "../../x", "", "gone"])
 def test_a_checkpoint_cannot_send_it_anywhere_else(home: Path, kept: str) -> None:
-    workspace = ground(home).ready(a_task("task-20260207-002"), kept)
+    workspace = workspaces(home).prepare(a_task("task-20260207-002"), kept)
     assert workspace == home / "workspace" / "gen-pr" / "task-20260207-002"
 
 
-def test_cleared_ground_is_gone_and_its_mirror_stays(home: Path, repo: Path) -> None:
-    ours = ground(home, **{"acme/app": repo})
+def test_a_cleared_workspace_is_removed_and_its_mirror_stays(home: Path, repo: Path) -> None:
+    ours = workspaces(home, **{"acme/app": repo})
     workspace = made(ours, a_task(repo="acme/app"))
     ours.clear("task-20260207-001")
     assert not workspace.exists()

@@ -18,14 +18,14 @@ PLACES = "kingdom.home.places"
 MUTANTS = [
     Mutant(
         "no Landlock",
-        "kingdom.soldier.cage:enter",
+        "kingdom.soldier.sandbox:enter",
         replace("_landlock_version() >= 1", "False"),
         "breakout",
         quick=True,
     ),
-    Mutant("no view of its own", "kingdom.soldier.cage", drop("_see_read_only"), "breakout"),
-    Mutant("calls go unfiltered", "kingdom.soldier.cage", drop("_filter_calls"), "breakout", quick=True),
-    Mutant("root keeps its privileges", "kingdom.soldier.cage", drop("_drop_privileges"), "breakout"),
+    Mutant("no view of its own", "kingdom.soldier.sandbox", drop("_see_read_only"), "breakout"),
+    Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout", quick=True),
+    Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
     Mutant("secrets may be read", PLACES, replace("(self.env_file, A, B, C)", "(A, B, C)"), "breakout"),
     Mutant("locks may be taken", PLACES, replace("(A, B, *self.locks(), C)", "(A, B, C)"), "breakout"),
     Mutant("others' control folders may be read", PLACES, replace("(A for A in B if A != C)", "()"), "breakout"),
@@ -38,7 +38,7 @@ MUTANTS = [
     Mutant("keys of the owner may be read", "kingdom.soldiers", replace("(A, *_keys())", "(A,)"), "breakout"),
     Mutant(
         "a link to the home is forgotten",
-        "kingdom.soldier.cage",
+        "kingdom.soldier.sandbox",
         replace("(os.path.realpath(A) for A in B)", "()"),
         "linked",
     ),
@@ -55,7 +55,7 @@ MUTANTS = [
     Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return"), "survivors"),
     Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
     Mutant("no soldier is in a cgroup", "kingdom.soldier.serve", drop("cgroup.join"), "hidden"),
-    Mutant("nobody watches", "kingdom.soldier.serve", replace("A.excess()", "None"), "bomb"),
+    Mutant("nobody watches", "kingdom.soldier.serve", replace("A.exceeded()", "None"), "bomb"),
     Mutant(
         "only single processes are watched",
         "kingdom.soldier",

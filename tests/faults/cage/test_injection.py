@@ -131,7 +131,7 @@ def test_types_repositories_and_lessons_stay_inside_the_markers(home: Path) -> N
     assert outside_the_markers(prompt) == []
     odd = cell.send(2, repo=f"acme/shop\n{MARK} true")
     assert cell.serve().returncode == 0
-    assert "no name of a repository" in cell.result(odd)["error"]
+    assert "not the name of a repository" in cell.result(odd)["error"]
 
 
 def test_a_soldier_holds_no_variable_that_it_was_not_given(home: Path) -> None:

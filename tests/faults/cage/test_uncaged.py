@@ -13,7 +13,7 @@ from tests.faults.cage.cells import Cell
 from tests.faults.changes import body
 from tests.faults.mutants import Mutant
 
-NO_LANDLOCK = Mutant("a kernel without Landlock", "kingdom.soldier.cage:_landlock_version", body("return -1"))
+NO_LANDLOCK = Mutant("a kernel without Landlock", "kingdom.soldier.sandbox:_landlock_version", body("return -1"))
 SAYS = "this kernel has no Landlock"
 
 ENGINE = """
@@ -44,7 +44,7 @@ def test_text_from_outside_waits_for_a_person(cell: Cell) -> None:
     assert result["status"] == "needs_human"
     assert str(result["question"]).startswith(SAYS)
     assert cell.places.checkpoint("task-20260207-001").exists()
-    assert f"NO WHOLE CAGE for the soldier of task-20260207-001: {SAYS}" in cell.log()
+    assert f"NO WHOLE SANDBOX for the soldier of task-20260207-001: {SAYS}" in cell.log()
 
 
 @pytest.mark.parametrize(("answer", "status", "said"), [("Yes.", "success", "summary"), ("no", "skipped", "reason")])
@@ -71,14 +71,14 @@ def test_other_answers_do_not_open_the_cage(cell: Cell) -> None:
 )
 def test_work_without_text_from_outside_goes_on_and_it_is_said(cell: Cell, own: dict[str, str]) -> None:
     assert served(cell, payload={"body": "hello"}, **own)["status"] == "success"
-    assert f"NO WHOLE CAGE for the soldier of task-20260207-001: {SAYS}" in cell.log()
+    assert f"NO WHOLE SANDBOX for the soldier of task-20260207-001: {SAYS}" in cell.log()
     assert SAYS in cell.places.system_log.read_text()
 
 
 def test_who_switches_the_cage_off_is_obeyed_and_told(cell: Cell) -> None:
     cell.arm(ENGINE, sandbox="off")
     assert served(cell, payload={"body": "hello"})["status"] == "success"
-    assert "NO CAGE for its soldiers: its manifest says `sandbox: off`" in cell.log()
+    assert "NO SANDBOX for its soldiers: its manifest says `sandbox: off`" in cell.log()
 
 
 def test_the_doctor_says_it(cell: Cell) -> None:
@@ -92,4 +92,4 @@ def test_the_doctor_says_it(cell: Cell) -> None:
 
 def test_the_command_line_says_it(cell: Cell) -> None:
     asked = trees.run(cell.tree, cell.home, ["-c", "from kingdom.cli.main import main; main(['doctor'])"])
-    assert f"warn  cage: {SAYS}: soldiers cannot be held" in asked.stdout, asked
+    assert f"warn  sandbox: {SAYS}: soldiers cannot be held" in asked.stdout, asked

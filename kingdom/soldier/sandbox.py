@@ -1,9 +1,9 @@
-"""What a soldier's engine may touch and use. Entered in the child, just before the engine's program starts.
+"""The sandbox of a soldier's engine. Entered in the child, just before the engine's program starts.
 
-Landlock holds the files, what they say and who hears signals. A read-only view of the disk holds what Landlock does
-not know (modes, times, attributes), a seccomp filter the other doors: Unix sockets (the launcher listens on one), and
-limits and priorities of processes that are not the soldier's. Rlimits hold the machine's means, and a soldier gives
-way to the roles. Root loses its privileges. Where the kernel lacks a part, `missing` says so and the soldier decides.
+Landlock guards the contents of files, and who gets signals. A read-only view of the disk guards what Landlock does not
+know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on one), and changes of
+limits and priorities of processes that are not the soldier's. Rlimits bound memory and processor time, and a soldier
+gives way to the roles. Root loses its privileges. Where the kernel lacks a part, `missing` says so.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import os
 import resource
 import signal
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from kingdom.records.soldiers import SoldierOrder
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -43,7 +45,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 GIVES_WAY = 10
 """How nice a soldier is: the roles turn in time whatever it does."""
 FIRST_TO_GO = 500
-"""Of a machine that is out of memory, a soldier goes before a role."""
+"""When the machine is out of memory, a soldier is ended before a role."""
 
 _AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
 _ITSELF = 0
@@ -52,14 +54,16 @@ _ITSELF = 0
 class Calls(NamedTuple):
     """One architecture's numbers; calls of another architecture of the same machine are refused."""
 
+    #: The architecture, as seccomp names it.
     audit: int
     socket: int
     setpriority: int
     ioprio_set: int
     prlimit64: int
+    #: sched_setparam, sched_setscheduler and sched_setattr: allowed for the process itself.
     of_scheduling: tuple[int, ...]
+    #: io_uring, which could make a socket, and the keyrings of the user.
     refused: tuple[int, ...]
-    """io_uring, which could make a socket, and the keyrings of the user."""
 
 
 _CALLS = {
@@ -69,7 +73,7 @@ _CALLS = {
 
 
 def missing() -> str | None:
-    """What this kernel lacks for a whole cage; None when nothing."""
+    """Return what this kernel lacks for a whole sandbox; None when nothing."""
     version = _landlock_version()
     if version < 1:
         return "this kernel has no Landlock"
@@ -83,26 +87,26 @@ def missing() -> str | None:
 
 
 def adopt_orphans() -> None:
-    """Whatever the engine leaves behind becomes our child, so that we can end it."""
+    """Make whatever the engine leaves behind our child, so that we can end it."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def enter(order: Mapping[str, Any]) -> None:
-    """In the child: dies with its soldier, uses no more than its limits, and writes only where it may.
+def enter(order: SoldierOrder) -> None:
+    """In the child: end with the soldier, use no more than its limits, and write only where it may.
 
-    Without a whole cage (see `missing`) it is shut as far as this kernel can.
+    Without a whole sandbox (see `missing`) as much of it is set up as this kernel can.
     """
-    _limit(order["limits"])
+    _limit(order.limits)
     os.nice(GIVES_WAY)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(str(FIRST_TO_GO))
-    if order["sandbox"]:
-        _see_read_only(order["may_write"])
-        os.chdir(order["workspace"])
+    if order.sandbox:
+        _see_read_only(order.may_write)
+        os.chdir(order.workspace)
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if _landlock_version() >= 1:
-            _landlock(order["may_write"], [order["out"], order["err"]], [*order["may_not_read"], "/dev"])
+            _landlock(order.may_write, [order.out, order.err], [*order.may_not_read, "/dev"])
         _filter_calls()
     # Last, as a change of credentials takes it back.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -122,17 +126,17 @@ def _limit(limits: Mapping[str, int]) -> None:
 
 def _own_processes() -> int:
     """The kernel counts all processes of a user, not those of one tree."""
-    mine = 0
+    count = 0
     for name in os.listdir("/proc"):
         with suppress(OSError):
-            mine += name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid()
-    return mine
+            count += name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid()
+    return count
 
 
 def _see_read_only(but: Iterable[str]) -> None:
-    """Its own view of the disk, where all but these folders is read-only: this also stops chmod and utime.
+    """Get a view of the disk of its own, read-only but for these folders: this also stops chmod and utime.
 
-    Where it cannot be had (no root, and no namespaces for users) Landlock alone holds what files say.
+    Where it cannot be had (no root, and no namespaces for users) Landlock alone guards the contents of files.
     """
     ids = os.geteuid(), os.getegid()
     if _libc.unshare(_CLONE_NEWNS | (0 if ids[0] == 0 else _CLONE_NEWUSER)) != 0:
@@ -163,7 +167,7 @@ def _set_mount(path: str, flags: int, on: int, off: int) -> None:
 
 
 def _drop_privileges() -> None:
-    """Root keeps its name and its files, and loses everything that would lead around the cage."""
+    """Root keeps its user id and its files, and loses every capability that would lead out of the sandbox."""
     for capability in range(_CAPABILITIES):
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
@@ -174,7 +178,7 @@ def _landlock_version() -> int:
     return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_ASK_VERSION)))
 
 
-def _landlock(may_write: list[str], logs: list[str], may_not_read: list[str]) -> None:
+def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Sequence[str]) -> None:
     version = _landlock_version()
     handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
     handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -198,7 +202,7 @@ def _landlock(may_write: list[str], logs: list[str], may_not_read: list[str]) ->
 
 
 def _all_but(folder: str, hidden: Set[str]) -> Iterator[str]:
-    """The largest trees under a folder that hold none of the hidden paths. Landlock can only allow: we go around."""
+    """Yield the largest trees under a folder without any hidden path: Landlock can only allow, not forbid."""
     try:
         inside = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
     except OSError:
@@ -206,14 +210,14 @@ def _all_but(folder: str, hidden: Set[str]) -> Iterator[str]:
     for path in inside:
         if path in hidden:
             continue
-        if any(each.startswith(f"{path}/") for each in hidden):
+        if any(name.startswith(f"{path}/") for name in hidden):
             yield from _all_but(path, hidden)
         else:
             yield path
 
 
 def _allow(rules: int, path: str, access: int) -> None:
-    """Whatever is gone, or cannot be opened by us, cannot be allowed and stays shut."""
+    """Allow access to a path. What is gone, or cannot be opened by us, stays forbidden."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -222,14 +226,14 @@ def _allow(rules: int, path: str, access: int) -> None:
         if not os.path.isdir(f"/proc/self/fd/{fd}"):
             access &= _ON_FILES
         attributes = struct.pack("=Qi", access, fd)
-        # EINVAL or EBADFD for a thing that no rule can name, such as a link: shut as well.
+        # EINVAL or EBADFD for a thing that no rule can name, such as a link: it stays forbidden as well.
         _libc.syscall(_LANDLOCK_ADD_RULE, rules, _LANDLOCK_RULE_PATH_BENEATH, attributes, ctypes.c_uint(0))
     finally:
         os.close(fd)
 
 
 def _filter_calls() -> None:
-    """EPERM for what no file permission holds: see the head of this file."""
+    """Refuse with EPERM what no file permission guards: see the head of this file."""
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return
@@ -266,6 +270,6 @@ def _filter_calls() -> None:
 
 
 def _must(code: int, what: str) -> None:
-    """A cage that is not shut must not be entered: the engine then never runs."""
+    """Raise OSError for a failed call: the engine must not run in half a sandbox."""
     if code < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)

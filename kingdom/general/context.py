@@ -1,0 +1,70 @@
+"""What the parts of one general share: its services, configuration, manifest, budgets and workspaces."""
+
+from __future__ import annotations
+
+import os
+
+from kingdom.errors import BadConfig, NoSuchThing
+from kingdom.home import config, manifests
+from kingdom.home.places import check_name
+from kingdom.records.sessions import Sessions
+from kingdom.runtime.role import Services
+from kingdom.soldiers.budgets import Budgets
+from kingdom.soldiers.handle import SoldierHandle
+from kingdom.soldiers.workspace import Workspaces
+from kingdom.times import stamp
+
+
+class Context:
+    def __init__(self, services: Services) -> None:
+        self.name = check_name("general", services.name)
+        self.budgets = Budgets(services.places, services.unsynced, services.log, {})
+        self.workspaces = Workspaces(services.places, self.name, services.unsynced, {})
+        self.sessions = Sessions(services.places, services.unsynced)
+        self.take_over(services)
+        self._manifest_seen = self._fingerprint()
+        self.manifest = manifests.of(services.places, self.name)
+
+    def take_over(self, services: Services) -> None:
+        """Use new configuration, all of it or nothing: what can be wrong is read first."""
+        king = config.load(services.places, "king")
+        self.king = king
+        self.services = services
+        self.config = services.config
+        self.budgets.rules = {**services.config["budgets"], **services.config["quota"]}
+        self.workspaces.rules = services.config["repositories"]
+
+    def follow_manifest(self) -> None:
+        """Read the manifest again when its file has changed. One that is broken is logged, and the old one kept."""
+        seen = self._fingerprint()
+        if seen == self._manifest_seen:
+            return
+        self._manifest_seen = seen
+        try:
+            self.manifest = manifests.of(self.services.places, self.name)
+        except (BadConfig, NoSuchThing) as error:
+            self.services.log.error(f"keeps its old manifest: {error}")
+
+    def handle(self, task_id: str) -> SoldierHandle:
+        return SoldierHandle(self.services.places, self.name, task_id)
+
+    def now(self) -> str:
+        return stamp(self.services.clock())
+
+    def dismiss(self, soldier: SoldierHandle) -> None:
+        """Take an ended soldier off the list of those that run, and remove what it leaves."""
+        self.sessions.remove(soldier.task)
+        soldier.clear(self.services.unsynced)
+
+    def clear_traces(self, soldier: SoldierHandle, inherited: str | None = None) -> None:
+        """Remove what an ended task leaves, the control folder last: while it is there, a next life clears the rest."""
+        self.workspaces.clear_if_done(soldier.task, inherited)
+        if soldier.left_traces():
+            self.dismiss(soldier)
+
+    def _fingerprint(self) -> tuple[int, int, int] | None:
+        try:
+            about = os.stat(self.services.places.manifest(self.name))
+        except OSError:
+            return None
+        return about.st_mtime_ns, about.st_ino, about.st_size

@@ -1,0 +1,154 @@
+"""What comes of a soldier: its report becomes a result, a question, a rest of its account, or another try."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from kingdom.disk.codec import to_json
+from kingdom.errors import Collision
+from kingdom.general.context import Context
+from kingdom.records import notes
+from kingdom.records.messages import Checkpoint, Result, Task
+from kingdom.records.soldiers import RawReport
+from kingdom.rules import retry
+from kingdom.soldiers import engines, memory, prepare, results
+from kingdom.soldiers.budgets import Wait
+from kingdom.soldiers.handle import Look, SoldierHandle
+from kingdom.soldiers.results import Final, QuotaReached, Retryable
+from kingdom.times import stamp
+
+
+def receive(general: Context, task: Task, soldier: SoldierHandle, now: Look, report: RawReport) -> None:
+    """Do what follows from a soldier's report."""
+    log = general.services.log
+    log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
+    if report.missing_sandbox:
+        log.warn(f"NO WHOLE SANDBOX for the soldier of {task.id}: {report.missing_sandbox}")
+    if now.stopping is not None:
+        failed(general, task, soldier, Retryable(now.stopping.why), report.seconds)
+        return
+    if report.result is None and notes.was_stopped_by_down(general.services.places, soldier.control_folder):
+        begin_again(general, task, soldier)
+        return
+    account = _account(general, soldier)
+    match results.read(task, report):
+        case QuotaReached(quota):
+            postpone(general, task, general.budgets.rest_account(account, quota, general.services.clock()))
+            general.dismiss(soldier)
+        case Retryable() as outcome:
+            if outcome.result is not None:
+                _record_cost(general, task, account, outcome.result)
+            failed(general, task, soldier, outcome, report.seconds)
+        case Final(result):
+            _record_cost(general, task, account, result)
+            finish(general, task, soldier, results.with_metrics(task, result, report.seconds), report.asks)
+
+
+def died(general: Context, task: Task, soldier: SoldierHandle, now: Look) -> None:
+    """Its soldier was started and left no report: it was killed, or the machine went down."""
+    soldier.kill()
+    general.services.log.event("soldier.killed", task_id=task.id)
+    if notes.was_stopped_by_down(general.services.places, soldier.control_folder):
+        begin_again(general, task, soldier)
+        return
+    why = now.stopping.why if now.stopping else "its soldier died without a report"
+    failed(general, task, soldier, Retryable(f"{why} {soldier.stderr_tail()}".strip()))
+
+
+def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> None:
+    """A person has cancelled it: end its soldier at once, and do not try again."""
+    soldier.kill()
+    general.services.log.event("soldier.killed", task_id=task.id)
+    finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
+
+
+def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> None:
+    """Do the same try again: `down --soldiers` ended its soldier, which is not a failure."""
+    general.services.log.info(f"{task.id} starts again: its soldier was ended by `down --soldiers`")
+    general.dismiss(soldier)
+
+
+def postpone(general: Context, task: Task, wait: Wait) -> None:
+    """Let the task wait, which is not a failure, with the reason in it, for `cat` and `why`."""
+    waiting = task.evolve(not_before=stamp(wait.until), waits_because=wait.why)
+    general.services.queues.tasks.update("in_progress", [waiting])
+    general.services.log.warn(f"{task.id} waits: {wait.why}")
+
+
+def failed(
+    general: Context, task: Task, soldier: SoldierHandle, outcome: Retryable, seconds: float | None = None
+) -> None:
+    """Plan another try after a pause, or end the task as failed."""
+    rules, log = general.king["retry"], general.services.log
+    spent = results.spent(task, outcome.result)
+    if (end := results.budget_reached(general.manifest.limits, spent)) is not None:
+        outcome = replace(outcome, why=f"{outcome.why} (and {end})")
+    elif retry.may_retry(task.attempt + 1, rules["max_attempts"]):
+        pause = retry.backoff("fixed", task.attempt + 1, rules["backoff_seconds"], math.inf)
+        later = stamp(general.services.clock() + pause)
+        because = f"try {task.attempt + 1} failed: {log.clean(outcome.why)}"
+        again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, **spent)
+        general.services.queues.tasks.update("in_progress", [again])
+        general.budgets.release_probe(task.id, general.services.clock())
+        general.dismiss(soldier)
+        log.warn(f"{task.id} failed ({outcome.why}); tries again after {later}")
+        log.event("task.retried", task_id=task.id, attempt=again.attempt, error=outcome.why)
+        return
+    finish(general, task, soldier, results.final_failure(task, outcome, seconds))
+
+
+def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None) -> None:
+    """Write what others need first (checkpoint, memory), then the result, then clear the traces."""
+    services, inherited = general.services, general.workspaces.inherited(task)
+    result = results.with_warnings(results.redacted(result, services.log.clean), _warnings(general, soldier))
+    if result.status == "needs_human":
+        checkpoint = _checkpoint(general, task, result, inherited, asks)
+        services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
+    most = general.config["memory"]["largest_bytes"]
+    memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
+    try:
+        services.disk.create(services.places.result(task.id), to_json(result.to_json()))
+    except Collision:
+        services.log.warn(f"{task.id} has a result already, which is kept")
+    general.budgets.release_probe(task.id, services.clock())
+    services.log.info(f"{task.id}: {result.status}")
+    general.clear_traces(soldier, inherited)
+
+
+def _checkpoint(general: Context, task: Task, result: Result, inherited: str | None, asks: str | None) -> Checkpoint:
+    return Checkpoint(
+        task_id=task.id,
+        thread_task_id=task.thread,
+        target_general=general.name,
+        type=task.type,
+        matter=task.subject,
+        repo=task.repo,
+        session_id=result.session_id,
+        workspace=inherited or str(general.services.places.workspace(general.name, task.id)),
+        payload=dict(task.payload),
+        question=result.question,
+        asked_at=general.now(),
+        asks=asks,
+    )
+
+
+def _record_cost(general: Context, task: Task, account: str, result: Result) -> None:
+    general.budgets.record_cost(general.name, account, task.id, result.metrics, general.services.clock())
+
+
+def _engine_name(general: Context, soldier: SoldierHandle) -> str:
+    """Return the engine that did the work, or would have: the manifest may name another one by now."""
+    return soldier.order.engine if soldier.order else prepare.engine_name(general.services, general.manifest)
+
+
+def _account(general: Context, soldier: SoldierHandle) -> str:
+    if soldier.order is not None:
+        return soldier.order.account
+    name = _engine_name(general, soldier)
+    return engines.load(name).account(general.name) if name in engines.ENGINES else name
+
+
+def _warnings(general: Context, soldier: SoldierHandle) -> list[str]:
+    name = _engine_name(general, soldier)
+    return engines.load(name).warnings(general.manifest) if name in engines.ENGINES else []

@@ -1,0 +1,95 @@
+"""One home, one general, and lives of it one after another, with real soldiers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.codec import read_json
+from kingdom.general.campaign import Campaign
+from kingdom.home.places import Places
+from kingdom.records.soldiers import Started
+from kingdom.runtime.role import Services
+from kingdom.soldiers.handle import SoldierHandle
+from tests.fixtures import Clock, install, services
+from tests.waiting import wait_until
+
+TASK = "task-20260207-001"
+GENERAL = "gen-pr"
+SOON = 30.0
+SLEEPS = "sleep 300 & echo $! >>$KINGDOM_HOME/children; wait"
+"""An engine that runs until it is ended, and so does its child."""
+
+
+class GeneralRig:
+    """One home, one general, and lives of it one after another."""
+
+    def __init__(self, home: Path, clock: Clock) -> None:
+        self.home, self.clock, self.places = home, clock, Places(home)
+        king = {"retry": {"max_attempts": 2, "backoff_seconds": 60}}
+        services(home, "king", clock, king=king)
+        self.manifest()
+        package = self.places.package(GENERAL)
+        package.mkdir(parents=True)
+        (package / "prompt.md").write_text("Look at {{TASK_TYPE}}.\n")
+        self.services: Services
+        self.campaign = self.restart()
+
+    def manifest(self, **fields: Any) -> None:
+        install(self.home, GENERAL, **{"sandbox": "off", "timeout_seconds": 30, **fields})
+
+    def runs(self, script: str) -> None:
+        """What the soldiers' engine does. Each life of it leaves a line in `lives`."""
+        program = self.places.package(GENERAL) / "run"
+        program.write_text(f"#!/bin/sh\necho $$ >>{self.home}/lives\n{script}\n")
+        program.chmod(0o755)
+
+    def restart(self) -> Campaign:
+        """A new life of the general."""
+        self.services = services(self.home, GENERAL, self.clock)
+        self.campaign = Campaign(self.services)
+        return self.campaign
+
+    def until(self, seen: Callable[[], object], what: str) -> None:
+        def turn_and_look() -> object:
+            self.campaign.turn(None)
+            return seen()
+
+        folders = (self.places.results, self.places.soldiers, self.home)
+        wait_until(turn_and_look, SOON, what, folders)
+        self.services.log.flush()
+
+    def result(self, name: str = TASK) -> dict[str, Any]:
+        self.until(self.places.result(name).exists, f"the result of {name}")
+        return read_json(self.places.result(name))
+
+    def engines(self) -> list[int]:
+        path = self.home / "lives"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def engine(self, count: int = 1) -> int:
+        """The engine's pid, once so many have lived."""
+        self.until(lambda: len(self.engines()) >= count, f"soldier {count}")
+        return self.engines()[count - 1]
+
+    def soldier(self, name: str = TASK) -> SoldierHandle:
+        return SoldierHandle(self.places, GENERAL, name)
+
+    def started(self, name: str = TASK) -> Started | None:
+        return self.soldier(name).look(0).started
+
+    def traces(self) -> list[str]:
+        """Traces of soldiers."""
+        folders = [*self.places.soldiers.iterdir(), *self.soldier().control_folder.parent.iterdir()]
+        rows = json.loads(self.places.sessions.read_text()) if self.places.sessions.exists() else []
+        raw = [path.name for path in self.places.results.glob("*-raw.json")]
+        return [*(path.name for path in folders if not path.name.startswith(".")), *map(str, rows), *raw]
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["type"] for line in self.places.events_log.read_text().splitlines()]
+
+
+def says(**fields: Any) -> str:
+    return f"cat >$KINGDOM_RESULT_PATH <<'END'\n{json.dumps({'task_id': TASK, **fields})}\nEND"

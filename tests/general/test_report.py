@@ -1,0 +1,388 @@
+"""What comes of a soldier: a result, a question, another try, a rest; and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.disk.atomic import Disk, Item
+from kingdom.disk.codec import read_json
+from kingdom.general.campaign import Campaign
+from kingdom.king.orders import Orders
+from kingdom.records import notes
+from kingdom.records.queues import Queues
+from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
+from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
+from tests.standins import runs
+from tests.waiting import wait_until
+
+# A general may die before its soldiers: that is what these tests are about.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
+    general.runs(
+        'grep -q "Look at github.pr.review_requested" || exit 9; echo hello; touch here; '
+        + says(status="success", summary="fine", memory_updates=["tabs"], colour="blue", metrics={"tokens_used": 5})
+    )
+    put(general.home, "tasks", "pending", **task())
+    result = general.result()
+    assert (result["status"], result["summary"], result["colour"]) == ("success", "fine", "blue")
+    assert result["metrics"]["tokens_used"] == 5
+    assert (result["metrics"]["retry_count"], result["metrics"]["duration_seconds"] >= 0) == (0, True)
+    assert (here(general.home, "tasks", "pending"), here(general.home, "tasks", "in_progress")) == ([], [TASK])
+    assert general.traces() == []
+    assert not general.places.workspace(GENERAL, TASK).exists()
+    assert general.places.session_log(f"soldier-{TASK}-0", "out").read_text() == "hello\n"
+    assert "- tabs" in (general.places.general_memory(GENERAL) / "learned-patterns.md").read_text()
+    assert general.events() == ["task.started", "soldier.spawned", "soldier.completed"]
+
+
+def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: GeneralRig) -> None:
+    general.runs("echo half >work; " + says(status="needs_human", question="which?", session_id="s-1"))
+    put(general.home, "tasks", "pending", **task(payload={"pr_number": "7"}, thread_task_id="task-1"))
+    assert general.result()["question"] == "which?"
+    kept = read_json(general.places.checkpoint(TASK))
+    assert (kept["target_general"], kept["session_id"], kept["payload"]) == (GENERAL, "s-1", {"pr_number": "7"})
+    assert (kept["thread_task_id"], kept["question"]) == ("task-1", "which?")
+    assert (Path(kept["workspace"]) / "work").read_text() == "half\n"
+
+
+ASKS_TWICE = """pwd >>$KINGDOM_HOME/workspaces_seen; echo line >>work
+said='"status": "needs_human", "question": "which?"'
+[ $(wc -l <work) = 3 ] && said='"status": "success"'
+echo "{$said}" >$KINGDOM_RESULT_PATH"""
+
+
+SECOND, THIRD = "task-20260207-002", "task-20260207-003"
+
+
+def answered(general: GeneralRig, asked: str, name: str) -> None:
+    """As the king would take an answer to a question."""
+    general.places.queue_file("tasks", "in_progress", asked).rename(
+        general.places.queue_file("tasks", "completed", asked)
+    )
+    payload = {"original_task_id": asked, "human_response": "yes"}
+    about = read_json(general.places.checkpoint(asked))["matter"]
+    put(
+        general.home,
+        "tasks",
+        "pending",
+        **task(name, type="resume", payload=payload, thread_task_id=TASK, matter=about),
+    )
+
+
+def test_a_question_after_a_question_is_asked_in_the_same_workspace(general: GeneralRig) -> None:
+    general.runs(ASKS_TWICE)
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["status"] == "needs_human"
+    answered(general, TASK, SECOND)
+    general.restart()
+    assert general.result(SECOND)["status"] == "needs_human"
+    kept = read_json(general.places.checkpoint(SECOND))
+    workspace = general.places.workspace(GENERAL, TASK)
+    assert (kept["workspace"], kept["thread_task_id"]) == (str(workspace), TASK)
+    assert (kept["type"], kept["matter"]) == ("resume", "github.pr.review_requested")
+    answered(general, SECOND, THIRD)
+    general.restart()
+    assert general.result(THIRD)["status"] == "success"
+    assert set((general.home / "workspaces_seen").read_text().split()) == {str(workspace)}
+    assert not workspace.exists()
+
+
+def test_a_workspace_kept_for_an_answer_is_removed_though_its_general_was_killed(general: GeneralRig) -> None:
+    workspace = general.places.workspace(GENERAL, TASK)
+    workspace.mkdir(parents=True)
+    write(general.places.checkpoint(TASK), {"workspace": str(workspace)})
+    write(general.places.result(TASK), {"task_id": TASK, "status": "needs_human", "question": "which?"})
+    write(general.places.result(SECOND), {"task_id": SECOND, "status": "success"})
+    resumed = task(SECOND, type="resume", payload={"original_task_id": TASK})
+    put(general.home, "tasks", "completed", **resumed)
+    general.soldier(SECOND).control_folder.mkdir(parents=True)
+    general.restart()
+    assert not workspace.exists()
+
+
+def test_what_is_out_of_scope_is_not_tried_again(general: GeneralRig) -> None:
+    general.runs(says(status="skipped", reason="merged"))
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["reason"] == "merged"
+    assert len(general.engines()) == 1
+
+
+def test_a_failure_is_tried_again_after_a_pause_then_final(general: GeneralRig, clock: Clock) -> None:
+    general.runs(says(status="failed", error="no tests"))
+    put(general.home, "tasks", "pending", **task(colour="blue"))
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
+    waiting = read(general.home, "tasks", "in_progress", TASK)
+    assert (waiting["attempt"], waiting["not_before"], waiting["colour"]) == (1, "2026-02-07T10:01:00Z", "blue")
+    assert waiting["waits_because"] == "try 1 failed: no tests"
+    assert general.traces() == []
+    clock.pass_(59)
+    for _ in range(3):
+        general.campaign.turn(None)
+    general.restart().turn(None)
+    assert len(general.engines()) == 1, "it waits"
+    clock.pass_(1)
+    result = general.result()
+    assert (result["status"], result["error"], result["metrics"]["retry_count"]) == ("failed", "no tests", 1)
+    assert len(general.engines()) == 2
+    assert general.places.workspace(GENERAL, TASK).exists(), "kept for whoever looks into it"
+
+
+NO_RESULTS: dict[str, tuple[str, str]] = {
+    "nothing, and says why": ("echo boom >&2; exit 3", r"no result (ended with code 3): boom"),
+    "nothing, and is content": ("echo done", r"no result (ended with code 0): done"),
+    "half a file": (
+        "printf '{\"status\"' >$KINGDOM_RESULT_PATH",
+        "no result (ended with code 0): its result cannot be read",
+    ),
+    "an outcome that is none": (says(status="great"), "no valid result: result: status"),
+    "a question without words": (says(status="needs_human"), "no valid result: result: must contain ['question']"),
+    "a pipe": ("mkfifo $KINGDOM_RESULT_PATH", "not a regular file"),
+    "a link": ("ln -s /etc/hostname $KINGDOM_RESULT_PATH", "a symbolic link"),
+}
+
+
+@pytest.mark.parametrize("what", NO_RESULTS)
+def test_without_a_valid_result_it_failed_with_what_was_seen(general: GeneralRig, what: str) -> None:
+    script, seen = NO_RESULTS[what]
+    general.runs(script)
+    put(general.home, "tasks", "pending", **task(attempt=1))
+    result = general.result()
+    assert result["status"] == "failed"
+    assert seen in result["error"]
+
+
+def test_a_soldier_cannot_answer_for_another_task(general: GeneralRig) -> None:
+    general.runs(says(status="success") + "\nsed -i s/001/002/ $KINGDOM_RESULT_PATH")
+    put(general.home, "tasks", "pending", **task(attempt=1))
+    result = general.result()
+    assert (result["task_id"], result["status"]) == (TASK, "failed")
+    assert result["error"] == f"no valid result: its task_id is task-20260207-002, and this is {TASK}"
+
+
+def test_a_result_may_leave_out_whose_it_is(general: GeneralRig) -> None:
+    general.runs('echo \'{"status": "success"}\' >$KINGDOM_RESULT_PATH')
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["status"] == "success"
+    assert general.result()["task_id"] == TASK
+
+
+def test_a_soldier_that_cannot_even_start_uses_up_a_retry(general: GeneralRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    (general.home / "broken" / "kingdom").mkdir(parents=True)
+    (general.home / "broken" / "kingdom" / "__init__.py").write_text("raise ImportError('a broken house')\n")
+    monkeypatch.setenv("PYTHONPATH", str(general.home / "broken"))
+    general.runs(says(status="success"))
+    put(general.home, "tasks", "pending", **task(attempt=1))
+    result = general.result()
+    assert (result["status"], general.engines()) == ("failed", [])
+    assert "its soldier died without a report" in result["error"]
+    assert "a broken house" in result["error"]
+    assert general.events().count("soldier.spawned") == 1
+
+
+def test_a_killed_soldier_is_a_failure_and_takes_its_engine_along(general: GeneralRig) -> None:
+    general.runs(SLEEPS)
+    put(general.home, "tasks", "pending", **task())
+    engine = general.engine()
+    children = general.home / "children"
+    general.until(lambda: children.exists() and children.read_text().endswith("\n"), "the engine has a child")
+    started = general.started()
+    assert started is not None
+    os.kill(started.pid, signal.SIGKILL)
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
+    assert not runs(engine)
+    assert not runs(int(children.read_text()))
+    assert "soldier.killed" in general.events()
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_down_with_soldiers_does_not_use_up_a_retry(general: GeneralRig, signal_number: int) -> None:
+    (general.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+    general.runs(SLEEPS)
+    general.restart()
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    notes.note_stopped_by_down(general.places, general.services.disk, general.soldier().control_folder)
+    soldier = general.started()
+    assert soldier is not None
+    os.kill(soldier.pid, signal_number)
+    wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
+    general.restart()
+    general.engine(2)
+    second = general.started()
+    assert second is not None
+    assert second.attempt == 0
+    os.kill(second.pid, signal.SIGKILL)
+    assert general.result()["error"].startswith("its soldier died"), "the next one was not called back"
+
+
+def test_a_report_of_an_earlier_try_comes_too_late(general: GeneralRig) -> None:
+    general.runs(says(status="success", summary="in time"))
+    late = {"task_id": TASK, "attempt": 0, "code": 0, "result": {"status": "success", "summary": "too late"}}
+    put(general.home, "tasks", "in_progress", **task(attempt=1))
+    write(general.places.raw_result(TASK), late)
+    assert general.result()["summary"] == "in time"
+
+
+def test_a_result_that_is_there_already_stands(general: GeneralRig) -> None:
+    general.runs(f"{says(status='success')}")
+    write(general.places.result(TASK), {"task_id": TASK, "status": "failed", "error": "first"})
+    put(general.home, "tasks", "in_progress", **task())
+    for _ in range(3):
+        general.campaign.turn(None)
+    assert (general.engines(), general.result()["error"]) == ([], "first")
+
+
+def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(general: GeneralRig) -> None:
+    general.runs(SLEEPS)
+    put(general.home, "tasks", "pending", **task())
+    engine = general.engine()
+    notes.note_cancelled(general.places, general.services.disk, TASK, "kim")
+    assert general.result()["error"] == "cancelled by kim"
+    assert not runs(engine)
+
+
+class Meanwhile(Disk):
+    """Something else happens between the reading of a task and its rewriting."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def rewrite_all(self, items: Iterable[Item]) -> None:
+        self.then()
+        super().rewrite_all(items)
+
+
+@pytest.mark.parametrize("result", [{"status": "failed", "error": "no"}, {"status": "failed", "quota": {}}], ids=str)
+@pytest.mark.parametrize("general_first", [True, False])
+def test_neither_a_cancellation_nor_a_try_is_lost(
+    general: GeneralRig, result: dict[str, Any], general_first: bool
+) -> None:
+    """The king cancels while its general notes the next try."""
+    king = services(general.home, "king", general.clock)
+
+    def cancel() -> None:
+        put(general.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
+        orders = Orders(king, lambda: 10.0, lambda: "task-none")
+        orders.look(None)
+        assert orders.obey()
+
+    general.runs(says(**result))
+    put(general.home, "tasks", "pending", **task())
+    general.restart()
+    disk = Meanwhile(general.places.scratch(GENERAL), durability="process")
+    disk.then = (lambda: None) if general_first else cancel
+    general.services = replace(
+        general.services, disk=disk, queues=Queues(general.places, disk, general.services.log, general.clock)
+    )
+    general.campaign = Campaign(general.services)
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "the next try")
+    if general_first:
+        cancel()
+    assert read(general.home, "tasks", "in_progress", TASK)["attempt"] == ("quota" not in result)
+    assert general.result()["error"] == "cancelled by kim"
+
+
+RESTED = {"rests command:gen-pr": {"until": MORNING, "probe": None}}
+
+
+@pytest.mark.parametrize("what", ["dies without a report", "is cancelled", "is not set up", "has no workspace"])
+def test_a_probe_that_comes_to_nothing_holds_nobody(general: GeneralRig, what: str) -> None:
+    (general.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+    (general.places.config / "general.yaml").write_text('repositories: {url: "/nowhere/{repo}"}\n')
+    write(general.places.budgets, RESTED)
+    general.runs(SLEEPS)
+    if what == "is not set up":
+        (general.places.package(GENERAL) / "prompt.md").unlink()
+    general.restart()
+    put(general.home, "tasks", "pending", **task(repo="acme/none" if what == "has no workspace" else None))
+    if what == "dies without a report":
+        general.runs("exit 1")
+    if what == "is cancelled":
+        general.engine()
+        notes.note_cancelled(general.places, general.services.disk, TASK, "kim")
+    general.result()
+    assert read_json(general.places.budgets)["rests command:gen-pr"]["probe"] is None
+
+
+def test_a_limit_is_noted_on_the_account_that_was_asked(general: GeneralRig) -> None:
+    (general.places.config / "system.yaml").write_text("default_engine: claude\n")
+    general.manifest(supported_engines=["command"])
+    general.runs(f"until [ -e {general.home}/go ]; do sleep 0.05; done\n" + says(status="failed", quota={}))
+    general.restart()
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    general.manifest(engine="claude")
+    general.campaign.turn(None)
+    (general.home / "go").touch()
+    general.until(general.places.budgets.exists, "the purse")
+    assert list(read_json(general.places.budgets)) == ["rests command:gen-pr"]
+
+
+def test_a_damaged_note_of_what_was_spent_counts_as_nothing(general: GeneralRig) -> None:
+    general.runs(says(status="failed", error="no"))
+    put(general.home, "tasks", "pending", **task(attempt=1, spent_usd="much"))
+    assert general.result()["error"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("limits", "metrics", "said"),
+    [
+        ({"budget_usd": 1.0}, {"cost_usd": 0.6}, "its budget of 1 USD is used up"),
+        ({"budget_tokens": 100}, {"tokens_used": 60}, "its budget of 100 tokens is used up"),
+    ],
+)
+def test_a_task_that_has_used_up_its_budget_is_not_tried_again(
+    general: GeneralRig, clock: Clock, limits: dict[str, Any], metrics: dict[str, Any], said: str
+) -> None:
+    (general.places.config / "king.yaml").write_text("retry: {max_attempts: 9, backoff_seconds: 0}\n")
+    general.manifest(limits=limits)
+    general.runs(says(status="failed", error="no", metrics=metrics))
+    general.restart()
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["error"] == f"no (and {said})"
+    assert len(general.engines()) == 2
+
+
+def test_plugins_of_another_engine_are_a_warning_in_the_result(general: GeneralRig) -> None:
+    general.manifest(cc_plugins=["friday"])
+    general.runs(says(status="success"))
+    general.restart()
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["warnings"] == ["cc_plugins (friday) are for the engine claude, which did not do this work"]
+
+
+LEAKS = {
+    "a summary": {"status": "success", "summary": "it is canary-1234"},
+    "an error": {"status": "failed", "error": "denied: canary-1234"},
+    "a question": {"status": "needs_human", "question": "is canary-1234 right?"},
+    "a proclamation": {"status": "success", "proclamation": {"channel": "C1", "message": "canary-1234"}},
+    "a lesson": {"status": "success", "memory_updates": ["the token is canary-1234"]},
+}
+
+
+@pytest.mark.parametrize("what", LEAKS)
+def test_a_secret_in_the_words_of_a_soldier_is_redacted(general: GeneralRig, what: str) -> None:
+    general.services.log.redact(["canary-1234"])
+    general.runs(says(**LEAKS[what]))
+    put(general.home, "tasks", "pending", **task())
+    general.until(lambda: general.places.result(TASK).exists() or "attempt" in read_task(general), "an outcome")
+    written = [*general.places.results.iterdir(), *general.places.memory.rglob("*.md")]
+    written += [general.places.queue_file("tasks", "in_progress", TASK)]
+    told = "".join(path.read_text() for path in written)
+    assert "[hidden]" in told
+    assert "canary-1234" not in told
+
+
+def read_task(general: GeneralRig) -> dict[str, Any]:
+    return {key: each for key, each in read(general.home, "tasks", "in_progress", TASK).items() if each}
