@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.faults import changes, mutants, trees
+from tests.faults import changes, mutants, random_mutants, trees
 
 LISTS = (
     "test_mutants",
@@ -88,3 +88,32 @@ def test_what_no_longer_applies_is_named_in_a_sentence(place: str, change: chang
     with pytest.raises(changes.DoesNotApply) as error:
         changes.changed(trees.CHECKOUT, place, change)
     assert said in str(error.value)
+
+
+SMALL = """
+def keep(path, data):
+    if data and len(data) > 3:
+        write(path, data)
+        sync(path, wait=True)
+"""
+
+
+def test_random_defects_are_dropped_calls_swapped_neighbours_negated_tests_and_other_constants() -> None:
+    every = [defect.what for defect in random_mutants.defects(ast.parse(SMALL))]
+    assert every == [
+        "drop write(path, data)",
+        "drop sync(path, wait=True)",
+        "swap write(path, data) | sync(path, wait=True)",
+        "negate data and len(data) > 3",
+        "other comparison in len(data) > 3",
+        "3 is 4",
+        "True is False",
+    ]
+    texts = [random_mutants.planted(SMALL, number)[1] for number in range(len(every))]
+    assert len({ast.unparse(ast.parse(SMALL)), *texts}) == len(every) + 1
+    assert "if not (data and len(data) > 3):" in texts[3]
+
+
+def test_the_same_seed_draws_the_same_defects() -> None:
+    assert random_mutants.draw("rules", 5, seed=7) == random_mutants.draw("rules", 5, seed=7)
+    assert random_mutants.draw("rules", 5, seed=7) != random_mutants.draw("rules", 5, seed=8)

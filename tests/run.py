@@ -1,0 +1,44 @@
+"""`python -m tests.run [pytest's arguments]`: the tests, and what failed once more, alone.
+
+A test that passes then is FLAKY, one that fails again FAILED. Either fails the run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+SOME_FAILED = 1
+MOST_TRIED_AGAIN = 10
+
+
+def main(arguments: list[str]) -> int:
+    began = time.monotonic()
+    code = pytest("--cache-clear", *arguments)
+    print(f"TESTS: {time.monotonic() - began:.0f} s", flush=True)
+    failed = last_failed()
+    if code != SOME_FAILED or not failed:
+        return code
+    print(f"\nTRIED ONCE MORE, ALONE: {len(failed)}", flush=True)
+    pytest("--last-failed", "--last-failed-no-failures", "none", "--maxfail", str(MOST_TRIED_AGAIN))
+    again = last_failed()
+    for name in failed:
+        print(f"{'FAILED' if name in again else 'FLAKY'}: {name}", flush=True)
+    return SOME_FAILED
+
+
+def pytest(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+
+
+def last_failed() -> list[str]:
+    """Return the tests that pytest noted as failed when they were last run."""
+    return sorted(json.loads(LAST_FAILED.read_text())) if LAST_FAILED.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
