@@ -1,115 +1,174 @@
-"""The king's desk: his services, the ids he gives away, the letters he writes, who his generals are, the gate."""
+"""What all parts of the king share: his services, the ids he gives out, his generals, the gate, the hand-over."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from kingdom.home import config, manifests
 from kingdom.home.states import MOVES
-from kingdom.king.messages import Draft
-from kingdom.king.replay_index import DoneIndex
+from kingdom.king.messages import MessageDraft
+from kingdom.king.replay_index import ReplayIndex
 from kingdom.records import load
 from kingdom.records.ids import DailyCounter, highest_number
-from kingdom.records.messages import Event, Json, Message, Task
+from kingdom.records.messages import Json, Message, Task
 from kingdom.rules import routing
 from kingdom.rules.gate import Gate
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
-T = TypeVar("T", Event, Task)
-
-AHEAD = 64
-"""DailyCounter noted before they are needed: a lone event does not wait for two more files."""
+RESERVED = 64
+"""Numbers that are noted on disk before they are needed: a lone event does not wait for two more files."""
 ANYWHERE = {kind: tuple(states) for kind, states in MOVES.items()}
 """In the order in which a thing moves, so that one that moves meanwhile is seen."""
 
 
-class Desk:
+class Cause(Protocol):
+    """What something follows from: an event, a scheduled run, a task with its result."""
+
+    @property
+    def message_ids(self) -> Json: ...
+
+    def evolve(self, **changes: Any) -> Self: ...
+
+
+C = TypeVar("C", bound=Cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[C]):
+    """What follows from one cause, decided but not yet carried out."""
+
+    #: As it will be noted: with the id of the task that follows from it.
+    cause: C
+    #: The messages that follow from it. Their ids are noted in the cause before they are written.
+    drafts: Sequence[MessageDraft] = ()
+    #: The task that it becomes.
+    task: Task | None = None
+    #: By which a replay of the cause is recognised, for ever, if it becomes a task.
+    key: str = ""
+    #: An earlier life has noted the task's id: it may have made the task.
+    begun: bool = False
+    #: The folder that the cause goes to.
+    next_state: str = ""
+
+
+class Context:
     def __init__(self, services: Services) -> None:
         self.take_over(services)
-        self.done = DoneIndex(services.disk, services.places.own("king") / "done.idx", services.clock)
+        self.replays = ReplayIndex(self.disk, self.places.own("king") / "done.idx", self.clock)
         self.generals: list[manifests.Manifest] = []
         self.routes = routing.table([])
         self._seen_manifests: object = None
         self._task_numbers = self._numbers("tasks", "task-")
-        self._letter_numbers = self._numbers("messages", "msg-")
+        self._message_numbers = self._numbers("messages", "msg-")
 
     def take_over(self, services: Services) -> None:
-        """All of it or nothing: what can be wrong is looked up before anything is taken over."""
+        """Take over new configuration, all of it or nothing: what can be wrong is looked up first."""
         named = os.environ.get("SLACK_DEFAULT_CHANNEL") or config.secrets(services.places).get("SLACK_DEFAULT_CHANNEL")
         zone = config.zone(services.places, services.system)
         self.services = services
+        self.places, self.disk, self.unsynced = services.places, services.disk, services.unsynced
+        self.queues, self.log = services.queues, services.log
+        self.clock, self.monotonic = services.clock, services.monotonic
         self.config = services.config
         self.channel = named or str(services.config["slack"]["default_channel"])
         self.zone = zone
 
-    def look_period(self) -> float:
+    def close(self) -> None:
+        """Give back the ids that were reserved and not used."""
+        self._task_numbers.close()
+        self._message_numbers.close()
+
+    def now(self) -> str:
+        return stamp(self.clock())
+
+    def period(self) -> float:
+        """Return the seconds between two looks at a whole queue folder."""
         return float(self.config["intervals"]["event_check_seconds"])
 
-    def close(self) -> None:
-        self._task_numbers.close()
-        self._letter_numbers.close()
-
     def read_manifests(self) -> bool:
-        """Whether the generals have changed; a broken manifest is skipped with its reason."""
-        seen = manifests.fingerprint(self.services.places)
+        """Return whether the generals have changed; a broken manifest is logged and skipped."""
+        seen = manifests.fingerprint(self.places)
         if seen == self._seen_manifests:
             return False
-        self.generals, bad = manifests.installed(self.services.places)
+        self.generals, broken = manifests.installed(self.places)
         self.routes = routing.table(self.generals)
         self._seen_manifests = seen
-        for trouble in bad:
-            self.services.log.error(f"skips a manifest: {trouble}")
+        for error in broken:
+            self.log.error(f"skips a manifest: {error}")
         for warning in self.routes.warnings:
-            self.services.log.warn(warning)
-        names = ", ".join(each.name for each in self.generals) or "none"
-        self.services.log.info(
-            f"generals: {names}; {len(self.routes.claims)} event types, {len(self.routes.words)} words"
-        )
+            self.log.warn(warning)
+        names = ", ".join(general.name for general in self.generals) or "none"
+        self.log.info(f"generals: {names}; {len(self.routes.claims)} event types, {len(self.routes.words)} words")
         return True
 
     def gate(self) -> Gate:
+        """Look at the machine's health and at the tasks under way."""
         stale = self.config["resources"]["stale_seconds"]
         at_most = self.config["concurrency"]["max_soldiers"]
-        return Gate(load.read(self.services.places, self.services.clock(), stale, at_most), at_most)
-
-    def write_letters(self, sets: list[tuple[list[Draft], Json, bool]]) -> None:
-        now = stamp(self.services.clock())
-        due: list[Message] = []
-        for drafts, ids, repeated in sets:
-            for draft in drafts:
-                if not self.there("messages", ids[draft.label], repeated):
-                    due.append(draft.letter(ids[draft.label], now))
-        self.services.queues.messages.create(due)
-
-    def there(self, kind: str, name: str, repeated: bool) -> bool:
-        """Whether an earlier life has made it already. Fresh ids need no look."""
-        return repeated and self.services.queues[kind].has(name, *ANYWHERE[kind])
+        return Gate(load.read(self.places, self.clock(), stale, at_most), at_most)
 
     def task_ids(self, count: int) -> list[str]:
         return [f"task-{number}" for number in self._task_numbers.take(count)] if count else []
 
-    def letter_ids(self, count: int) -> list[str]:
-        return [f"msg-{number}" for number in self._letter_numbers.take(count)] if count else []
+    def message_ids(self, count: int) -> list[str]:
+        return [f"msg-{number}" for number in self._message_numbers.take(count)] if count else []
+
+    def is_made(self, kind: str, id: str) -> bool:
+        """Return whether an earlier life has made it already."""
+        return self.services.queues[kind].has(id, *ANYWHERE[kind])
+
+    def hand_over(
+        self,
+        decisions: Sequence[Decision[C]],
+        note: Callable[[list[C]], None],
+        finish: Callable[[list[Decision[C]]], None],
+    ) -> None:
+        """Carry decisions out, durable together: note the ids in the causes, create what is missing, move the causes.
+
+        A kill between any two steps leaves the note, and the next life finishes under the ids that stand in it.
+        """
+        if not decisions:
+            return
+        due = [draft for decision in decisions for draft in decision.drafts if _is_fresh(draft, decision)]
+        ids = iter(self.message_ids(len(due)))
+        noted = [_with_message_ids(decision, ids) for decision in decisions]
+        note([decision.cause for decision in noted])
+        tasks = ((decision.task, decision.begun) for decision in noted if decision.task)
+        self.queues.tasks.create([task for task, begun in tasks if not (begun and self.is_made("tasks", task.id))])
+        messages = [self._missing_messages(now, was) for now, was in zip(noted, decisions, strict=True)]
+        self.queues.messages.create([message for missing in messages for message in missing])
+        self.replays.add((decision.key, decision.task.id) for decision in noted if decision.task)
+        finish(noted)
+
+    def _missing_messages(self, decision: Decision[C], before: Decision[C]) -> Iterator[Message]:
+        """Fresh ids need no look; under an older one an earlier life may have written its message."""
+        now = self.now()
+        for draft in decision.drafts:
+            id = str(decision.cause.message_ids[draft.part])
+            if _is_fresh(draft, before) or not self.is_made("messages", id):
+                yield draft.message(id, now)
 
     def _numbers(self, kind: str, prefix: str) -> DailyCounter:
-        places = self.services.places
-        folders = [places.folder(kind, state) for state in ANYWHERE[kind]]
-        path = places.own("king") / f"{prefix}seq"
-        return DailyCounter(self.services.disk, path, self._today, highest_number(folders, f"{prefix}{{day}}-"), AHEAD)
+        folders = [self.places.folder(kind, state) for state in ANYWHERE[kind]]
+        path = self.places.own("king") / f"{prefix}seq"
+        used = highest_number(folders, f"{prefix}{{day}}-")
+        return DailyCounter(self.disk, path, self._today, used, RESERVED)
 
     def _today(self) -> date:
-        now = self.services.clock()
-        return datetime.fromtimestamp(now, self.zone).date()
+        return datetime.fromtimestamp(self.clock(), self.zone).date()
 
 
-def with_letters(thing: T, drafts: list[Draft], ids: Iterable[str]) -> T:
-    """The thing with an id noted for every letter that follows from it."""
-    named = {**thing.message_ids}
-    for draft in drafts:
-        if draft.label not in named:
-            named[draft.label] = next(iter(ids))
-    return thing.evolve(message_ids=named)
+def _is_fresh(draft: MessageDraft, decision: Decision[Any]) -> bool:
+    return draft.part not in decision.cause.message_ids
+
+
+def _with_message_ids(decision: Decision[C], ids: Iterator[str]) -> Decision[C]:
+    """Return the decision with an id noted in its cause for every message; one that was begun keeps its ids."""
+    fresh: Mapping[str, str] = {draft.part: next(ids) for draft in decision.drafts if _is_fresh(draft, decision)}
+    noted = {**decision.cause.message_ids, **fresh}
+    return replace(decision, cause=decision.cause.evolve(message_ids=noted))

@@ -1,21 +1,18 @@
-"""Events become tasks: in the order of service, through the gate, each once.
-
-Every step notes its intent in the event's file, creates the new files without replacing, then moves the event.
-What a killed life left half-way is found by the note and finished under the same ids.
-"""
+"""Events, answers and scheduled runs become tasks: in the order of service, through the gate, each once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 
 from kingdom.errors import BadInput
-from kingdom.king import answers, messages
-from kingdom.king.answers import Lost
-from kingdom.king.context import ANYWHERE, Desk, with_letters
-from kingdom.king.messages import Draft
+from kingdom.home.config import thawed
+from kingdom.king import messages
+from kingdom.king.answers import Unanswerable, question_of, resume
+from kingdom.king.context import ANYWHERE, Context, Decision
+from kingdom.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.records import notes
-from kingdom.records.backlog import Backlog
+from kingdom.records.backlog import Arrivals, Backlog
 from kingdom.records.messages import Event, Queued, Task
 from kingdom.rules.gate import Gate
 from kingdom.times import stamp
@@ -24,188 +21,181 @@ BATCH = 128
 """Events are served in groups that become durable together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decree:
-    """One event decided: the note for its file, and what follows from it."""
-
-    event: Event
-    task: Task | None
-    drafts: list[Draft]
-    moves_to: str
-    repeated: bool
-
-
 class Dispatch:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.backlog = Backlog(desk.services.queues.events, period=desk.look_period)
+    def __init__(self, king: Context, schedules: ScheduleLog) -> None:
+        self._king = king
+        self._schedules = schedules
+        self.backlog = Backlog(king.queues.events, period=king.period)
 
-    def serve(self) -> bool:
-        """The next group of what waits, as far as the gate admits it."""
-        chosen = self._admitted(self._desk.gate())
-        if not chosen:
-            return False
-        opened = [self._desk.services.queues.events.take("pending", each.filename) for each in chosen]
-        events = [event for event in opened if event is not None]
-        fresh = self._without_replays(events)
-        self._carry_out(self._decide(fresh))
-        self.backlog.drop(each.filename for each in chosen)
-        return True
+    def next_group(self, arrivals: Arrivals) -> bool:
+        """Turn a run that is due and the next group of events into tasks. Return whether there was any."""
+        look = self.backlog.follow(arrivals, self._king.monotonic())
+        # One look at the machine a turn, and none while nothing waits.
+        gate = cache(self._king.gate)
+        run = self._schedules.next_due(gate, look)
+        if run is not None:
+            self._serve_run(run)
+        chosen = self._admitted(gate, 0 if run is None else 1)
+        if chosen:
+            self._serve_events(chosen)
+        return run is not None or bool(chosen)
 
-    def _admitted(self, gate: Gate) -> list[Queued]:
-        """In the order of service. What has begun, and what people answer, is never held."""
+    def _admitted(self, gate: Callable[[], Gate], taken: int) -> list[Queued]:
+        """Return the next events in the order of service. What has begun, and what people answer, is never held."""
         chosen: list[Queued] = []
-        room = gate.room
-        for each in self.backlog:
+        for queued in self.backlog:
             if len(chosen) == BATCH:
                 break
-            if each.begun or each.is_answer:
-                chosen.append(each)
-            elif room > 0 and gate.admits(each.priority):
-                room -= 1
-                chosen.append(each)
+            if queued.begun or queued.is_answer:
+                chosen.append(queued)
+            elif gate().room > taken and gate().admits(queued.priority):
+                taken += 1
+                chosen.append(queued)
         return chosen
 
-    def _without_replays(self, events: Sequence[Event]) -> list[Event]:
+    def _serve_events(self, chosen: Sequence[Queued]) -> None:
+        names = [queued.filename for queued in chosen]
+        events = [event for name in names if (event := self.backlog.take(name)) is not None]
+        fresh = [self._without_foreign_task(event) for event in self._drop_duplicates(events)]
+        ids = iter(self._king.task_ids(sum(event.task_id is None for event in fresh)))
+        decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
+        self._king.hand_over(decisions, partial(self._king.queues.events.update, "pending"), self._finish)
+        self.backlog.drop(names)
+
+    def _serve_run(self, run: ScheduledRun) -> None:
+        task_id = run.task_id or self._king.task_ids(1)[0]
+        self._king.hand_over([self._decide_run(run, task_id)], self._schedules.note, self._finish_runs)
+
+    # Deciding
+
+    def _decide(self, event: Event, task_id: str) -> Decision[Event]:
+        if event.is_answer:
+            return self._decide_answer(event, task_id)
+        route = self._king.routes.route(event)
+        if route is None:
+            reason = f"no general subscribes to {event.type}"
+            return self._ends_here(event, "discarded", reason)
+        task = Task(
+            id=task_id,
+            event_id=event.id,
+            target_general=route.general,
+            type=event.type,
+            repo=event.repo or self._king.routes.repos.get(route.general),
+            payload=event.payload,
+            priority=event.priority,
+            created_at=self._king.now(),
+            status="pending",
+            attempt=0,
+            reply_to=messages.reply_address(event),
+        )
+        return self._becomes(event, task, messages.started(task, self._king.channel))
+
+    def _decide_answer(self, event: Event, task_id: str) -> Decision[Event]:
+        """A question is taken by its first answer before anything follows from it: the next one finds it taken."""
+        king = self._king
+        try:
+            task = resume(event, king.places, king.routes.repos, task_id, king.now())
+        except Unanswerable as error:
+            king.log.error(f"{event.id}: {error.why}")
+            draft = messages.unanswerable(event, king.channel, error.why, error.thread)
+            return self._ends_here(event, "failed", error.why, draft)
+        if (question := question_of(event)) is not None:
+            notes.note_answer(king.places, king.disk, question, event.id)
+        return self._becomes(event, task, messages.resumed(task, king.channel))
+
+    def _decide_run(self, run: ScheduledRun, task_id: str) -> Decision[ScheduledRun]:
+        plan = run.entry.schedule
+        task = Task(
+            id=task_id,
+            event_id=f"schedule-{plan.name}",
+            target_general=run.entry.general,
+            type=plan.task_type,
+            repo=plan.repo or run.entry.default_repo,
+            payload=thawed(plan.payload),
+            priority=PRIORITY,
+            created_at=self._king.now(),
+            status="pending",
+            attempt=0,
+            scheduled_for=stamp(run.due),
+        )
+        draft = messages.started(task, self._king.channel)
+        noted = run.evolve(task_id=task_id)
+        return Decision(noted, [draft], task, run.entry.run_key(run.due), begun=run.task_id is not None)
+
+    def _becomes(self, event: Event, task: Task, draft: messages.MessageDraft) -> Decision[Event]:
+        noted = event.evolve(status="dispatched", task_id=task.id, discarded_reason=None)
+        return Decision(noted, [draft], task, event.id, begun=event.task_id is not None, next_state="dispatched")
+
+    def _ends_here(self, event: Event, status: str, why: str, *drafts: messages.MessageDraft) -> Decision[Event]:
+        noted = event.evolve(status=status, discarded_reason=why, task_id=None)
+        return Decision(noted, drafts, next_state="completed")
+
+    # What was seen before
+
+    def _drop_duplicates(self, events: Iterable[Event]) -> list[Event]:
+        """Return the events that are new; duplicates end here."""
         fresh = []
         for event in events:
-            task = self._replay_of(event)
-            if task is None:
+            if (task := self._first_task_of(event)) is None:
                 fresh.append(event)
             else:
-                self._dismiss_replay(event, task)
+                self._discard_duplicate(event, f"duplicate of {task}")
         return fresh
 
-    def _replay_of(self, event: Event) -> str | None:
-        """What this event became before, when it is only told again."""
-        if self._desk.services.queues.events.has(event.id, "dispatched", "completed"):
-            return self._desk.done.task_of(event.id) or "an earlier decision"
+    def _first_task_of(self, event: Event) -> str | None:
+        """Return what this event became when it came for the first time; None when this is the first time."""
+        if self._king.queues.events.has(event.id, "dispatched", "completed"):
+            return self._king.replays.task_of(event.id) or "an event that was served before"
         if event.task_id or event.message_ids or event.requeued_by:
             return None
-        return self._desk.done.task_of(event.id)
+        return self._king.replays.task_of(event.id)
 
-    def _dismiss_replay(self, event: Event, task: str) -> None:
-        reason = f"told again: it became {task}"
-        queues = self._desk.services.queues
-        if queues.events.has(event.id, "dispatched", "completed"):
-            self._desk.services.disk.remove(self._desk.services.places.queue_file("events", "pending", event.id))
+    def _discard_duplicate(self, event: Event, reason: str) -> None:
+        king = self._king
+        if king.queues.events.has(event.id, "dispatched", "completed"):
+            king.disk.remove(king.places.queue_file("events", "pending", event.id))
         else:
-            queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
-            queues.events.move([event.id], "pending", "completed")
-        self._desk.services.log.info(f"{event.id} is {reason}")
-        self._desk.services.log.event("event.discarded", event_id=event.id, reason=reason)
+            king.queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
+            king.queues.events.move([event.id], "pending", "completed")
+        king.log.info(f"{event.id} is discarded: {reason}")
+        king.log.event("event.discarded", event_id=event.id, reason=reason)
 
-    def _decide(self, events: Sequence[Event]) -> list[Decree]:
-        events = [self._disowned(event) for event in events]
-        need_ids = [event for event in events if event.task_id is None]
-        ids = dict(zip((event.id for event in need_ids), self._desk.task_ids(len(need_ids)), strict=True))
-        return self._with_letter_ids([self._decree(event, ids.get(event.id)) for event in events])
-
-    def _disowned(self, event: Event) -> Event:
-        """Without its note, when the task that is noted turns out to be somebody else's."""
+    def _without_foreign_task(self, event: Event) -> Event:
+        """Return the event without its note, when the task that is noted turns out to be another event's."""
         if event.task_id is None:
             return event
         for state in ANYWHERE["tasks"]:
             try:
-                other: Task = self._desk.services.queues.tasks.read(state, event.task_id)
+                other = self._king.queues.tasks.read(state, event.task_id)
             except (FileNotFoundError, BadInput):
                 continue
             return event if other.event_id == event.id else event.evolve(task_id=None, message_ids={})
         return event
 
-    def _decree(self, event: Event, new_id: str | None) -> Decree:
-        task_id = new_id or event.task_id or ""
-        repeated = new_id is None
-        task = self._task_for(event, task_id)
-        if isinstance(task, Lost):
-            return self._lost(event, task, repeated)
+    # Finishing
+
+    def _finish(self, decisions: list[Decision[Event]]) -> None:
+        for decision in decisions:
+            self._log(decision)
+        for state in ("dispatched", "completed"):
+            ids = [decision.cause.id for decision in decisions if decision.next_state == state]
+            for stuck in self._king.queues.events.move(ids, "pending", state):
+                self._king.log.warn(f"event {stuck} could not move to {state}: gone, or there already")
+
+    def _log(self, decision: Decision[Event]) -> None:
+        log, event, task = self._king.log, decision.cause, decision.task
         if task is None:
-            reason = f"no general subscribes to {event.type}"
-            note = event.evolve(status="discarded", discarded_reason=reason, task_id=None)
-            return Decree(note, None, [], "completed", repeated)
-        draft = (
-            messages.resumed(task, self._desk.channel)
-            if task.type == "resume"
-            else messages.started(task, self._desk.channel)
-        )
-        note = event.evolve(status="dispatched", task_id=task_id, discarded_reason=None)
-        return Decree(note, task, [draft], "dispatched", repeated)
-
-    def _task_for(self, event: Event, task_id: str) -> Task | Lost | None:
-        now = stamp(self._desk.services.clock())
-        if event.is_answer:
-            return self._resumed(event, task_id, now)
-        route = self._desk.routes.route(event)
-        if route is None:
-            return None
-        return Task(
-            id=task_id,
-            event_id=event.id,
-            target_general=route.general,
-            type=event.type,
-            repo=event.repo or self._desk.routes.repos.get(route.general),
-            payload=event.payload,
-            priority=event.priority,
-            created_at=now,
-            status="pending",
-            attempt=0,
-            reply_to=messages.reply_address(event),
-        )
-
-    def _resumed(self, event: Event, task_id: str, now: str) -> Task | Lost:
-        """A question is taken by its first answer before anything follows from it: the next one finds it taken."""
-        places, disk = self._desk.services.places, self._desk.services.disk
-        task = answers.resume(event, places, self._desk.routes.repos, task_id, now)
-        question = answers.question_of(event)
-        if isinstance(task, Task) and question is not None:
-            notes.note_answer(places, disk, question, event.id)
-        return task
-
-    def _lost(self, event: Event, lost: Lost, repeated: bool) -> Decree:
-        self._desk.services.log.error(f"{event.id}: {lost.why}")
-        note = event.evolve(status="failed", discarded_reason=lost.why, task_id=None)
-        return Decree(
-            note,
-            None,
-            [messages.lost_answer(event, self._desk.channel, lost.why, lost.thread)],
-            "completed",
-            repeated or bool(event.message_ids),
-        )
-
-    def _with_letter_ids(self, decrees: list[Decree]) -> list[Decree]:
-        """Letters of a begun event keep the ids that were noted for them."""
-        missing = [sum(draft.label not in decree.event.message_ids for draft in decree.drafts) for decree in decrees]
-        ids = iter(self._desk.letter_ids(sum(missing)))
-        return [
-            Decree(with_letters(each.event, each.drafts, ids), each.task, each.drafts, each.moves_to, each.repeated)
-            for each in decrees
-        ]
-
-    def _carry_out(self, decrees: list[Decree]) -> None:
-        queues = self._desk.services.queues
-        queues.events.update("pending", [each.event for each in decrees])
-        queues.tasks.create(
-            [each.task for each in decrees if each.task and not self._desk.there("tasks", each.task.id, each.repeated)],
-        )
-        for each in decrees:
-            self._tell_decree(each)
-        self._desk.write_letters([(each.drafts, each.event.message_ids, each.repeated) for each in decrees])
-        self._desk.done.note((each.event.id, each.task.id) for each in decrees if each.task)
-        for place in ("dispatched", "completed"):
-            names = [each.event.id for each in decrees if each.moves_to == place]
-            for stuck in queues.events.move(names, "pending", place):
-                self._desk.services.log.warn(f"event {stuck} could not move to {place}: gone, or there already")
-
-    def _tell_decree(self, decree: Decree) -> None:
-        log, event = self._desk.services.log, decree.event
-        if decree.task:
-            log.info(f"{event.id} ({event.type}) → {decree.task.id} for {decree.task.target_general}")
-            log.event("event.dispatched", event_id=event.id, task_id=decree.task.id)
-            log.event(
-                "task.resumed" if decree.task.type == "resume" else "task.created",
-                task_id=decree.task.id,
-                general=decree.task.target_general,
-            )
-        else:
             log.warn(f"{event.id} is {event.status}: {event.discarded_reason}")
             log.event("event.discarded", event_id=event.id, reason=event.discarded_reason)
+            return
+        log.info(f"{event.id} ({event.type}) → {task.id} for {task.target_general}")
+        log.event("event.dispatched", event_id=event.id, task_id=task.id)
+        made = "task.resumed" if task.type == "resume" else "task.created"
+        log.event(made, task_id=task.id, general=task.target_general)
+
+    def _finish_runs(self, decisions: list[Decision[ScheduledRun]]) -> None:
+        for decision in decisions:
+            run = decision.cause
+            self._schedules.remove(run)
+            self._king.log.info(f"{run.entry.key} is due → {run.task_id}")
+            self._king.log.event("task.created", task_id=run.task_id, general=run.entry.general)

@@ -1,4 +1,4 @@
-"""The king's letters to people: what each says, where it goes, and under which id it is written once."""
+"""The king's messages to people: what each says and where it goes. Pure: they return drafts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kingdom.errors import BadName
 from kingdom.home.places import check_name
 from kingdom.records.messages import Event, Message, Result, Task
 
-NEWS_TYPES = {
+TYPES = {
     "start": "thread_start",
     "update": "thread_update",
     "final": "notification",
@@ -20,10 +20,11 @@ NEWS_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A letter before it has an id. Its label is unique within its cause, so that a repeat finds it again."""
+class MessageDraft:
+    """A message before it has an id."""
 
-    label: str
+    #: Unique within its cause, so that a repeat finds its id again: start, update, final, question, proclamation.
+    part: str
     task_id: str
     channel: str | None
     content: str
@@ -33,10 +34,10 @@ class Draft:
     dedup_key: str = ""
     code: str = ""
 
-    def letter(self, id: str, written_at: str) -> Message:
+    def message(self, id: str, written_at: str) -> Message:
         return Message(
             id=id,
-            type=NEWS_TYPES[self.label],
+            type=TYPES[self.part],
             task_id=self.task_id,
             channel=self.channel,
             urgency=self.urgency,
@@ -58,7 +59,7 @@ def reply_address(event: Event) -> Mapping[str, Any] | None:
     return {"source": event.source, "event_id": event.id, **{k: event.payload[k] for k in known if k in event.payload}}
 
 
-def started(task: Task, default_channel: str) -> Draft:
+def started(task: Task, default_channel: str) -> MessageDraft:
     scheduled = task.scheduled_for is not None
     what = f"schedule.{task.type}" if scheduled else task.type
     return _draft(
@@ -66,17 +67,17 @@ def started(task: Task, default_channel: str) -> Draft:
     )
 
 
-def resumed(task: Task, default_channel: str) -> Draft:
+def resumed(task: Task, default_channel: str) -> MessageDraft:
     """In the question's thread; it names the task that had asked."""
     update = _draft("update", "resumed", task, default_channel, "answer received, resuming")
     return replace(update, context={"answers": task.payload.get("original_task_id")})
 
 
-def lost_answer(event: Event, default_channel: str, why: str, thread: str | None = None) -> Draft:
+def unanswerable(event: Event, default_channel: str, why: str, thread: str | None = None) -> MessageDraft:
     """To a person whose answer nobody waits for any more."""
     address = reply_address(event)
     channel = str(event.payload.get("channel") or default_channel)
-    return Draft(
+    return MessageDraft(
         "final",
         _named(thread) or _named(event.payload.get("task_id")) or event.id,
         channel,
@@ -95,29 +96,29 @@ def _named(task_id: object) -> str | None:
         return None
 
 
-def lost_task(event: Event, default_channel: str, why: str) -> Draft:
+def lost_task(event: Event, default_channel: str, why: str) -> MessageDraft:
     """To whoever waits for what a task that vanished would have brought."""
     address = reply_address(event)
     channel = str((address or {}).get("channel") or default_channel)
     key = f"{event.task_id}:notification:lost"
     task = str(event.task_id)
-    return Draft("final", task, channel, f"[failed] {why}", source_ref=address, dedup_key=key, code="failed")
+    return MessageDraft("final", task, channel, f"[failed] {why}", source_ref=address, dedup_key=key, code="failed")
 
 
-def completed(task: Task, result: Result, default_channel: str) -> list[Draft]:
+def completed(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     final = _final(
         "completed", task, result, default_channel, f"[complete] {_what(task)} — {result.summary or 'completed'}"
     )
     return [final, *_proclaimed(task, result)]
 
 
-def failed(task: Task, result: Result, default_channel: str) -> list[Draft]:
+def failed(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     """Its context names the task, so that whoever says it can tell how to look further."""
     final = _final("failed", task, result, default_channel, f"[failed] {result.error or 'unknown'}")
     return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
 
 
-def skipped(task: Task, result: Result, default_channel: str) -> list[Draft]:
+def skipped(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     """Silent, unless the soldier names a channel or a person waits for an answer."""
     if result.notify_channel is None and task.reply_to is None:
         return _proclaimed(task, result)
@@ -125,7 +126,7 @@ def skipped(task: Task, result: Result, default_channel: str) -> list[Draft]:
     return [final, *_proclaimed(task, result)]
 
 
-def asked(task: Task, result: Result, default_channel: str) -> list[Draft]:
+def asked(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
     reply_context = {
         "general": task.target_general,
@@ -140,12 +141,12 @@ def asked(task: Task, result: Result, default_channel: str) -> list[Draft]:
     return [replace(question, urgency="high", context=context)]
 
 
-def _proclaimed(task: Task, result: Result) -> list[Draft]:
+def _proclaimed(task: Task, result: Result) -> list[MessageDraft]:
     if result.proclamation is None:
         return []
     words = result.proclamation
     return [
-        Draft(
+        MessageDraft(
             "proclamation",
             f"proclamation-{task.id}",
             str(words["channel"]),
@@ -160,13 +161,13 @@ def _what(task: Task) -> str:
     return f"resume of {task.subject}" if task.type == "resume" != task.subject else task.type
 
 
-def _final(code: str, task: Task, result: Result, default_channel: str, content: str) -> Draft:
+def _final(code: str, task: Task, result: Result, default_channel: str, content: str) -> MessageDraft:
     final = _draft("final", code, task, default_channel, content)
     return replace(final, channel=result.notify_channel) if result.notify_channel else final
 
 
-def _draft(label: str, code: str, task: Task, default_channel: str, content: str) -> Draft:
+def _draft(part: str, code: str, task: Task, default_channel: str, content: str) -> MessageDraft:
     address = task.reply_to
     channel = str(address["channel"]) if address and address.get("channel") else default_channel
-    key = f"{task.id}:{NEWS_TYPES[label]}:{task.outcome or 'open'}"
-    return Draft(label, task.thread, channel, content, source_ref=address, dedup_key=key, code=code)
+    key = f"{task.id}:{TYPES[part]}:{task.outcome or 'open'}"
+    return MessageDraft(part, task.thread, channel, content, source_ref=address, dedup_key=key, code=code)

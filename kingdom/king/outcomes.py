@@ -1,8 +1,11 @@
-"""Results become letters: the outcome is noted in the task, the letters are written, event and task end."""
+"""Results become messages: the outcome is noted in the task, the messages are written, event and task end."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -11,133 +14,172 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.home import schemas
 from kingdom.king import messages
-from kingdom.king.context import Desk, with_letters
-from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
+from kingdom.king.context import Context, Decision
+from kingdom.king.messages import MessageDraft
 from kingdom.records import notes
+from kingdom.records.backlog import Arrivals, Backlog
 from kingdom.records.messages import Event, Result, Task
 
 BATCH = 128
-"""Results are judged in groups that become durable together."""
+"""Tasks are completed in groups that become durable together."""
+LOST_SECONDS = 60.0
+"""Between looks at every event under way: only a task that was removed or set aside makes one worth while."""
 
 
-class Cases:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What follows from a result's status."""
 
-    def judge(self) -> int:
-        """The next group of ended tasks. Returns how many there were; a whole group means there may be more."""
-        queues, results = self._desk.services.queues, self._desk.services.places.results
-        ready = (name for name in queues.tasks.file_names("in_progress") if is_there(results / name))
-        judged = (pair for name in ready if (pair := self._verdict(name)) is not None)
-        pairs = list(islice(judged, BATCH))
-        if pairs:
-            self._close_cases(pairs)
-        return len(pairs)
+    #: What stands in `status` of the task and of its event.
+    status: str
+    #: The typed event in logs/events.log.
+    logged_as: str
+    #: The messages to write, by task, result and default channel.
+    drafts: Callable[[Task, Result, str], list[MessageDraft]]
 
-    def close_lost(self) -> None:
-        """An event whose task was buried, or taken away by hand, would wait for ever: it fails, and people hear why."""
-        queues = self._desk.services.queues
-        for event_id in queues.events.ids("dispatched"):
-            try:
-                event: Event = queues.events.read("dispatched", event_id)
-            except (FileNotFoundError, BadInput):
-                continue
-            # In the order in which a task moves, so that one that moves meanwhile is seen.
-            if event.task_id is None or queues.tasks.has(event.task_id, "pending", "in_progress"):
-                continue
-            if queues.tasks.has(event.task_id, "completed"):
-                self._end(event, self._status_of(event.task_id))
-            else:
-                self._end_lost(event)
 
-    def _status_of(self, task_id: str) -> str:
-        try:
-            return str(self._desk.services.queues.tasks.read("completed", task_id).status)
-        except (FileNotFoundError, BadInput):
-            # Gone by retention, or damaged by hand: its letters are written all the same.
-            return "completed"
+OUTCOMES: Mapping[str, Outcome] = {
+    "success": Outcome("completed", "task.completed", messages.completed),
+    "failed": Outcome("failed", "task.failed", messages.failed),
+    "skipped": Outcome("skipped", "task.skipped", messages.skipped),
+    "needs_human": Outcome("needs_human", "task.needs_human", messages.asked),
+}
 
-    def _end_lost(self, event: Event) -> None:
-        where = (
-            "it could not be read" if self._desk.services.queues.tasks.has(str(event.task_id), "dead") else "it is gone"
-        )
-        why = f"{event.task_id} came to nothing: {where}"
-        draft = messages.lost_task(event, self._desk.channel, why)
-        repeated = draft.label in event.message_ids
-        noted = with_letters(event, [draft], iter([] if repeated else self._desk.letter_ids(1)))
-        self._desk.services.queues.events.update("dispatched", [noted.evolve(discarded_reason=why)])
-        self._desk.write_letters([([draft], noted.message_ids, repeated)])
-        self._desk.services.log.error(f"{event.id} failed: {why}")
-        self._end(noted.evolve(discarded_reason=why), "failed")
 
-    def _end(self, event: Event, status: str) -> None:
-        queues = self._desk.services.queues
-        queues.events.update("dispatched", [event.evolve(status=status)])
-        queues.events.move([event.id], "dispatched", "completed")
+class Outcomes:
+    def __init__(self, king: Context) -> None:
+        self._king = king
+        self._in_progress = Backlog(king.queues.tasks, "in_progress", period=king.period)
+        self._next_look = self._next_lost = 0.0
 
-    def _verdict(self, filename: str) -> tuple[Task, Result] | None:
-        task: Task | None = self._desk.services.queues.tasks.take("in_progress", filename)
+    @property
+    def unsettled(self) -> bool:
+        return self._in_progress.unsettled
+
+    @property
+    def next_look(self) -> float:
+        return min(self._next_look, self._in_progress.next_look)
+
+    def follow(self, arrivals: Arrivals) -> bool:
+        """Complete the next group of tasks that have a result. Return whether there was any."""
+        now = self._king.monotonic()
+        self._in_progress.follow(arrivals, now)
+        if now >= self._next_lost:
+            self._next_lost = now + LOST_SECONDS
+            self._fail_lost()
+        places = self._king.places
+        if arrivals is None or now >= self._next_look:
+            self._next_look = now + self._king.config["intervals"]["result_check_seconds"]
+        elif places.results not in arrivals and places.folder("tasks", "in_progress") not in arrivals:
+            return False
+        count = self._complete_group()
+        if count == BATCH:
+            # A whole group means that there may be more.
+            self._next_look = now
+        return count > 0
+
+    def _complete_group(self) -> int:
+        results = self._king.places.results
+        names = [queued.filename for queued in self._in_progress]
+        ready = (name for name in names if is_there(results / name))
+        decided = (decision for name in ready if (decision := self._decide(name)) is not None)
+        decisions = list(islice(decided, BATCH))
+        self._king.hand_over(decisions, partial(self._king.queues.tasks.update, "in_progress"), self._finish)
+        return len(decisions)
+
+    def _decide(self, filename: str) -> Decision[Task] | None:
+        task = self._in_progress.take(filename)
         if task is None:
+            self._in_progress.drop([filename])
             return None
-        path = self._desk.services.places.result(task.id)
+        result = self._result(task)
+        if result is None:
+            return None
+        outcome = OUTCOMES[result.status]
+        noted = task.evolve(outcome=result.status, status=outcome.status)
+        return Decision(noted, outcome.drafts(noted, result, self._king.channel), next_state="completed")
+
+    def _result(self, task: Task) -> Result | None:
+        path = self._king.places.result(task.id)
         try:
             result = Result.from_json(schemas.check("result", read_json(path)))
             if result.task_id != task.id:
                 raise BadFile(path=path, why=f"it is the result of {result.task_id}")
         except FileNotFoundError:
             return None
-        except BadInput as trouble:
-            return self._unreadable(task, path, str(trouble))
+        except BadInput as error:
+            return self._unreadable(task, path, str(error))
         # Its own and no other, whatever the soldier wrote.
-        result = result.evolve(checkpoint_path=str(self._desk.services.places.checkpoint(task.id)))
-        return task.evolve(outcome=result.status, status=STATUS[result.status]), result
+        return result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
 
-    def _unreadable(self, task: Task, path: Path, why: str) -> tuple[Task, Result] | None:
-        patience = self._desk.config["results"]["unreadable_seconds"]
+    def _unreadable(self, task: Task, path: Path, why: str) -> Result | None:
+        patience = self._king.config["results"]["unreadable_seconds"]
         try:
             # Either way: a file from the future would else be waited for until then.
-            age = abs(self._desk.services.clock() - os.lstat(path).st_mtime)
+            age = abs(self._king.clock() - os.lstat(path).st_mtime)
         except FileNotFoundError:
             return None
         if age < patience and task.outcome is None:
-            self._desk.services.log.warn(f"cannot read the result of {task.id}, will try again: {why}")
+            self._king.log.warn(f"cannot read the result of {task.id}, will try again: {why}")
             return None
-        failure = Result(
-            task_id=task.id, status="failed", error=f"its result could not be read for {patience:g} s: {why}"
-        )
-        return task.evolve(outcome="failed", status="failed"), failure
+        return Result(task_id=task.id, status="failed", error=f"its result could not be read for {patience:g} s: {why}")
 
-    def _close_cases(self, cases: list[tuple[Task, Result]]) -> None:
-        """Note the outcome and the letters' ids in the task, write the letters, end the event, end the task."""
-        queues = self._desk.services.queues
-        drafts = [JUDGE[result.status](task, result, self._desk.channel) for task, result in cases]
-        missing = [
-            sum(d.label not in task.message_ids for d in ds) for (task, _), ds in zip(cases, drafts, strict=True)
-        ]
-        ids = iter(self._desk.letter_ids(sum(missing)))
-        noted = [with_letters(task, ds, ids) for (task, _), ds in zip(cases, drafts, strict=True)]
-        repeated = [bool(task.message_ids) for task, _ in cases]
-        queues.tasks.update("in_progress", noted)
-        self._desk.write_letters(
-            [(ds, task.message_ids, again) for ds, task, again in zip(drafts, noted, repeated, strict=True)]
-        )
-        self._end_events(noted)
-        for task, result in zip(noted, (result for _, result in cases), strict=True):
-            self._desk.services.log.info(f"{task.id} ended: {result.status}")
-            self._desk.services.log.event(INTERNAL_EVENT[result.status], task_id=task.id, general=task.target_general)
-            notes.forget_cancelled(self._desk.services.places, self._desk.services.disk, task.id)
-        queues.tasks.move([task.id for task in noted], "in_progress", "completed")
+    def _finish(self, decisions: list[Decision[Task]]) -> None:
+        king, tasks = self._king, [decision.cause for decision in decisions]
+        self._end_events(tasks)
+        for task in tasks:
+            king.log.info(f"{task.id} ended: {task.outcome}")
+            king.log.event(OUTCOMES[str(task.outcome)].logged_as, task_id=task.id, general=task.target_general)
+            notes.forget_cancelled(king.places, king.disk, task.id)
+        king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")
+        self._in_progress.drop(f"{task.id}.json" for task in tasks)
 
     def _end_events(self, tasks: list[Task]) -> None:
+        events = self._king.queues.events
         ended: list[Event] = []
         for task in tasks:
             try:
-                event: Event = self._desk.services.queues.events.read("dispatched", task.event_id)
+                ended.append(events.read("dispatched", task.event_id).evolve(status=task.status))
             except FileNotFoundError:
                 continue
-            except BadInput as trouble:
-                self._desk.services.log.warn(f"the event of {task.id} cannot be ended: {trouble}")
+            except BadInput as error:
+                self._king.log.warn(f"the event of {task.id} cannot be ended: {error}")
+        events.update("dispatched", ended)
+        events.move([event.id for event in ended], "dispatched", "completed")
+
+    def _fail_lost(self) -> None:
+        """End the events whose tasks were set aside or removed by hand: they would wait for ever."""
+        decisions: list[Decision[Event]] = []
+        for event_id in self._king.queues.events.ids("dispatched"):
+            try:
+                event = self._king.queues.events.read("dispatched", event_id)
+            except (FileNotFoundError, BadInput):
                 continue
-            ended.append(event.evolve(status=task.status))
-        self._desk.services.queues.events.update("dispatched", ended)
-        self._desk.services.queues.events.move([event.id for event in ended], "dispatched", "completed")
+            if (decision := self._decide_lost(event)) is not None:
+                decisions.append(decision)
+        events = self._king.queues.events
+        self._king.hand_over(decisions, partial(events.update, "dispatched"), self._finish_lost)
+
+    def _decide_lost(self, event: Event) -> Decision[Event] | None:
+        tasks = self._king.queues.tasks
+        # In the order in which a task moves, so that one that moves meanwhile is seen.
+        if event.task_id is None or tasks.has(event.task_id, "pending", "in_progress"):
+            return None
+        if tasks.has(event.task_id, "completed"):
+            return Decision(event.evolve(status=self._status_of(event.task_id)), next_state="completed")
+        where = "its file could not be read" if tasks.has(event.task_id, "dead") else "its file is gone"
+        why = f"{event.task_id} was lost: {where}"
+        self._king.log.error(f"{event.id} failed: {why}")
+        draft = messages.lost_task(event, self._king.channel, why)
+        return Decision(event.evolve(status="failed", discarded_reason=why), [draft], next_state="completed")
+
+    def _status_of(self, task_id: str) -> str:
+        try:
+            return self._king.queues.tasks.read("completed", task_id).status
+        except (FileNotFoundError, BadInput):
+            # Gone by retention, or damaged by hand: its messages are written all the same.
+            return "completed"
+
+    def _finish_lost(self, decisions: list[Decision[Event]]) -> None:
+        ids = [decision.cause.id for decision in decisions]
+        self._king.queues.events.move(ids, "dispatched", "completed")

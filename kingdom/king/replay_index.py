@@ -14,7 +14,7 @@ from kingdom.disk.atomic import Disk
 KEPT_DAYS = 400
 
 
-class DoneIndex:
+class ReplayIndex:
     """Lines `<day> <key> <task id>`. In memory only 8 bytes for each; a hit is confirmed in the file."""
 
     def __init__(self, disk: Disk, path: Path, clock: Callable[[], float]) -> None:
@@ -27,7 +27,7 @@ class DoneIndex:
         """The task that this event or scheduled run became, if it ever did."""
         return self._find(key.encode()) if self._may_know(key.encode()) else None
 
-    def note(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def add(self, pairs: Iterable[tuple[str, str]]) -> None:
         new = [(key, task) for key, task in pairs if self.task_of(key) is None]
         if not new:
             return

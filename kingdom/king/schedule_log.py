@@ -1,184 +1,172 @@
-"""The king's memory of the clock: which runs were made, which one is half-made, which come next."""
+"""Which scheduled runs are due, which one is half-made, and up to when each schedule is handled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import tzinfo
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kingdom.disk.codec import to_json
 from kingdom.disk.json_file import JsonFile
-from kingdom.home.config import thawed
 from kingdom.home.manifests import Manifest
-from kingdom.king.replay_index import DoneIndex
-from kingdom.records.messages import Task
+from kingdom.king.context import Context
+from kingdom.records.messages import Json
 from kingdom.rules import schedules
 from kingdom.rules.gate import Gate
-from kingdom.rules.schedules import Entry
-from kingdom.runtime.role import Services
+from kingdom.rules.schedules import ScheduleEntry
 from kingdom.times import moment, stamp
 
 PRIORITY = "low"
-Page = Mapping[str, Any]
+START = "start"
+"""The part of the one message that follows from a run."""
+SHORTEST_SLEEP = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One due minute of one schedule. With a task id it was begun by an earlier life."""
+class ScheduledRun:
+    """One due minute of one schedule."""
 
-    entry: Entry
+    entry: ScheduleEntry
     due: float
+    #: The task it becomes; noted by an earlier life when it was begun.
     task_id: str | None = None
-    letter_id: str = ""
-    repeated: bool = False
+    message_ids: Json = field(default_factory=dict)
+
+    def evolve(self, **changes: Any) -> ScheduledRun:
+        return replace(self, **changes)
 
 
-class Diary:
-    """`schedule-sent.json`: by schedule, up to when it is handled and the run that is being made."""
+class ScheduleLog:
+    """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun."""
 
-    def __init__(self, services: Services, done: DoneIndex) -> None:
-        self._done = done
-        self.take_over(services)
-        self._book = JsonFile(
-            services.places.own("king") / "schedule-sent.json", services.disk, services.log.error, _is_sound
-        )
-        self._plan_path = services.places.own("king") / "schedules.json"
-        self._entries: list[Entry] = []
-        self._planned: object = None
+    def __init__(self, king: Context) -> None:
+        self._king = king
+        path = king.places.own("king") / "schedule-sent.json"
+        self._file = JsonFile(path, king.disk, king.log.error, _is_sound)
+        self._plan_path = king.places.own("king") / "schedules.json"
+        self._entries: list[ScheduleEntry] = []
+        self._planned: list[dict[str, Any]] | None = None
         self._held: str | None = None
-
-    def take_over(self, services: Services) -> None:
-        self._services = services
+        self.next_look = 0.0
 
     def check(self, generals: Iterable[Manifest]) -> list[str]:
-        """Take the generals' schedules over; what is wrong with the ones that cannot be kept."""
-        all_entries = schedules.entries(generals)
-        bad = {entry.key: why for entry in all_entries if (why := schedules.misfit(entry))}
-        self._entries = [entry for entry in all_entries if entry.key not in bad]
+        """Take over the generals' schedules. Return what is wrong with those that cannot be kept."""
+        entries = schedules.entries(generals)
+        bad = {entry.key: why for entry in entries if (why := schedules.misfit(entry))}
+        self._entries = [entry for entry in entries if entry.key not in bad]
+        self.next_look = 0.0
         return [f"{key.partition(':')[0]}: {why}" for key, why in bad.items()]
 
-    def next_due(self, zone: tzinfo, gate: Gate) -> Run | None:
-        """A run to make now: what was begun first, then what waits, if the gate admits it."""
-        now = self._services.clock()
-        self._note_due(zone, now)
-        self._held = held = gate.holds_because(PRIORITY)
-        self._plan(zone, now, held)
+    def next_due(self, gate: Callable[[], Gate], look: bool) -> ScheduledRun | None:
+        """Return a run to make now: one that was begun, else one that waits, if the gate admits it.
+
+        Without `look` only when it is time to, or when what held a run has changed.
+        """
+        now = self._king.monotonic()
+        if not look and now < self.next_look and not self._held_for_another_reason(gate):
+            return None
+        run = self._find(gate)
+        most = self._king.config["intervals"]["schedule_check_seconds"]
+        self.next_look = now if run is not None else now + self._sleep(most)
+        return run
+
+    def note(self, runs: Sequence[ScheduledRun]) -> None:
+        """Note the ids of what follows from these runs before it is made."""
+        for run in runs:
+            noted = {"due": stamp(run.due), "task_id": run.task_id, "letter_id": run.message_ids[START]}
+            self._file.set(run.entry.key, {**self._value(run.entry), **noted})
+        self._file.save()
+
+    def remove(self, run: ScheduledRun) -> None:
+        """A run has been made: it waits no longer."""
+        value = self._value(run.entry)
+        waiting = [due for due in value.get("waiting", ()) if moment(due) != run.due]
+        kept = {key: part for key, part in value.items() if key not in ("due", "task_id", "letter_id")}
+        new = {"waiting": waiting, "since": next(iter(waiting), None), "last": stamp(run.due)}
+        self._file.set(run.entry.key, {**kept, **new})
+        self._file.save()
+
+    def _held_for_another_reason(self, gate: Callable[[], Gate]) -> bool:
+        """Return whether a run that is due waits for what is no longer so, or not for that reason."""
+        return self._anything_waits() and self._held != gate().holds_because(PRIORITY)
+
+    def _anything_waits(self) -> bool:
+        return any(self._value(entry).get("waiting") for entry in self._entries)
+
+    def _find(self, gate: Callable[[], Gate]) -> ScheduledRun | None:
+        now = self._king.clock()
+        self._note_due(now)
+        self._held = gate().holds_because(PRIORITY) if self._anything_waits() else None
+        self._plan(now)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
-        if begun or held:
+        if begun is not None or self._held is not None:
             return begun
         for entry in self._entries:
-            for due in map(moment, self._page(entry).get("waiting", ())):
-                if self._done.task_of(entry.run_key(due)) is None:
-                    return Run(entry, due)
-                self._strike(entry, due)
+            for due in map(moment, self._value(entry).get("waiting", ())):
+                run = ScheduledRun(entry, due)
+                if self._king.replays.task_of(entry.run_key(due)) is None:
+                    return run
+                self.remove(run)
         return None
 
-    def holds_what_may_go(self, gate: Callable[[], Gate]) -> bool:
-        """A run that is due waits for what is no longer so, or not for that reason."""
-        held = any(self._page(entry).get("waiting") for entry in self._entries)
-        return held and self._held != gate().holds_because(PRIORITY)
+    def _begun(self, entry: ScheduleEntry) -> ScheduledRun | None:
+        value = self._value(entry)
+        if "task_id" not in value:
+            return None
+        return ScheduledRun(entry, moment(value["due"]), value["task_id"], {START: value["letter_id"]})
 
-    def _note_due(self, zone: tzinfo, now: float) -> None:
+    def _note_due(self, now: float) -> None:
         """Minutes that came due join what waits, so that the gate delays them and loses none."""
+        zone = self._king.zone
         for entry in self._entries:
-            page = self._page(entry) or {"handled": stamp(now)}
-            # A clock that was ahead and is set right again must not silence a schedule; `done` knows what was made.
-            handled = min(moment(page["handled"]), now)
+            value = self._value(entry) or {"handled": stamp(now)}
+            # A clock that was ahead and is set right must not silence a schedule; the replay index knows what was made.
+            handled = min(moment(value["handled"]), now)
             new = [stamp(due) for due in schedules.due(entry, handled, now, zone)]
-            waiting = [*page.get("waiting", ()), *new]
+            waiting = [*value.get("waiting", ()), *new]
             kept = waiting if entry.schedule.catch_up == "all" else waiting[-1:]
             passed = schedules.last_due(entry, handled, now, zone)
-            since = page.get("since") or next(iter(waiting), None)
-            self._book.set(entry.key, {**page, "waiting": kept, "since": since, "handled": stamp(passed or handled)})
-        self._book.save()
+            since = value.get("since") or next(iter(waiting), None)
+            noted = {"waiting": kept, "since": since, "handled": stamp(passed or handled)}
+            self._file.set(entry.key, {**value, **noted})
+        self._file.save()
 
-    def _strike(self, entry: Entry, due: float) -> None:
-        """It has been made, and waits no longer."""
-        page = self._page(entry)
-        waiting = [each for each in page.get("waiting", ()) if moment(each) != due]
-        kept = {key: each for key, each in page.items() if key not in ("due", "task_id", "letter_id")}
-        new = {"waiting": waiting, "since": next(iter(waiting), None), "last": stamp(due)}
-        self._book.set(entry.key, {**kept, **new})
-        self._book.save()
-
-    def intend(self, run: Run, task_id: str, letter_id: str) -> Run:
-        """Note the ids before anything is made under them."""
-        noted = {"due": stamp(run.due), "task_id": task_id, "letter_id": letter_id}
-        self._book.set(run.entry.key, {**self._page(run.entry), **noted})
-        self._book.save()
-        return replace(run, task_id=task_id, letter_id=letter_id)
-
-    def task(self, run: Run, now: str) -> Task:
-        plan = run.entry.schedule
-        assert run.task_id is not None
-        return Task(
-            id=run.task_id,
-            event_id=f"schedule-{plan.name}",
-            target_general=run.entry.general,
-            type=plan.task_type,
-            repo=plan.repo or run.entry.default_repo,
-            payload=thawed(plan.payload),
-            priority=PRIORITY,
-            created_at=now,
-            status="pending",
-            attempt=0,
-            scheduled_for=stamp(run.due),
-        )
-
-    def done(self, run: Run) -> None:
-        assert run.task_id is not None
-        self._done.note([(run.entry.run_key(run.due), run.task_id)])
-        self._strike(run.entry, run.due)
-
-    def sleep(self, most: float) -> float:
-        """Seconds until the next run is due, at most the given."""
-        now = self._services.clock()
-        soonest = min((moment(each["next"]) for each in self._snapshot()), default=now + most)
-        return max(0.05, min(most, soonest - now))
-
-    def _begun(self, entry: Entry) -> Run | None:
-        page = self._page(entry)
-        if "task_id" not in page:
-            return None
-        return Run(entry, moment(page["due"]), page["task_id"], page["letter_id"], repeated=True)
-
-    def _plan(self, zone: tzinfo, now: float, held: str | None) -> None:
-        """The snapshot that others read: when each schedule runs next, ran last, and what keeps a run that is due.
-
-        Written when it changes.
-        """
-        plan = [
-            {
-                "schedule": entry.key,
-                "general": entry.general,
-                "name": entry.schedule.name,
-                "cron": entry.schedule.cron,
-                "next": stamp(schedules.next_run(entry, now, zone)),
-                "last": page.get("last"),
-                "held_since": page.get("since") if held else None,
-                "held_because": held if page.get("since") else None,
-            }
-            for entry in self._entries
-            for page in [self._page(entry)]
-        ]
+    def _plan(self, now: float) -> None:
+        """Write the snapshot that others read, if it has changed: next run, last run, what holds a run that is due."""
+        plan = [self._plan_of(entry, self._value(entry), now) for entry in self._entries]
         if plan != self._planned:
             self._planned = plan
-            self._services.unsynced.rewrite(self._plan_path, to_json({"schedules": plan}))
+            self._king.unsynced.rewrite(self._plan_path, to_json({"schedules": plan}))
 
-    def _snapshot(self) -> list[dict[str, Any]]:
-        return self._planned if isinstance(self._planned, list) else []
+    def _plan_of(self, entry: ScheduleEntry, value: Mapping[str, Any], now: float) -> dict[str, Any]:
+        since = value.get("since")
+        return {
+            "schedule": entry.key,
+            "general": entry.general,
+            "name": entry.schedule.name,
+            "cron": entry.schedule.cron,
+            "next": stamp(schedules.next_run(entry, now, self._king.zone)),
+            "last": value.get("last"),
+            "held_since": since if self._held else None,
+            "held_because": self._held if since else None,
+        }
 
-    def _page(self, entry: Entry) -> Page:
-        page: Page = self._book.get(entry.key, {})
-        return page
+    def _sleep(self, most: float) -> float:
+        """Return the seconds until the next run is due, at most the given."""
+        now = self._king.clock()
+        soonest = min((moment(plan["next"]) for plan in self._planned or ()), default=now + most)
+        return max(SHORTEST_SLEEP, min(most, soonest - now))
+
+    def _value(self, entry: ScheduleEntry) -> Mapping[str, Any]:
+        value: Mapping[str, Any] = self._file.get(entry.key, {})
+        return value
 
 
-def _is_sound(_schedule: str, page: Any) -> bool:
-    """A page that somebody has damaged starts anew."""
+def _is_sound(_schedule: str, value: Any) -> bool:
+    """Return whether a value can be used; one that somebody has damaged starts anew."""
     try:
-        moments = [page["handled"], *page.get("waiting", ()), *([page["due"]] if "task_id" in page else [])]
-        moments += [page[key] for key in ("since", "last") if page.get(key) is not None]
-        return all(moment(each) > 0 for each in moments) and ("task_id" in page) == ("letter_id" in page)
+        moments = [value["handled"], *value.get("waiting", ()), *([value["due"]] if "task_id" in value else [])]
+        moments += [value[key] for key in ("since", "last") if value.get(key) is not None]
+        return all(moment(text) > 0 for text in moments) and ("task_id" in value) == ("letter_id" in value)
     except (AttributeError, KeyError, TypeError, ValueError):
         return False

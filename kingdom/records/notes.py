@@ -13,11 +13,20 @@ from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import read_json, read_json_or, to_json
 from kingdom.errors import BadFile, BadName, Collision
 from kingdom.home.places import Places
+from kingdom.records.messages import Checkpoint
 
 
 def asks(places: Places, task: str) -> bool:
     """Return whether a question of this task is open: it left a checkpoint, and no answer has been taken."""
     return is_there(places.checkpoint(task)) and not is_there(places.answered(task))
+
+
+def checkpoint(places: Places, task: str) -> Checkpoint:
+    """Return what a task that asked has left behind. FileNotFoundError, BadFile or BadName when there is none.
+
+    A foreign general may have written it: its fields are checked where they are used.
+    """
+    return Checkpoint.from_json(read_json(places.checkpoint(task)))
 
 
 def open_questions(places: Places) -> list[str]:

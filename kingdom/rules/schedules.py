@@ -21,7 +21,7 @@ MOST_CAUGHT_UP = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScheduleEntry:
     """One schedule of one general."""
 
     general: str
@@ -37,11 +37,11 @@ class Entry:
         return f"{self.key}:{stamp(due)}"
 
 
-def entries(manifests: Iterable[Manifest]) -> list[Entry]:
-    return [Entry(each.name, each.default_repo, plan) for each in manifests for plan in each.schedules]
+def entries(manifests: Iterable[Manifest]) -> list[ScheduleEntry]:
+    return [ScheduleEntry(each.name, each.default_repo, plan) for each in manifests for plan in each.schedules]
 
 
-def misfit(entry: Entry) -> str | None:
+def misfit(entry: ScheduleEntry) -> str | None:
     """What is wrong with a schedule; None when it can be kept."""
     plan = entry.schedule
     wrong = flaw(plan.cron, plan.timezone)
@@ -69,7 +69,7 @@ def _is_zone(name: str) -> bool:
     return True
 
 
-def due(entry: Entry, after: float, now: float, zone: tzinfo) -> list[float]:
+def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[float]:
     """The runs to make for the due minutes in (after, now], oldest first. With `skip` an absence leaves none."""
     if entry.schedule.catch_up == "all":
         moments = _times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone)
@@ -80,23 +80,23 @@ def due(entry: Entry, after: float, now: float, zone: tzinfo) -> list[float]:
     return [newest]
 
 
-def last_due(entry: Entry, after: float, now: float, zone: tzinfo) -> float | None:
+def last_due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> float | None:
     """The newest due minute in (after, now]: everything up to it has been looked at."""
     moments = _times(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).all_prev(float), entry, zone)
     newest = next(moments)
     return newest if after < newest <= now else None
 
 
-def next_run(entry: Entry, after: float, zone: tzinfo) -> float:
+def next_run(entry: ScheduleEntry, after: float, zone: tzinfo) -> float:
     return next(_times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone))
 
 
-def _times(moments: Iterator[float], entry: Entry, zone: tzinfo) -> Iterator[float]:
+def _times(moments: Iterator[float], entry: ScheduleEntry, zone: tzinfo) -> Iterator[float]:
     """Where the clock is set back an hour passes twice: what has its own hour happens in the first one alone."""
     every_hour = entry.schedule.cron.split()[1].startswith("*")
     return (each for each in moments if every_hour or _local(entry, each, zone).fold == 0)
 
 
-def _local(entry: Entry, moment: float, zone: tzinfo) -> datetime:
+def _local(entry: ScheduleEntry, moment: float, zone: tzinfo) -> datetime:
     own = ZoneInfo(entry.schedule.timezone) if entry.schedule.timezone else zone
     return datetime.fromtimestamp(moment, own)

@@ -14,6 +14,7 @@ import pytest
 from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import read_json
 from kingdom.general.campaign import Campaign
+from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
 from kingdom.records.queues import Queues
@@ -273,9 +274,7 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
 
     def cancel() -> None:
         put(general.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
-        orders = Orders(king, lambda: 10.0, lambda: "task-none")
-        orders.look(None)
-        assert orders.obey()
+        assert Orders(Context(king)).follow(None, 0.0)
 
     general.runs(says(**result))
     put(general.home, "tasks", "pending", **task())

@@ -336,7 +336,7 @@ def test_even_a_nonsensical_answer_is_told_to_the_person(castle: Path, clock: Cl
     assert (letter["task_id"], letter["channel"]) == ("evt-2", "C1")
 
 
-# --- told again
+# --- duplicates
 
 
 @pytest.mark.parametrize("state", ["dispatched", "completed", "gone after retention"])

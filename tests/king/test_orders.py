@@ -190,7 +190,7 @@ def test_an_event_whose_task_was_buried_fails_aloud(court_home: Path, clock: Clo
     assert read(court_home, "events", "completed", "evt-1")["status"] == "failed"
     (letter,) = here(court_home, "messages", "pending")
     said = read(court_home, "messages", "pending", letter)
-    assert (said["content"], said["task_id"]) == (f"[failed] {TASK} came to nothing: it could not be read", TASK)
+    assert (said["content"], said["task_id"]) == (f"[failed] {TASK} was lost: its file could not be read", TASK)
 
 
 def test_an_event_whose_task_is_claimed_is_left_alone(court_home: Path, clock: Clock) -> None:

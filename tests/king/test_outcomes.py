@@ -8,7 +8,8 @@ import pytest
 
 from kingdom.home import schemas
 from kingdom.king import messages
-from kingdom.king.judgement import INTERNAL_EVENT, JUDGE, STATUS
+from kingdom.king.orders import ORDERS
+from kingdom.king.outcomes import OUTCOMES
 from kingdom.log import EVENT_TYPES
 from kingdom.records.messages import Event, Result, Task
 from tests.fixtures import event, task
@@ -25,8 +26,8 @@ def a_task(**fields: Any) -> Task:
 def told(task: Task, status: str, **fields: Any) -> list[tuple[str, str | None, str]]:
     """(type, channel, content) of every letter."""
     result = Result.from_json(schemas.check("result", {"task_id": task.id, "status": status, **fields}))
-    drafts = JUDGE[status](task, result, DEFAULT)
-    made = [draft.letter(f"msg-{n}", "2026-02-07T10:00:00Z") for n, draft in enumerate(drafts)]
+    drafts = OUTCOMES[status].drafts(task, result, DEFAULT)
+    made = [draft.message(f"msg-{n}", "2026-02-07T10:00:00Z") for n, draft in enumerate(drafts)]
     for letter in made:
         schemas.check("message", letter.to_json())
     return [(letter.type, letter.channel, letter.content) for letter in made]
@@ -85,9 +86,9 @@ def test_an_outcome_becomes_these_letters(
     assert told(a_task(**task), status, **result) == expected
 
 
-def drafts(task: Task, status: str, **fields: Any) -> list[messages.Draft]:
+def drafts(task: Task, status: str, **fields: Any) -> list[messages.MessageDraft]:
     result = Result.from_json(schemas.check("result", {"task_id": task.id, "status": status, **fields}))
-    return JUDGE[status](task, result, DEFAULT)
+    return OUTCOMES[status].drafts(task, result, DEFAULT)
 
 
 def test_a_question_is_urgent_and_carries_the_way_back() -> None:
@@ -177,7 +178,10 @@ def test_an_answer_goes_where_the_person_wrote(
     assert messages.reply_address(whole) == address
 
 
-def test_every_outcome_has_its_judge_its_status_and_its_event() -> None:
-    outcomes = schemas.load("result")["properties"]["status"]["enum"]
-    assert set(JUDGE) == set(STATUS) == set(INTERNAL_EVENT) == set(outcomes)
-    assert set(INTERNAL_EVENT.values()) <= EVENT_TYPES
+def test_every_outcome_has_a_row_whose_event_is_known() -> None:
+    assert set(OUTCOMES) == set(schemas.load("result")["properties"]["status"]["enum"])
+    assert {outcome.logged_as for outcome in OUTCOMES.values()} <= EVENT_TYPES
+
+
+def test_every_order_has_a_row() -> None:
+    assert set(ORDERS) == set(schemas.load("order")["properties"]["action"]["enum"])

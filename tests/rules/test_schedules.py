@@ -9,18 +9,18 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kingdom.home.manifests import Schedule
-from kingdom.rules.schedules import MOST_CAUGHT_UP, Entry, due, last_due, misfit, next_run
+from kingdom.rules.schedules import MOST_CAUGHT_UP, ScheduleEntry, due, last_due, misfit, next_run
 from kingdom.times import moment, stamp
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def entry(cron: str, **fields: Any) -> Entry:
+def entry(cron: str, **fields: Any) -> ScheduleEntry:
     plan = {"name": "daily", "task_type": "t", "payload": {}, "repo": None, "catch_up": "all", "timezone": None}
-    return Entry("gen-a", None, Schedule(cron=cron, **{**plan, **fields}))
+    return ScheduleEntry("gen-a", None, Schedule(cron=cron, **{**plan, **fields}))
 
 
-def runs(plan: Entry, after: str, until: str, zone: Any = UTC) -> list[str]:
+def runs(plan: ScheduleEntry, after: str, until: str, zone: Any = UTC) -> list[str]:
     return [stamp(each)[5:16] for each in due(plan, moment(after), moment(until), zone)]
 
 
