@@ -1,4 +1,4 @@
-"""What docs/mq says: the shell client as it stands there, and the Python lines."""
+"""What docs/mq says is true: the shell client, the Python lines, the tables of commands."""
 
 import json
 import os
@@ -6,6 +6,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import click
+import pytest
+
+from kingdom.cli.yirangmq import cli
+from kingdom.mailbox.commands import COMMANDS
 from tests.mailbox.boxes import Running
 
 DOCS = Path(__file__).parents[2] / "docs" / "mq"
@@ -57,3 +62,51 @@ def test_both_languages_have_the_same_parts() -> None:
         for what in (r"^## ", r"^\| ", r"^```", r"^- "):
             counts = [len(re.findall(what, text, re.MULTILINE)) for text in (english, korean)]
             assert counts[0] == counts[1], (page, what, counts)
+
+
+README = (DOCS / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_manual_has_a_row_for_each_command_of_the_wire(name: str) -> None:
+    row = re.search(rf"^\| {name}(?: \((.*?)\))? \| (.*?) \|", README, re.MULTILINE)
+    assert row is not None
+    assert tuple((row[1] or "").split(", ")) == (COMMANDS[name].aliases or ("",))
+    fields = {field.name for field in COMMANDS[name].fields}
+    assert fields == {word for word in re.findall(r"[a-zA-Z]+", row[2]) if word in fields}
+
+
+def test_the_manual_names_only_commands_and_fields_that_exist() -> None:
+    wire = README[README.index("## The wire") : README.index("| limit |")]
+    named = re.findall(r"^\| ([a-z_]+)(?: \(.*?\))? \| (.*?) \|", wire, re.MULTILINE)
+    rows = {name: payload for name, payload in named if name != "command"}
+    assert set(rows) == set(COMMANDS)
+    for name, payload in rows.items():
+        optional = set(re.findall(r"\*([a-zA-Z]+)\*", payload))
+        assert optional <= {field.name for field in COMMANDS[name].fields}, name
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_the_manual_has_each_command_of_yirangmq_with_options_that_exist(name: str) -> None:
+    if name == "extend-lease":
+        assert f"also called `{name}`" in README
+        return
+    row = re.search(rf"^\| `{name}(.*)$", README, re.MULTILINE)
+    assert row is not None
+    options = {word for param in cli.commands[name].params for word in param.opts}
+    assert set(re.findall(r"--[a-z-]+", row[0].replace("`extend-lease`", ""))) <= options
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_the_examples_use_options_that_exist(page: Path) -> None:
+    for name, words in re.findall(r"yirangmq ([a-z-]+)((?: [^`\n|#']*)?)", page.read_text()):
+        assert name in cli.commands, name
+        options = {word for param in cli.commands[name].params for word in param.opts}
+        assert set(re.findall(r"--[a-z-]+", words)) <= options, (name, words)
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_the_help_of_a_command_explains_every_option(name: str) -> None:
+    for param in cli.commands[name].params:
+        assert isinstance(param, click.Option)
+        assert param.help, (name, param.name)
