@@ -26,7 +26,7 @@ from kingdom.mq.engine import Engine, open_engine
 from kingdom.mq.message_format import Draft
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
-from kingdom.mq.stores.base import Plan
+from kingdom.mq.stores.base import StoreConfig
 
 PAYLOAD = '{"deviceId": "d-17", "seq": 1, "temp": 25.5, "pad": "' + "x" * 440 + '"}'
 BODY = PAYLOAD.encode()
@@ -290,8 +290,8 @@ def file_and_row(scratch: Scratch, times: int) -> tuple[float, float]:
 
 def opened(backend: str, folder: Path, durability: Durability = "process") -> Engine:
     """Return an engine without rules, on a store below the folder."""
-    plan = Plan(root=folder, durability=durability, files=folder / "fs", payloads=folder / "p", database=folder / "d")
-    return open_engine(backend, plan, settings=EngineSettings(Policy.from_json({})))
+    config = StoreConfig.at(folder, backend=backend, durability=durability)
+    return open_engine(config, settings=EngineSettings(Policy.from_json({})))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from kingdom.errors import Exit, KingdomError, NotRunning, Usage
 from kingdom.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.client import START_IT, Client, Refused
-from kingdom.mq.mailbox_folders import Box
+from kingdom.mq.mailbox_folders import MailboxFolders
 
 Answer = dict[str, Any]
 
@@ -38,13 +38,13 @@ class Direct:
     """The store without a manager; refused while a manager holds it."""
 
     def __init__(self, settings: configuration.Settings) -> None:
-        from kingdom.mq import call_fields, calls, opening
+        from kingdom.mq import call_fields, calls
         from kingdom.mq.errors import Refusal
 
         self._calls = calls
         self._call = call_fields.Call
         self._refusal = Refusal
-        self._engine = opening.engine(settings, lambda: int(time.time() * 1000), lambda *_, **__: None)
+        self._engine = configuration.open_engine(settings, lambda: int(time.time() * 1000), lambda *_, **__: None)
 
     def call(self, command: str, payload: Mapping[str, Any]) -> Answer:
         if command == "health":
@@ -113,11 +113,11 @@ class Connection:
         with self.open() as queues:
             show(queues.call(command, given(**payload)))
 
-    def _folders(self) -> Box:
+    def _folders(self) -> MailboxFolders:
         if self.config is None:
-            return configuration.box_of_home(Places(find_home())) if self.ipc_root is None else Box.at(self.ipc_root)
+            return MailboxFolders.at(self.ipc_root) if self.ipc_root else MailboxFolders.of_home(Places(find_home()))
         found = configuration.load(Places(find_home()), self.config)
-        return found.box if self.ipc_root is None else Box.at(self.ipc_root, found.config["ipc"])
+        return found.box if self.ipc_root is None else MailboxFolders.at(self.ipc_root, found.config["ipc"])
 
 
 def wait_for_manager(client: Client, seconds: float = MANAGER_MAY_RESTART_SECONDS) -> None:

@@ -66,13 +66,12 @@ class FileBatch:
         scratch: str,
         *,
         durability: Durability,
-        grouping: Literal["auto", "fsync", "syncfs"] = "auto",
         most_spares: int = 20_480,
         mode: int = 0o600,
     ) -> None:
         self.scratch = scratch
         self.power = durability == "power"
-        self._way = SyncMethod() if grouping == "auto" else SyncMethod((grouping,))
+        self._way = SyncMethod()
         self.most_spares = most_spares
         self.mode = mode
         self._made = 0

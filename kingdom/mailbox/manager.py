@@ -14,7 +14,7 @@ from kingdom.mailbox.commands import CommandContext
 from kingdom.mailbox.counters import Counters
 from kingdom.mailbox.responses import Responses
 from kingdom.mailbox.serve import Server
-from kingdom.mq import configuration, opening
+from kingdom.mq import configuration
 from kingdom.mq.client import MANAGER_LOCK
 from kingdom.mq.configuration import Settings
 from kingdom.runtime.role import Services, Turn
@@ -44,7 +44,7 @@ class Manager:
             make_folder(self._own_log)
         for warning in self._settings.warnings:
             self._report(warning, "warn")
-        self._engine = opening.engine(self._settings, self._now_ms, self._report_event)
+        self._engine = configuration.open_engine(self._settings, self._now_ms, self._report_event)
         context = CommandContext(self._engine, Counters(services.clock()), config["nodeId"], services.clock)
         responses = Responses(
             box.responses, box.root / SCRATCH, config["ipc"]["clients"], config["ipc"]["responseTtlSec"], services.clock
@@ -74,7 +74,7 @@ class Manager:
         new = self._read(services)
         if _fixed_at_start(new) != _fixed_at_start(self._settings):
             self._report("policies of named queues are taken over now, everything else at the next start", "warn")
-        opening.apply_policies(self._engine, new)
+        configuration.apply_policies(self._engine, new)
         self._engine.commit()
         self._services = services
 
@@ -86,7 +86,7 @@ class Manager:
     def _read(self, services: Services) -> Settings:
         if self._file is not None:
             return configuration.load(services.places, self._file)
-        return configuration.settled(thawed(services.config), services.places.home, services.places.config / "mq.yaml")
+        return configuration.resolve(thawed(services.config), services.places.home, services.places.config / "mq.yaml")
 
     def _poll_period(self, services: Services) -> float | None:
         """Return how often to look where nothing wakes us when a request arrives; None where something does."""
@@ -121,6 +121,4 @@ class Manager:
 
 
 def _fixed_at_start(settings: Settings) -> tuple[object, ...]:
-    config = settings.config
-    keys = ("backend", "durability", "paths", "ipc", "sqlite", "filesystem", "hybrid", "policyDefaults")
-    return (settings.strict, *(config[key] for key in keys))
+    return (settings.strict, *(part for key, part in settings.config.items() if key != "queues"))

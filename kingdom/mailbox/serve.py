@@ -32,7 +32,7 @@ from kingdom.mailbox.responses import Responses, owner_of
 from kingdom.mq.call_fields import WAIT, Call
 from kingdom.mq.calls import Command, NotYet
 from kingdom.mq.configuration import Settings
-from kingdom.mq.errors import Refusal, StoreTrouble
+from kingdom.mq.errors import Refusal, StoreError
 from kingdom.times import stamp
 
 MOST_AT_ONCE = 512
@@ -104,7 +104,7 @@ class Server:
     def serve_arrivals(self, names: Iterable[str] | None) -> bool:
         """Carry out the requests of these names; None: look into the folder. Return whether anything was done.
 
-        StoreTrouble when the store failed: all who asked have been told, and the role shows it.
+        StoreError when the store failed: all who asked have been told, and the role shows it.
         """
         now = self._context.clock()
         if names is None or self._look_again or now - self._looked >= LOOK_AGAIN_SECONDS or now < self._looked:
@@ -118,7 +118,7 @@ class Server:
                 self._take(name, group)
             self._long_polls.serve(group)
             self._engine.commit()
-        except StoreTrouble as error:
+        except StoreError as error:
             failure = error
             self._refuse_as_undecided(group, error)
         worked = bool(group)
@@ -128,13 +128,13 @@ class Server:
             raise failure
         return worked
 
-    def _sweep(self, now: float) -> StoreTrouble | None:
+    def _sweep(self, now: float) -> StoreError | None:
         """Let the engine do what is due. A failure is returned: it must not keep those who ask from being answered."""
         if now * 1000 < self._sweep_at:
             return None
         try:
             self._engine.sweep()
-        except StoreTrouble as error:
+        except StoreError as error:
             self._refuse_as_undecided([], error)
             return error
         return None
@@ -254,7 +254,7 @@ class Server:
                 pending.succeed(data)
         except Refusal as refused:
             pending.refuse(refused.code, str(refused))
-        except StoreTrouble:
+        except StoreError:
             raise
         except FileNotFoundError:
             group.remove(pending)  # taken back by its client
@@ -278,9 +278,9 @@ class Server:
             assert pending.command is not None
             self._carry_out(pending, pending.command, group)
 
-    def _refuse_as_undecided(self, group: list[PendingRequest], error: StoreTrouble) -> None:
+    def _refuse_as_undecided(self, group: list[PendingRequest], error: StoreError) -> None:
         """Nobody knows what of this group is on the disk: everybody hears so, and a publish may be repeated safely."""
-        with suppress(StoreTrouble):
+        with suppress(StoreError):
             self._engine.commit()
         self._look_again = True
         for pending in group:

@@ -14,7 +14,7 @@ _FACE = {
     "Draft": "kingdom.mq.message_format:Draft",
     "Engine": "kingdom.mq.engine:Engine",
     "EngineSettings": "kingdom.mq.queues:EngineSettings",
-    "Plan": "kingdom.mq.stores.base:Plan",
+    "StoreConfig": "kingdom.mq.stores.base:StoreConfig",
     "Policy": "kingdom.mq.policy:Policy",
     "open_engine": "kingdom.mq.engine:open_engine",
 }

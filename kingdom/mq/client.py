@@ -29,7 +29,7 @@ from kingdom.disk.codec import read_bytes
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
 from kingdom.home.places import Places, check_name, find_home
-from kingdom.mq.mailbox_folders import Box
+from kingdom.mq.mailbox_folders import MailboxFolders
 from kingdom.runtime.wake import Mode, Waker
 
 LARGEST_ANSWER = 256 << 20
@@ -103,7 +103,7 @@ class Client:
 
     def __init__(
         self,
-        root: Box | Path | str | None = None,
+        root: MailboxFolders | Path | str | None = None,
         client_id: str | None = None,
         *,
         timeout: float = 30.0,
@@ -111,7 +111,9 @@ class Client:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`root` is the mailbox's folder; without it, the one of the home around us."""
-        box = _box_of_home() if root is None else root if isinstance(root, Box) else Box.at(Path(root))
+        if root is None:
+            root = MailboxFolders.of_home(Places(find_home()))
+        box = root if isinstance(root, MailboxFolders) else MailboxFolders.at(Path(root))
         self.root = box.root
         self._token = uuid.uuid4().hex
         self.client_id = check_name("clientId", client_id or f"py-{os.getpid()}-{self._token[:8]}")
@@ -317,8 +319,8 @@ class Client:
         }
         try:
             written = orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE)
-        except TypeError as trouble:
-            raise BadInput(message=f"{command}: what it says cannot be written as JSON: {trouble}") from None
+        except TypeError as error:
+            raise BadInput(message=f"{command}: what it says cannot be written as JSON: {error}") from None
         self._send(name, written)
         try:
             answer = orjson.loads(self._await(name, seconds))
@@ -406,12 +408,6 @@ class Client:
             seconds=seconds,
             hint="it may have done what was asked; look before you repeat it",
         )
-
-
-def _box_of_home() -> Box:
-    from kingdom.mq import configuration
-
-    return configuration.box_of_home(Places(find_home()))
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -1,18 +1,22 @@
-"""What config/mq.yaml says, or an older main_mq_configuration.json, in one form: absolute paths, one map of queues."""
+"""config/mq.yaml, or an older main_mq_configuration.json, read into one form; and the engine opened with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kingdom.disk.codec import parse_json, read_bytes
 from kingdom.errors import BadConfig, BadFile
-from kingdom.home import config as configuration
+from kingdom.home import config as home_config
 from kingdom.home.config import Config, Lines, frozen, thawed
 from kingdom.home.places import Places
-from kingdom.mq.mailbox_folders import Box
+from kingdom.mq.mailbox_folders import MailboxFolders
+
+if TYPE_CHECKING:
+    from kingdom.mq.engine import Engine
+    from kingdom.mq.policy import Policy
 
 SCHEMA = "config/mq"
 BACKEND_OF_MODE = {
@@ -26,53 +30,83 @@ SAFE_ENOUGH = {"power": ("FULL", "EXTRA"), "process": ("OFF", "NORMAL", "FULL", 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`config` holds every key; `queues` each named queue's whole policy; `warnings` what was overruled."""
+    """The configuration of one manager, checked."""
 
+    #: Every key of the file, with defaults; `paths` and `ipc.root` are absolute.
     config: Config
-    box: Box
+    #: The folder at which relative paths of the file start.
+    base: Path
+    #: The folders of the mailbox.
+    box: MailboxFolders
+    #: The whole policy of each named queue, as JSON.
     queues: Mapping[str, Mapping[str, Any]]
+    #: Whether only named queues may be published to.
     strict: bool
+    #: Sentences about keys that were overruled.
     warnings: tuple[str, ...]
 
 
 def load(places: Places, file: Path | None = None) -> Settings:
-    """From the home's config/mq.yaml, or from a file of either form, whose relative paths start at its folder."""
+    """Read the home's config/mq.yaml, or a `file` of either form, whose relative paths start at its folder."""
     if file is None:
-        return settled(thawed(configuration.load(places, "mq")), places.home, places.config / "mq.yaml")
+        return resolve(thawed(home_config.load(places, "mq")), places.home, places.config / "mq.yaml")
     value, lines = _read(file)
-    return settled(configuration.validated(SCHEMA, value, lines, file), file.absolute().parent, file)
+    return resolve(home_config.validated(SCHEMA, value, lines, file), file.absolute().parent, file)
 
 
-def box_of_home(places: Places) -> Box:
-    """Where the home's mailbox is, without the rest: a command line has no time to check a whole file."""
-    try:
-        value, _ = configuration.read_yaml(places.config / "mq.yaml")
-    except FileNotFoundError:
-        value = {}
-    ipc = value.get("ipc") if isinstance(value, dict) else None
-    ipc = ipc if isinstance(ipc, dict) else {}
-    return Box.at(places.home / str(ipc["root"]) if "root" in ipc else places.mailbox, ipc)
-
-
-def settled(config: dict[str, Any], base: Path, file: Path) -> Settings:
+def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
+    """Bring a validated configuration into one form: absolute paths, one map of queues."""
     warnings = [*_choose_backend(config), *_check_synchronous(config)]
-    _place(config, base)
+    paths, ipc = config["paths"], config["ipc"]
+    paths["dataRoot"] = str(base / paths["dataRoot"])
+    paths["logRoot"] = str(base / paths["logRoot"]) if paths["logRoot"] else ""
+    ipc["root"] = str(base / ipc["root"])
     queues, strict = _queues(config, file)
-    box = Box.at(base / config["ipc"]["root"], config["ipc"])
-    return Settings(frozen(config), box, frozen(queues), strict, tuple(warnings))
+    box = MailboxFolders.at(Path(ipc["root"]), ipc)
+    return Settings(frozen(config), base, box, frozen(queues), strict, tuple(warnings))
+
+
+# The engine and what it needs load late: a command that only talks to the manager has no use for them.
+
+
+def open_engine(settings: Settings, clock: Callable[[], int], log: Callable[..., None]) -> Engine:
+    """Open the configured store with an engine over it. Locked when another process holds the store."""
+    from kingdom.mq import engine
+    from kingdom.mq.policy import Policy
+    from kingdom.mq.queues import EngineSettings
+    from kingdom.mq.stores.base import StoreConfig
+
+    rules = EngineSettings(
+        defaults=Policy.from_json(thawed(settings.config["policyDefaults"])),
+        queues=_policies(settings),
+        strict=settings.strict,
+    )
+    return engine.open_engine(StoreConfig(settings.config, settings.base), settings=rules, clock=clock, log=log)
+
+
+def apply_policies(engine: Engine, settings: Settings) -> None:
+    """Give the named queues of an open engine their new policies."""
+    for queue, policy in _policies(settings).items():
+        engine.queues.set_policy(queue, policy)
+
+
+def _policies(settings: Settings) -> dict[str, Policy]:
+    from kingdom.mq.policy import Policy
+
+    return {queue: Policy.from_json(thawed(policy)) for queue, policy in settings.queues.items()}
 
 
 def _read(file: Path) -> tuple[Any, Lines]:
     try:
         if file.suffix != ".json":
-            return configuration.read_yaml(file)
+            return home_config.read_yaml(file)
         return parse_json(read_bytes(file)), {}
     except FileNotFoundError:
         raise BadConfig(path=file, line="", key="the file", why="is not there") from None
-    except BadFile as trouble:
-        raise BadConfig(path=file, line="", key="the file", why=str(trouble.facts["why"])) from None
-    except ValueError as trouble:
-        raise BadConfig(path=file, line="", key="JSON", why=str(trouble)) from None
+    except BadFile as error:
+        raise BadConfig(path=file, line="", key="the file", why=str(error.facts["why"])) from None
+    except ValueError as error:
+        raise BadConfig(path=file, line="", key="JSON", why=str(error)) from None
 
 
 def _choose_backend(config: dict[str, Any]) -> list[str]:
@@ -90,45 +124,31 @@ def _check_synchronous(config: dict[str, Any]) -> list[str]:
     return [f"durability {config['durability']} wins over sqlite.synchronous {asked}: commits are synced"]
 
 
-def _place(config: dict[str, Any], base: Path) -> None:
-    """Every path made absolute, the empty ones filled in from paths.dataRoot."""
-    paths, sqlite, hybrid = config["paths"], config["sqlite"], config["hybrid"]
-    data = base / paths["dataRoot"]
-    paths["dataRoot"] = str(data)
-    paths["logRoot"] = str(base / paths["logRoot"]) if paths["logRoot"] else ""
-    config["ipc"]["root"] = str(base / config["ipc"]["root"])
-    sqlite["dbPath"] = str(base / (sqlite["dbPath"] or data / "yirangmq.db"))
-    sqlite["schemaPath"] = str(base / sqlite["schemaPath"]) if sqlite["schemaPath"] else ""
-    config["filesystem"]["root"] = str(base / (config["filesystem"]["root"] or data / "fs"))
-    hybrid["payloadRoot"] = str(base / (hybrid["payloadRoot"] or data / "payloads"))
-    hybrid["dbPath"] = str(base / (hybrid["dbPath"] or sqlite["dbPath"]))
-
-
 def _queues(config: dict[str, Any], file: Path) -> tuple[dict[str, Any], bool]:
-    """One map of whole policies: what a queue does not say comes from policyDefaults."""
+    """Return one map of whole policies, and whether it is strict. What a queue does not say, policyDefaults say."""
     defaults = config["policyDefaults"]
     defaults.setdefault("visibilityTimeoutSec", config["lease"]["visibilityTimeoutSec"])
     given = config["queues"]
     strict = False
     if isinstance(given, list):
-        names = [each["name"] for each in given]
+        names = [entry["name"] for entry in given]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise BadConfig(path=file, line="", key="queues", why=f"names {twice[0]!r} twice")
-        given = {each["name"]: {key: part for key, part in each.items() if key != "name"} for each in given}
+        given = {entry["name"]: {key: part for key, part in entry.items() if key != "name"} for entry in given}
     elif isinstance(given.get("strict"), bool):
         strict = given["strict"]
-        given = {name: each for name, each in given.items() if name != "strict"}
-    return {name: _whole(defaults, each) for name, each in given.items()}, strict
+        given = {name: entry for name, entry in given.items() if name != "strict"}
+    return {name: _whole_policy(defaults, entry) for name, entry in given.items()}, strict
 
 
-def _whole(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _whole_policy(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     flat = {key: part for key, part in own.items() if key != "policy"}
-    return _over(_over(defaults, own.get("policy", {})), flat)
+    return _merged(_merged(defaults, own.get("policy", {})), flat)
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = {key: dict(part) if isinstance(part, dict) else part for key, part in below.items()}
     for key, part in above.items():
         both = isinstance(part, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _over(merged[key], part) if both else part
+        merged[key] = _merged(merged[key], part) if both else part
     return merged

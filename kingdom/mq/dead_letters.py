@@ -1,28 +1,37 @@
-"""The dead letters: listed, counted, put back to work, set apart, cleared away."""
+"""The dead letters: listed, counted, handed out, put back to work, set apart, cleared away."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kingdom.mq import message_format, names
-from kingdom.mq.errors import DlqNotFound
-from kingdom.mq.failures import Say, resting
-from kingdom.mq.message_format import Ids, Unfit
-from kingdom.mq.queue_state import Line
+from kingdom.mq.errors import DeadLetterNotFound
+from kingdom.mq.failures import Log
+from kingdom.mq.message_format import MalformedBody
+from kingdom.mq.names import Ids
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import Gone, Store
+from kingdom.mq.stores.base import MessageGone, Store
 from kingdom.mq.timers import Timers
 
 
 class DeadLetter(NamedTuple):
     message_key: str
+    #: The queue in which the message died.
     queue: str
+    #: Its reason code.
     reason: str
+    #: When it died, in ms since the epoch.
     dlq_at: int
+    #: How often it had been tried.
     attempt: int
+    #: Whether bulk commands leave it alone.
     quarantined: bool
+    #: What was said about the failure.
     message: str
+    #: The whole dead letter as JSON, with the original message in it.
     record: str
 
 
@@ -30,126 +39,143 @@ class DeadLetters:
     """Each `queue` may also be named by its dead-letter queue."""
 
     def __init__(
-        self, store: Store, queues: Queues, timers: Timers, ids: Ids, clock: Callable[[], int], say: Say
+        self, store: Store, queues: Queues, timers: Timers, ids: Ids, clock: Callable[[], int], log: Log
     ) -> None:
         self._store = store
         self._queues = queues
         self._timers = timers
         self._ids = ids
         self._clock = clock
-        self._say = say
+        self._log = log
 
     def listed(self, queue: str, limit: int = 100) -> list[DeadLetter]:
-        letters: list[DeadLetter] = []
-        for line, name in self._queues.dead_of(queue):
-            if len(letters) >= limit:
+        """Return up to `limit` dead letters of a queue, those that died first at the head."""
+        found: list[DeadLetter] = []
+        for source, name in self._queues.dead_letters_of(queue):
+            if len(found) >= limit:
                 break
-            try:
-                record = self._store.read(line.name, "dlq", name)
-            except Gone:
-                continue
-            except Unfit as spoiled:
-                record = str(spoiled.args[1])
-            marks = names.marks_of(name)
-            said = str(message_format.failure_of(record).get("reasonMessage", ""))
-            key, died_at, attempt = names.key_of(line.name, name), names.due_of(name), int(marks[""])
-            letters.append(DeadLetter(key, line.name, marks["r"], died_at, attempt, "q" in marks, said, record))
-        return letters
+            with suppress(MessageGone):
+                found.append(self._described(source, name))
+        return found
+
+    def _described(self, queue: QueueState, name: str) -> DeadLetter:
+        try:
+            record = self._store.read(queue.name, "dlq", name)
+        except MalformedBody as error:
+            record = error.text
+        return DeadLetter(
+            message_key=names.key_of(queue.name, name),
+            queue=queue.name,
+            reason=names.fields_of(name)[names.REASON],
+            dlq_at=names.due_of(name),
+            attempt=names.attempt_of(name),
+            quarantined=names.is_quarantined(name),
+            message=str(message_format.failure_of(record).get("reasonMessage", "")),
+            record=record,
+        )
 
     def counts(self, queue: str, since_ms: int = 0) -> dict[str, int]:
-        """How many per reason: all that lie there, or those of the last `since_ms`."""
+        """Return how many there are per reason: of all that lie there, or of those of the last `since_ms`."""
         after = self._clock() - since_ms if since_ms else 0
         counts: dict[str, int] = {}
-        for _, name in self._queues.dead_of(queue):
+        for _, name in self._queues.dead_letters_of(queue):
             if names.due_of(name) >= after:
-                code = names.marks_of(name)["r"]
+                code = names.fields_of(name)[names.REASON]
                 counts[code] = counts.get(code, 0) + 1
         return counts
 
+    def take_first(self, sources: Sequence[QueueState]) -> tuple[QueueState, str] | None:
+        """Remove and return the one that died first, to be leased; the quarantined stay where they are."""
+        heads = [(names.due_of(name), source, name) for source in sources if (name := source.first_dead())]
+        if not heads:
+            return None
+        _, source, name = min(heads, key=lambda head: head[0])
+        source.remove_dead(name)
+        return source, name
+
     def reprocess(self, key: str) -> str:
-        """Back into its queue, with its attempts forgotten. Returns the key."""
-        line, name = self._find(key)
-        self._revive(line, name)
+        """Put one back into its queue, with its attempts forgotten. Returns the key."""
+        queue, name = self._find(key)
+        self._revive(queue, name)
         return key
 
     def reprocess_all(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> list[str]:
-        """All but the quarantined, or those that fit. Returns their keys."""
+        """Put back all but the quarantined, or those that fit. Returns their keys."""
         until = self._clock() - older_than_ms
-        revived: list[str] = []
-        for line, name in list(self._queues.dead_of(queue)):
-            marks = names.marks_of(name)
-            fits = "q" not in marks and names.due_of(name) <= until and reason_code in ("", marks["r"])
-            if fits and self._revive(line, name):
-                revived.append(names.key_of(line.name, name))
-                if limit and len(revived) >= limit:
+        keys: list[str] = []
+        for source, name in list(self._queues.dead_letters_of(queue)):
+            fits = names.due_of(name) <= until and reason_code in ("", names.fields_of(name)[names.REASON])
+            if fits and not names.is_quarantined(name) and self._revive(source, name):
+                keys.append(names.key_of(source.name, name))
+                if limit and len(keys) >= limit:
                     break
-        return revived
+        return keys
 
     def quarantine(self, key: str, on: bool = True) -> None:
-        line, name = self._find(key)
-        marks = names.marks_of(name)
-        marks.pop("q", None)
+        """Set one apart, so that bulk commands and consumers leave it alone; or give it free again."""
+        queue, name = self._find(key)
+        fields = names.fields_of(name)
+        fields.pop(names.QUARANTINED, None)
         if on:
-            marks["q"] = ""
-        new = names.changed(name, names.due_of(name), names.join(marks))
+            fields[names.QUARANTINED] = ""
+        new = names.changed(name, names.due_of(name), fields)
         if new != name:
             try:
-                self._store.move(line.name, "dlq", name, "dlq", new)
-            except Gone:
-                del line.dead[name[-36:]]
-                raise DlqNotFound(key=key) from None
-            line.dead[name[-36:]] = new
+                self._store.move(queue.name, "dlq", name, "dlq", new)
+            except MessageGone:
+                queue.remove_dead(name)
+                raise DeadLetterNotFound(key=key) from None
+            queue.add_dead(new)
 
     def purge(self, queue: str, older_than_ms: int = 0, archive: bool = False, limit: int = 10_000) -> int:
         """Remove or archive them, but not the quarantined. Returns how many; come back until it is 0."""
         before = self._clock() - older_than_ms
-        lines = {line.name: line for line, _ in self._queues.dead_of(queue)}
-        return sum(self._clear(line, before, archive, limit) for line in lines.values())
+        sources = {source.name: source for source, _ in self._queues.dead_letters_of(queue)}
+        return sum(self._clear(source, before, archive, limit) for source in sources.values())
 
     def retire(self, now: int) -> None:
-        """To the archive with those that their queue has kept long enough."""
-        for line in self._queues.lines.values():
-            keep = line.policy.dlq_keep_ms
-            if keep and line.dead:
-                self._clear(line, now - keep, archive=True, limit=1 << 30)
+        """Archive those that their queue has kept long enough."""
+        for queue in self._queues.by_name.values():
+            keep = queue.policy.dlq_keep_ms
+            if keep and queue.dead:
+                self._clear(queue, now - keep, archive=True, limit=1 << 30)
 
-    def _clear(self, line: Line, before: int, archive: bool, limit: int) -> int:
+    def _clear(self, queue: QueueState, before: int, archive: bool, limit: int) -> int:
         now = self._clock()
-        old = [name for name in line.dead.values() if names.due_of(name) <= before and ".q" not in name][:limit]
+        old = [name for name in queue.dead.values() if names.due_of(name) <= before and not names.is_quarantined(name)][
+            :limit
+        ]
         for name in old:
-            try:
+            with suppress(MessageGone):
                 if archive:
-                    self._store.move(line.name, "dlq", name, "archived", resting(name, now))
+                    self._store.move(queue.name, "dlq", name, "archived", names.archived(name, now))
                 else:
-                    self._store.drop(line.name, "dlq", name)
-            except Gone:
-                pass
-            del line.dead[name[-36:]]
-        self._queues.touched = self._queues.touched or bool(old)
+                    self._store.drop(queue.name, "dlq", name)
+            queue.remove_dead(name)
+        self._queues.changed = self._queues.changed or bool(old)
         return len(old)
 
-    def _find(self, key: str) -> tuple[Line, str]:
-        line = self._queues.lines.get(key[4:-37])
-        name = line.dead.get(key[-36:]) if line is not None else None
-        if line is None or name is None or not key.startswith("msg:"):
-            raise DlqNotFound(key=key)
-        return line, name
+    def _find(self, key: str) -> tuple[QueueState, str]:
+        queue = self._queues.by_name.get(names.queue_of_key(key))
+        name = queue.dead.get(key[names.MESSAGE_ID]) if queue is not None else None
+        if queue is None or name is None:
+            raise DeadLetterNotFound(key=key)
+        return queue, name
 
-    def _revive(self, line: Line, name: str) -> bool:
+    def _revive(self, queue: QueueState, name: str) -> bool:
         now = self._clock()
-        marks = {letter: text for letter, text in names.marks_of(name).items() if letter in ("t", "h")}
-        new = names.compose(int(name[:7]), now, self._ids.next(), names.join({"": "0", **marks}), name[-36:])
+        new = names.revived(name, now, self._ids.next_sequence())
         try:
             try:
-                body = message_format.original(self._store.read(line.name, "dlq", name))
-            except Unfit as spoiled:
-                self._say("mq.unfit", f"{names.key_of(line.name, name)} stays: {spoiled.args[0]}", queue=line.name)
+                body = message_format.original(self._store.read(queue.name, "dlq", name))
+            except MalformedBody as error:
+                self._log("mq.unfit", f"{names.key_of(queue.name, name)} stays: {error.why}", queue=queue.name)
                 return False
-            self._store.rewrite(line.name, "dlq", name, "ready", new, body)
-        except Gone:
-            del line.dead[name[-36:]]
+            self._store.rewrite(queue.name, "dlq", name, "ready", new, body)
+        except MessageGone:
+            queue.remove_dead(name)
             return False
-        del line.dead[name[-36:]]
-        self._queues.touched = True
-        self._timers.wait(line, new, now, now)
+        queue.remove_dead(name)
+        self._queues.changed = True
+        self._timers.add(queue, new, now, now)
         return True

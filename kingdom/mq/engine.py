@@ -16,16 +16,18 @@ import orjson
 from kingdom.disk.lock import Lock
 from kingdom.mq import message_format, names
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.deduplication import KEPT_MS, Memos
-from kingdom.mq.errors import InvalidRequest, MessageNotFound, QueueNotFound, Refusal, StoreTrouble, ValidationFailed
-from kingdom.mq.failures import LATEST, Fate, Fates, Say, resting
-from kingdom.mq.leases import Flight, Leases, digest_of
-from kingdom.mq.message_format import Draft, Ids, Unfit
-from kingdom.mq.queue_state import NEVER, Line
+from kingdom.mq.deduplication import Deduplication
+from kingdom.mq.errors import InvalidRequest, MessageNotFound, QueueNotFound, Refusal, StoreError, ValidationFailed
+from kingdom.mq.failures import Failures, Log, Outcome
+from kingdom.mq.leases import Lease, Leases, digest_of
+from kingdom.mq.message_format import Draft, MalformedBody
+from kingdom.mq.names import LATEST, MESSAGE_ID, Ids
+from kingdom.mq.opening import Opening
+from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import EngineSettings, Queues
 from kingdom.mq.status import QueueStatus, Waiting
 from kingdom.mq.stores import STORES
-from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State, Store, Stray
+from kingdom.mq.stores.base import Finding, MessageGone, State, Store, StoreConfig
 from kingdom.mq.timers import Timers
 from kingdom.runtime import tables
 
@@ -39,27 +41,35 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _silent(key: str, sentence: str, **facts: object) -> None:
+def _no_log(key: str, sentence: str, **facts: object) -> None:
     """For those who keep no log."""
 
 
 class Published(NamedTuple):
     message_id: str
     message_key: str
+    #: Whether an earlier message came under the same request id or deduplication key; then it is that one.
     duplicate: bool = False
 
 
 class Leased(NamedTuple):
+    """A message handed out, as its consumer sees it."""
+
     message_id: str
     message_key: str
     queue: str
+    #: Word for word as it was published.
     payload: str
+    #: A JSON object.
     attributes: str
     priority: int
+    #: How often it has been handed out, with this time.
     attempt: int
     lease_id: str
     consumer: str
+    #: When the lease ends, in ms since the epoch.
     lease_until: int
+    #: The whole message as the store has it.
     body: str
 
     @property
@@ -67,24 +77,23 @@ class Leased(NamedTuple):
         return names.created_of(self.message_id)
 
     def envelope(self) -> dict[str, Any]:
-        """Everything of the message but payload and attributes: type, traceId and so on."""
+        """Return everything of the message but payload and attributes: type, traceId and so on."""
         return message_format.header(self.body)
 
 
 def open_engine(
-    backend: str,
-    plan: Plan,
+    config: StoreConfig,
     *,
     settings: EngineSettings,
     clock: Callable[[], int] = now_ms,
-    say: Say = _silent,
+    log: Log = _no_log,
 ) -> Engine:
-    """The engine over a store of STORES. Locked when another process holds the same root."""
-    lock = Lock(plan.root / "lock", "queue manager")
+    """Open the configured store with an engine over it. Locked when another process holds the same root."""
+    lock = Lock(config.root / "lock", "queue manager")
     lock.acquire()
     try:
-        store: Store = tables.load(STORES[backend])(plan)
-        return Engine(store, settings=settings, clock=clock, say=say, lock=lock)
+        store: Store = tables.load(STORES[config.backend])(config)
+        return Engine(store, settings=settings, clock=clock, log=log, lock=lock)
     except BaseException:
         lock.release()
         raise
@@ -97,53 +106,58 @@ class Engine:
         *,
         settings: EngineSettings,
         clock: Callable[[], int] = now_ms,
-        dice: Callable[[], float] = random.random,
+        random: Callable[[], float] = random.random,
         ids: Ids | None = None,
-        say: Say = _silent,
+        log: Log = _no_log,
         lock: Lock | None = None,
     ) -> None:
+        """`clock` is in ms since the epoch, `random` yields numbers in [0, 1)."""
         self.store = store
         self.clock = clock
-        self.say = say
+        self.log = log
         self._ids = ids or Ids()
         self._lock = lock
         self._queues = Queues(store, settings)
         self._timers = Timers(store, self._queues)
         self._leases = Leases(self._queues)
-        self._fates = Fates(store, self._queues, self._timers, self._leases, dice, say)
-        self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, say)
-        self._memos = Memos()
-        self._lines = self._queues.lines
-        self._stale = True
+        self._failures = Failures(store, self._queues, self._timers, self._leases, random, log)
+        self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
+        self._dedup = Deduplication()
+        self._by_name = self._queues.by_name
         self._look_at = 0
         self._tidy_at = 0
         self._upkeep_at = 0
-        self._reload()
+        self._opening = Opening(
+            store, self._queues, self._timers, self._leases, self._dedup, self._ids, clock, log, self._reject
+        )
+        self._ensure_loaded = self._opening.ensure_loaded
+        self._opening.load()
 
     @property
     def queues(self) -> Queues:
-        self._ready()
+        self._ensure_loaded()
         return self._queues
 
     @property
     def dead_letters(self) -> DeadLetters:
-        self._ready()
+        self._ensure_loaded()
         return self._dead_letters
 
     # --- publishing
 
     def publish(self, queue: str, draft: Draft, request_id: str = "") -> Published:
-        self._ready()
-        known = self._memos.known(request_id, 1) if request_id else None
+        """Add a message. With a request id that is known already, return what it led to then."""
+        self._ensure_loaded()
+        known = self._dedup.ids_of_request(request_id, 1) if request_id else None
         published = self._publish(queue, draft, request_id, 0, known)
         if request_id and not published.duplicate:
-            self._memos.note_request(queue, request_id, (published.message_id,), self.clock())
+            self._dedup.note_request(queue, request_id, (published.message_id,), self.clock())
         return published
 
     def publish_batch(self, queue: str, drafts: Sequence[Draft], request_id: str = "") -> list[Published | Refusal]:
-        """One draft that is refused does not stop the others."""
-        self._ready()
-        known = self._memos.known(request_id, len(drafts)) if request_id else None
+        """Add messages and return an outcome for each: one that is refused does not stop the others."""
+        self._ensure_loaded()
+        known = self._dedup.ids_of_request(request_id, len(drafts)) if request_id else None
         outcomes: list[Published | Refusal] = []
         try:
             for index, draft in enumerate(drafts):
@@ -156,202 +170,179 @@ class Engine:
             self._remember_batch(queue, request_id, outcomes)
         return outcomes
 
-    def _remember_batch(self, queue: str, request_id: str, outcomes: Sequence[Published | Refusal]) -> None:
-        if request_id and any(isinstance(each, Published) and not each.duplicate for each in outcomes):
-            ids = tuple("" if isinstance(each, Refusal) else each.message_id for each in outcomes)
-            self._memos.note_request(queue, request_id, ids, self.clock())
+    def _remember_batch(self, queue_name: str, request_id: str, outcomes: Sequence[Published | Refusal]) -> None:
+        if request_id and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in outcomes):
+            ids = tuple("" if isinstance(outcome, Refusal) else outcome.message_id for outcome in outcomes)
+            self._dedup.note_request(queue_name, request_id, ids, self.clock())
 
     def _publish(
-        self, queue: str, draft: Draft, request_id: str, index: int, known: tuple[str, ...] | None
+        self, queue_name: str, draft: Draft, request_id: str, index: int, known: tuple[str, ...] | None
     ) -> Published:
         if known is not None and known[index]:
-            return Published(known[index], f"msg:{queue}:{known[index]}", True)
-        line = self._lines.get(queue)
-        if line is None:
-            line = self._queues.publish_to(queue)
+            return Published(known[index], names.key(queue_name, known[index]), True)
+        queue = self._by_name.get(queue_name)
+        if queue is None:
+            queue = self._queues.to_publish(queue_name)
         now = self.clock()
         if draft.dedup_key:
-            twin = self._memos.twin(line, draft.dedup_key, now)
-            if twin is not None:
-                return Published(twin, f"msg:{queue}:{twin}", True)
+            original = self._dedup.duplicate_of(queue, draft.dedup_key, now)
+            if original is not None:
+                return Published(original, names.key(queue_name, original), True)
         payload, extra = message_format.spliced(draft)
-        if line.check is not None:
-            wrong = line.check(orjson.loads(payload))
+        if queue.check is not None:
+            wrong = queue.check(orjson.loads(payload))
             if wrong:
-                raise ValidationFailed(queue=queue, why=wrong)
-        sequence = self._ids.next()
-        kind = message_format.REMEMBERED if request_id or draft.dedup_key else "7"
-        message_id = self._ids.message(now, sequence, kind)
+                raise ValidationFailed(queue=queue_name, why=wrong)
+        sequence = self._ids.next_sequence()
+        kind = names.REMEMBERED if request_id or draft.dedup_key else names.PLAIN_KIND
+        message_id = self._ids.message_id(now, sequence, kind)
         if request_id:
             extra = message_format.request_line(request_id, index) + extra
-        if draft[1:] == _PLAIN and not line.policy.ttl_ms:
+        if draft[1:] == _PLAIN and not queue.policy.ttl_ms:
             due, expires = now, 0
-            if line.head_at != now:
-                line.head_at, line.head = now, message_format.head(draft, line.quoted, now, now, 0)
-            name = f"1000000-{now:013d}-{sequence:08d}-0-{message_id}"
-            body = message_format.write(message_id, line.head, extra, "{}", payload)
+            if queue.header_at != now:
+                queue.header_at, queue.header = now, message_format.head(draft, queue.quoted_name, now, now, 0)
+            name = names.plain(now, sequence, message_id)
+            body = message_format.write(message_id, queue.header, extra, "{}", payload)
         else:
             draft = _checked(draft, now)
             due = now + draft.delay_ms
-            ttl = draft.ttl_ms or line.policy.ttl_ms
+            ttl = draft.ttl_ms or queue.policy.ttl_ms
             expires = now + ttl if ttl else 0
-            marks = message_format.first_marks(expires, draft.target)
-            name = names.compose(names.HIGHEST - draft.priority, due, sequence, marks, message_id)
-            head = message_format.head(draft, line.quoted, now, due, expires)
+            name = names.compose(draft.priority, due, sequence, names.first_fields(expires, draft.target), message_id)
+            head = message_format.head(draft, queue.quoted_name, now, due, expires)
             body = message_format.write(message_id, head, extra, draft.attributes, payload)
-        self.store.put(queue, "delayed" if due > now else "ready", name, body)
-        line.published += 1
-        self._queues.touched = True
-        self._timers.wait(line, name, due, now)
+        self.store.put(queue_name, "delayed" if due > now else "ready", name, body)
+        queue.published += 1
+        self._queues.changed = True
+        self._timers.add(queue, name, due, now)
         if expires:
-            self._timers.end_at(expires, line, name)
+            self._timers.expire_at(expires, queue, name)
         if draft.dedup_key:
-            self._memos.note_key(queue, draft.dedup_key, name, now)
-        return Published(message_id, f"msg:{queue}:{message_id}")
+            self._dedup.note_key(queue_name, draft.dedup_key, name, now)
+        return Published(message_id, names.key(queue_name, message_id))
 
     # --- leasing
 
     def lease(self, queue: str, consumer: str, limit: int = 1, visibility_ms: int | None = None) -> list[Leased]:
-        self._ready()
-        line = self._lines.get(queue)
-        feeds = self._queues.feeds.get(queue)
-        if line is None and feeds is None:
+        """Hand out up to `limit` messages: those of the queue, then dead letters that are consumed under its name."""
+        self._ensure_loaded()
+        own = self._by_name.get(queue)
+        sources = self._queues.dead_letter_sources.get(queue)
+        if own is None and sources is None:
             raise QueueNotFound(queue=queue)
         if visibility_ms is not None:
             _check_range("visibilityTimeoutSec", visibility_ms, 1, LATEST // 10)
         now = self.clock()
         digest = digest_of(consumer)
         leased: list[Leased] = []
-        if line is not None and not line.paused:
-            if line.alarm <= now:
-                self._timers.ripen(line, now)
-            until = now + (visibility_ms or line.policy.visibility_ms)
-            while len(leased) < limit and (name := line.take(digest)) is not None:
-                delivery = self._lease(line, "ready", name, consumer, digest, until, now)
+        if own is not None and own.paused:
+            return leased
+        if own is not None:
+            if own.next_release <= now:
+                self._timers.release_due(own, now)
+            until = now + (visibility_ms or own.policy.visibility_ms)
+            while len(leased) < limit and (name := own.take(digest)) is not None:
+                delivery = self._lease(own, "ready", name, consumer, digest, until, now)
                 if delivery is not None:
                     leased.append(delivery)
-        if feeds is not None and len(leased) < limit and not (line is not None and line.paused):
-            self._lease_dead(feeds, consumer, digest, limit, visibility_ms, now, leased)
+        while sources is not None and len(leased) < limit and (dead := self._dead_letters.take_first(sources)):
+            source, name = dead
+            until = now + (visibility_ms or source.policy.visibility_ms)
+            delivery = self._lease(source, "dlq", name, consumer, digest, until, now)
+            if delivery is not None:
+                leased.append(delivery)
         return leased
 
     def _lease(
-        self, line: Line, state: State, name: str, consumer: str, digest: str, until: int, now: int
+        self, queue: QueueState, state: State, name: str, consumer: str, digest: str, until: int, now: int
     ) -> Leased | None:
-        """None when there is nothing to hand out after all: expired, spoiled or gone."""
-        lease = self._ids.lease()
-        marks = name[31:-37]
-        if marks == "0":
-            attempt = 1
-            new = f"{name[:8]}{until:013d}{name[21:31]}1.l{lease}.c{digest}{name[-37:]}"
-        else:
-            if ".e" in marks and state == "ready" and self._ends_now(line, name, now):
+        """None when there is nothing to hand out after all: expired, malformed or gone."""
+        if state == "ready" and (expires := names.expires_of(name)):
+            queue.expiring.discard(name)
+            if expires <= now:
+                self._drop(queue, name)
                 return None
-            attempts, dot, rest = marks.partition(".")
-            attempt = int(attempts) + (state == "ready")
-            new = f"{name[:8]}{until:013d}{name[21:31]}{attempt}{dot}{rest}.l{lease}.c{digest}{name[-37:]}"
-        queue = line.name
+        lease_id = self._ids.lease_id()
+        new, attempt = names.leased(name, until, lease_id, digest, state == "ready")
         try:
-            self.store.move(queue, state, name, "inflight", new)
-            body = self.store.read(queue, "inflight", new)
-        except Gone:
-            self._vanished(line, name, new)
+            self.store.move(queue.name, state, name, "inflight", new)
+            body = self.store.read(queue.name, "inflight", new)
+        except MessageGone:
+            self._vanished(queue, name, new)
             return None
-        except StoreTrouble:
+        except StoreError:
             if state == "ready":
-                line.add_ready(name)
+                queue.add_ready(name)
             else:
-                line.dead[name[-36:]] = name
+                queue.add_dead(name)
             raise
-        except Unfit as spoiled:
-            body, content, wrong = spoiled.args[1], None, str(spoiled.args[0])
+        except MalformedBody as error:
+            body, content, wrong = error.text, None, error.why
         else:
-            content, wrong = self._content(line, new, body)
-        flight = Flight(line, new, lease, digest, until)
-        flight.consumer = consumer
-        flight.attempt = attempt
-        flight.since = now
-        self._queues.touched = True
-        self._leases.begin(flight)
+            content, wrong = self._content(queue, new, body)
+        lease = Lease(queue, new, lease_id, digest, until)
+        lease.consumer = consumer
+        lease.attempt = attempt
+        lease.since = now
+        self._queues.changed = True
+        self._leases.begin(lease)
         if content is None:
-            self._fates.bury(flight, now, "VALIDATION_ERROR", wrong, body)
+            self._failures.dead_letter(lease, now, "VALIDATION_ERROR", wrong, body)
             return None
-        line.consumed += 1
+        queue.consumed += 1
         return Leased(
-            new[-36:],
-            flight.key,
-            queue,
+            new[MESSAGE_ID],
+            lease.key,
+            queue.name,
             content.payload,
             content.attributes,
-            names.HIGHEST - int(new[:7]),
+            names.priority_of(new),
             attempt,
-            lease,
+            lease_id,
             consumer,
             until,
             body,
         )
 
-    def _content(self, line: Line, name: str, body: str) -> tuple[message_format.Content | None, str]:
-        if ".r" in name:
+    def _content(self, queue: QueueState, name: str, body: str) -> tuple[message_format.Content | None, str]:
+        if names.is_dead_letter(name):
             return message_format.Content(body.strip(), "{}"), ""
         try:
             content = message_format.content(body, self.store.by_hand)
-        except Unfit as unfit:
-            return None, str(unfit)
-        if line.check is not None and ".h" in name:
-            wrong = line.check(orjson.loads(content.payload))
+        except MalformedBody as error:
+            return None, error.why
+        if queue.check is not None and names.is_by_hand(name):
+            wrong = queue.check(orjson.loads(content.payload))
             if wrong:
                 return None, wrong
         return content, ""
 
-    def _lease_dead(
-        self,
-        feeds: list[Line],
-        consumer: str,
-        digest: str,
-        limit: int,
-        visibility_ms: int | None,
-        now: int,
-        leased: list[Leased],
-    ) -> None:
-        """Dead letters, those that died first at the head; the quarantined stay where they are."""
-        while len(leased) < limit:
-            heads = [(names.due_of(name), source, name) for source in feeds if (name := source.first_dead())]
-            if not heads:
-                return
-            _, source, name = min(heads, key=lambda head: head[0])
-            del source.dead[name[-36:]]
-            until = now + (visibility_ms or source.policy.visibility_ms)
-            delivery = self._lease(source, "dlq", name, consumer, digest, until, now)
-            if delivery is not None:
-                leased.append(delivery)
+    def _reject(self, queue: QueueState, name: str, now: int) -> None:
+        """Make a ready message a dead letter: leasing it to ourselves finds what is wrong with it."""
+        self._lease(queue, "ready", name, "", names.digest(""), now, now)
 
-    def _ends_now(self, line: Line, name: str, now: int) -> bool:
-        """Whether a message about to be leased has outlived its ttl; it is purged then."""
-        line.mortal.discard(name)
-        if int(names.marks_of(name)["e"]) > now:
-            return False
-        self._drop(line, name)
-        return True
-
-    def _vanished(self, line: Line, name: str, new: str) -> None:
-        line.mortal.discard(name)
-        with suppress(Gone):
-            self.store.drop(line.name, "inflight", new)
-        self.say("mq.vanished", f"{names.key_of(line.name, name)} is gone: somebody took it", queue=line.name)
+    def _vanished(self, queue: QueueState, name: str, new: str) -> None:
+        queue.expiring.discard(name)
+        with suppress(MessageGone):
+            self.store.drop(queue.name, "inflight", new)
+        key = names.key_of(queue.name, name)
+        self.log("mq.vanished", f"{key} is gone: somebody took it", queue=queue.name)
 
     def has_ready(self, queue: str, consumer: str) -> bool:
-        line = self._lines.get(queue)
-        if line is not None:
-            if line.paused:
+        """Return whether this consumer would get a message now."""
+        own = self._by_name.get(queue)
+        if own is not None:
+            if own.paused:
                 return False
-            if line.alarm <= self.clock():
-                self._timers.ripen(line, self.clock())
-            if line.ready or (line.aimed_count and digest_of(consumer) in line.aimed):
+            if own.next_release <= self.clock():
+                self._timers.release_due(own, self.clock())
+            if own.ready or (own.targeted_count and digest_of(consumer) in own.targeted):
                 return True
-        return any(source.first_dead() for source in self._queues.feeds.get(queue, ()))
+        return any(source.first_dead() for source in self._queues.dead_letter_sources.get(queue, ()))
 
     def arrived(self) -> set[str]:
-        """The queues in which messages may have become ready since this was last asked."""
+        """Return the queues in which messages may have become ready since this was last asked."""
         arrived = self._queues.arrived
         self._queues.arrived = set()
         return arrived
@@ -359,245 +350,180 @@ class Engine:
     # --- the end of a lease
 
     def ack(self, key: str, lease_id: str = "", consumer: str = "") -> None:
-        self._ready()
-        flight = self._leases.out.get(key[-36:])
+        """End a lease: the message is done. The same ack again is no error."""
+        self._ensure_loaded()
+        lease = self._leases.by_message_id.get(key[MESSAGE_ID])
         now = self.clock()
-        if flight is None or flight.key != key or flight.lease != lease_id or flight.until <= now:
+        if lease is None or lease.key != key or lease.lease_id != lease_id or lease.until <= now:
             if self._leases.was_acked(key, lease_id, consumer):
                 return
-            flight = self._leases.held(key, lease_id, consumer, now)
-        line = flight.line
-        with suppress(Gone):
-            if line.policy.archive and not flight.is_dead_letter:
-                self.store.move(line.name, "inflight", flight.name, "archived", resting(flight.name, now))
+            lease = self._leases.held(key, lease_id, consumer, now)
+        queue = lease.queue
+        with suppress(MessageGone):
+            if queue.policy.archive and not lease.is_dead_letter:
+                self.store.move(queue.name, "inflight", lease.name, "archived", names.archived(lease.name, now))
             else:
-                self.store.drop(line.name, "inflight", flight.name)
-        self._leases.done(flight)
-        self._queues.touched = True
-        line.acked += 1
-        if flight.since:
-            line.handled(now - flight.since)
+                self.store.drop(queue.name, "inflight", lease.name)
+        self._leases.acknowledge(lease)
+        self._queues.changed = True
+        queue.acked += 1
+        if lease.since:
+            queue.note_handled(now - lease.since)
 
-    def nack(self, key: str, lease_id: str = "", consumer: str = "", reason: str = "", requeue: bool = False) -> Fate:
-        """Where it goes: to another try, to the dead letters, or to the archive."""
-        self._ready()
+    def nack(
+        self, key: str, lease_id: str = "", consumer: str = "", reason: str = "", requeue: bool = False
+    ) -> Outcome:
+        """End a lease: the message failed. Return where it goes: another try, the dead letters, or the archive."""
+        self._ensure_loaded()
         message_format.whole_text("reason", reason)
         now = self.clock()
-        flight = self._leases.held(key, lease_id, consumer, now)
-        line = flight.line
+        lease = self._leases.held(key, lease_id, consumer, now)
         if requeue:
-            fate = self._fates.fail(flight, now, "RETRY_EXCEEDED", reason)
-        elif flight.is_dead_letter:
-            fate = self._fates.put_back(flight, now)
+            outcome = self._failures.fail(lease, now, "RETRY_EXCEEDED", reason)
+        elif lease.is_dead_letter:
+            outcome = self._failures.return_dead_letter(lease, now)
         else:
-            fate = self._fates.bury(flight, now, "HANDLER_ERROR", reason)
-        line.nacked += 1
-        line.failed += 1
-        return fate
+            outcome = self._failures.dead_letter(lease, now, "HANDLER_ERROR", reason)
+        lease.queue.nacked += 1
+        lease.queue.failed += 1
+        return outcome
 
     def extend(self, key: str, lease_id: str = "", visibility_ms: int | None = None, consumer: str = "") -> int:
-        self._ready()
+        """Let a lease last longer from now on. Return its new end, in ms since the epoch."""
+        self._ensure_loaded()
         now = self.clock()
         if visibility_ms is not None:
             _check_range("visibilityTimeoutSec", visibility_ms, 1, LATEST // 10)
-        flight = self._leases.held(key, lease_id, consumer, now)
-        until = now + (visibility_ms or flight.line.policy.visibility_ms)
-        new = f"{flight.name[:8]}{until:013d}{flight.name[21:]}"
+        lease = self._leases.held(key, lease_id, consumer, now)
+        until = now + (visibility_ms or lease.queue.policy.visibility_ms)
+        new = names.postponed(lease.name, until)
         try:
-            self.store.move(flight.line.name, "inflight", flight.name, "inflight", new)
-        except Gone:
-            self._leases.end(flight, now)
+            self.store.move(lease.queue.name, "inflight", lease.name, "inflight", new)
+        except MessageGone:
+            self._leases.end(lease, now)
             raise MessageNotFound(key=key) from None
-        self._leases.extend(flight, new, until)
+        self._leases.extend(lease, new, until)
         return until
 
     # --- time
 
     def sweep(self, now: int | None = None) -> int | None:
-        """Do what is due; returns when something is due next. Free when nothing is."""
-        self._ready()
+        """Do what is due; return when something is due next. Free when nothing is."""
+        self._ensure_loaded()
         now = self.clock() if now is None else now
-        for flight in self._leases.expired(now):
-            self._fates.fail(flight, now, "TIMEOUT", "")
-            flight.line.failed += 1
-        self._timers.ripen_due(now)
-        for line, name in self._timers.ended(now):
-            self._drop(line, name)
-        if self._queues.touched and now >= self._tidy_at:
+        for lease in self._leases.expired(now):
+            self._failures.fail(lease, now, "TIMEOUT", "")
+            lease.queue.failed += 1
+        self._timers.release_all_due(now)
+        for queue, name in self._timers.take_expired(now):
+            self._drop(queue, name)
+        if self._queues.changed and now >= self._tidy_at:
             self._tidy(now)
         if self.store.by_hand and now >= self._look_at:
             self._look_at = now + LOOK_FOR_STRAYS_MS
-            self._adopt(STRAYS_AT_ONCE, now)
+            self._opening.adopt_strays(STRAYS_AT_ONCE, now)
         if now >= self._upkeep_at:
             self._upkeep_at = now + UPKEEP_MS
             self._dead_letters.retire(now)
         return self.next_due()
 
     def next_due(self) -> int | None:
+        """Return when `sweep` has something to do, in ms since the epoch."""
         due = min(
             self._leases.next_end(),
             self._timers.next_due(),
             self._look_at if self.store.by_hand else NEVER,
-            self._tidy_at if self._queues.touched else NEVER,
-            self._upkeep_at if any(line.dead for line in self._lines.values()) else NEVER,
+            self._tidy_at if self._queues.changed else NEVER,
+            self._upkeep_at if any(queue.dead for queue in self._by_name.values()) else NEVER,
         )
         return None if due == NEVER else due
 
     def _tidy(self, now: int) -> None:
-        self._queues.touched = False
+        self._queues.changed = False
         self._tidy_at = now + TIDY_MS
-        counts = [line for line in self._lines.values() if not line.history or line.history[-1].values != line.counts()]
-        for line in counts:
-            line.note(now)
-        self.store.tidy(now, not counts)
-
-    def _adopt(self, budget: int, now: int) -> None:
-        for stray in self.store.strays(budget, self._lines):
-            self._adopt_one(stray, now)
-
-    def _adopt_one(self, stray: Stray, now: int) -> None:
-        line = self._queues.declare(stray.queue)
-        priority, due, expires, target = message_format.by_hand(stray.body)
-        due = max(due, now)
-        sequence = self._ids.next()
-        marks = message_format.first_marks(expires, target, hand=True)
-        message_id = self._ids.message(now, sequence)
-        name = names.compose(names.HIGHEST - priority, due, sequence, marks, message_id)
-        try:
-            self.store.adopt(stray, name)
-        except Gone:
-            return
-        line.published += 1
-        self._queues.touched = True
-        try:
-            message_format.content(stray.body, True)
-        except Unfit:
-            # Leasing it to ourselves finds what is wrong and buries it.
-            self._lease(line, "ready", name, "", names.digest(""), now, now)
-            return
-        self._timers.wait(line, name, due, now)
-        if expires:
-            self._timers.end_at(expires, line, name)
-        self.say("mq.adopted", f"{stray.file} in {line.name} is msg:{line.name}:{message_id} now", queue=line.name)
+        happened = [queue.sample_counts(now) for queue in self._by_name.values()]
+        self.store.tidy(now, idle=not any(happened))
 
     # --- looking and clearing away
 
     def status(self, queue: str) -> QueueStatus:
-        self._ready()
+        """Return the figures of a queue, or of a dead-letter queue that is only a name."""
+        self._ensure_loaded()
         now = self.clock()
-        feeds = self._queues.feeds.get(queue, [])
-        line = self._lines.get(queue)
-        if line is None:
-            if not feeds:
+        sources = self._queues.dead_letter_sources.get(queue, [])
+        own = self._by_name.get(queue)
+        if own is None:
+            if not sources:
                 raise QueueNotFound(queue=queue)
-            line = Line(queue, feeds[0].policy)
-        if line.alarm <= now:
-            self._timers.ripen(line, now)
-        return QueueStatus.of(line, feeds, now)
+            own = QueueState(queue, sources[0].policy)
+        if own.next_release <= now:
+            self._timers.release_due(own, now)
+        return QueueStatus.of(own, sources, now)
 
     def peek(self, queue: str, limit: int = 10) -> list[Waiting]:
-        line = self.queues.line(queue)
+        """Return the messages that come next, without handing them out."""
+        own = self.queues.get(queue)
         now = self.clock()
-        if line.alarm <= now:
-            self._timers.ripen(line, now)
-        found = (Waiting.read(self.store, line.name, name, now) for name in line.first(limit))
-        return [each for each in found if each is not None]
+        if own.next_release <= now:
+            self._timers.release_due(own, now)
+        found = (Waiting.read(self.store, own.name, name, now) for name in own.first(limit))
+        return [waiting for waiting in found if waiting is not None]
 
     def purge(self, queue: str, limit: int = 10_000) -> int:
         """Remove up to `limit` waiting messages. Returns how many; come back until it is 0."""
-        line = self.queues.line(queue)
+        own = self.queues.get(queue)
         purged = 0
-        while purged < limit and (name := line.pop_any()) is not None:
-            self._drop(line, name)
+        while purged < limit and (name := own.pop_any()) is not None:
+            self._drop(own, name)
             purged += 1
         return purged
 
-    def _drop(self, line: Line, name: str) -> None:
-        self._queues.touched = True
-        with suppress(Gone):
-            self.store.drop(line.name, "ready", name)
+    def _drop(self, queue: QueueState, name: str) -> None:
+        self._queues.changed = True
+        with suppress(MessageGone):
+            self.store.drop(queue.name, "ready", name)
 
     def check(self, repair: bool = False) -> list[Finding]:
-        """Look the whole store over. ProcessExits the group: call it between requests."""
-        self._ready()
+        """Return what does not fit together in the store. Ends the group: call it between requests."""
+        self._ensure_loaded()
         self.commit()
         findings = self.store.check(repair, self.clock())
         if repair:
-            self._reload()
+            self._opening.load()
         return findings
 
     # --- the group
 
     def commit(self) -> None:
-        """All since the last commit is as durable as the plan says; StoreTrouble: all of it is undecided."""
+        """Make all since the last commit as durable as the configuration says. StoreError: all of it is undecided."""
         store = self.store
         if not store.broken:
             try:
-                if self._memos.fresh:
-                    store.remember(self._memos.fresh)
-                    self._memos.fresh = []
+                if self._dedup.unsaved:
+                    store.remember(self._dedup.unsaved)
+                    self._dedup.unsaved = []
                 store.commit()
                 return
-            except StoreTrouble:
+            except StoreError:
                 self._give_up()
                 raise
         self._give_up()
-        raise StoreTrouble(backend=type(store).__name__, action="finish the group", why="an earlier change failed")
+        raise StoreError(backend=type(store).__name__, action="finish the group", why="an earlier change failed")
 
     def _give_up(self) -> None:
         self.store.abandon()
-        self._memos.fresh = []
-        self._stale = True
-
-    def _ready(self) -> None:
-        if self.store.broken:
-            raise StoreTrouble(
-                backend=type(self.store).__name__, action="go on", why="an earlier change of this group failed"
-            )
-        if self._stale:
-            self._reload()
+        self._dedup.unsaved = []
+        self._opening.stale = True
 
     def close(self) -> None:
+        """Commit, and let go of the store."""
         try:
-            if not self._stale and not self.store.broken:
+            if not self._opening.stale and not self.store.broken:
                 self.commit()
         finally:
             self.store.close()
             if self._lock is not None:
                 self._lock.release()
-
-    # --- loading
-
-    def _reload(self) -> None:
-        """Everything anew from the store: at start, and after a group was lost."""
-        now = self.clock()
-        self._leases.forget()
-        self._timers.forget()
-        self._memos.forget()
-        self._queues.load()
-        ready: dict[str, list[list[str]]] = {}
-        for found in self.store.load():
-            self._find(found, ready)
-        for queue, lists in ready.items():
-            waiting = lists[0] if len(lists) == 1 else [name for each in lists for name in each]
-            sequence = self._timers.fill(self._queues.found(queue), waiting, now)
-            self._ids.sequence = max(self._ids.sequence, sequence)
-        self._memos.recall(self.store.recall(now - KEPT_MS))
-        self._stale = False
-        if self.store.by_hand:
-            self._adopt(1 << 40, now)
-
-    def _find(self, found: Found, ready: dict[str, list[list[str]]]) -> None:
-        if found.state == "ready":
-            ready.setdefault(found.queue, []).append(found.names)
-            return
-        line = self._queues.found(found.queue)
-        if found.state == "dlq":
-            for name in sorted(found.names, key=names.by_due):
-                line.dead[name[-36:]] = name
-            return
-        for name in found.names:
-            self._leases.find(line, name)
 
 
 _PLAIN = Draft("")[1:]
@@ -609,7 +535,7 @@ def _check_range(what: str, value: int, least: int, most: int) -> None:
 
 
 def _checked(draft: Draft, now: int) -> Draft:
-    """A draft that says more than a payload, within its bounds."""
+    """Return a draft that says more than a payload, if it is within bounds."""
     _check_range("priority", draft.priority, -names.HIGHEST, names.HIGHEST)
     _check_range("delayMs", draft.delay_ms, 0, LATEST - now)
     _check_range("ttlSec", draft.ttl_ms, 0, LATEST - now)

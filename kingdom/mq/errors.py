@@ -1,4 +1,4 @@
-"""What the queue refuses. Each says its code on the wire; nothing was changed when one is raised."""
+"""What the queue refuses, each with the code that its caller is told; nothing was changed when one is raised."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class ValidationFailed(Refusal):
     code = "ERR_VALIDATION_FAILED"
 
 
-class DlqNotFound(Refusal):
+class DeadLetterNotFound(Refusal):
     """no dead letter {key!r}"""
 
     code = "ERR_DLQ_NOT_FOUND"
 
 
-class StoreTrouble(KingdomError):
+class StoreError(KingdomError):
     """the {backend} store cannot {action}: {why}"""
 
     code: ClassVar[str] = "ERR_INTERNAL_ERROR"

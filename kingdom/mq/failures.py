@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from kingdom.mq import message_format, names
-from kingdom.mq.leases import Flight, Leases
-from kingdom.mq.message_format import Failure, Unfit
-from kingdom.mq.queue_state import Line
+from kingdom.mq.leases import Lease, Leases
+from kingdom.mq.message_format import Failure, MalformedBody
+from kingdom.mq.names import LATEST
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import Gone, Store
+from kingdom.mq.stores.base import MessageGone, Store
 from kingdom.mq.timers import Timers
 from kingdom.rules.retry import backoff, jittered, may_retry
 
-LATEST = 10**13 - 1
-
 Code = Literal["VALIDATION_ERROR", "HANDLER_ERROR", "TIMEOUT", "RETRY_EXCEEDED", "POISON"]
-Fate = Literal["retry", "dlq", "archived"]
-Say = Callable[..., None]
+Outcome = Literal["retry", "dlq", "archived"]
+Log = Callable[..., None]
+"""Takes a key, a sentence and facts by name."""
 
-_SAID: Mapping[Code, str] = {
+_SENTENCES: Mapping[Code, str] = {
     "VALIDATION_ERROR": "the message does not fit",
     "HANDLER_ERROR": "refused by its consumer",
     "TIMEOUT": "its lease ended without an answer",
@@ -29,112 +29,95 @@ _SAID: Mapping[Code, str] = {
 }
 
 
-class Fates:
+class Failures:
     def __init__(
-        self, store: Store, queues: Queues, timers: Timers, leases: Leases, dice: Callable[[], float], say: Say
+        self, store: Store, queues: Queues, timers: Timers, leases: Leases, random: Callable[[], float], log: Log
     ) -> None:
         self._store = store
         self._queues = queues
         self._timers = timers
         self._leases = leases
-        self._dice = dice
-        self._say = say
+        self._random = random
+        self._log = log
 
-    def fail(self, flight: Flight, now: int, exhausted: Code, reason: str) -> Fate:
-        """The retry rule."""
-        if flight.is_dead_letter:
-            return self.put_back(flight, now)
-        line = flight.line
-        policy = line.policy
-        marks = _without_lease(flight.name)
-        row = 0
+    def fail(self, lease: Lease, now: int, exhausted: Code, reason: str) -> Outcome:
+        """Apply the queue's retry rule. `exhausted` is the code of a message that has no tries left."""
+        if lease.is_dead_letter:
+            return self.return_dead_letter(lease, now)
+        queue = lease.queue
+        policy = queue.policy
+        fields = names.without_lease(lease.name)
+        same_failures = 0
         if reason:
-            row, marks["s"] = _row(marks.get("s", ""), reason)
+            before = fields.get(names.SAME_FAILURES, "")
+            same_failures, fields[names.SAME_FAILURES] = names.count_same_failures(before, reason)
         else:
-            marks.pop("s", None)
-        if policy.poison_after and row >= policy.poison_after:
-            return self.bury(flight, now, "POISON", reason)
-        if not may_retry(flight.attempt, policy.retry.limit):
-            return self.bury(flight, now, exhausted, reason)
+            fields.pop(names.SAME_FAILURES, None)
+        if policy.poison_after and same_failures >= policy.poison_after:
+            return self.dead_letter(lease, now, "POISON", reason)
+        if not may_retry(lease.attempt, policy.retry.limit):
+            return self.dead_letter(lease, now, exhausted, reason)
         retry = policy.retry
-        wait = backoff(retry.shape, flight.attempt, retry.initial_s, retry.longest_s)
-        due = min(now + round(jittered(wait, retry.jitter, self._dice) * 1000), LATEST)
-        new = names.changed(flight.name, due, names.join(marks))
+        wait = backoff(retry.shape, lease.attempt, retry.initial_s, retry.longest_s)
+        due = min(now + round(jittered(wait, retry.jitter, self._random) * 1000), LATEST)
+        new = names.changed(lease.name, due, fields)
         try:
-            self._store.move(line.name, "inflight", flight.name, "delayed" if due > now else "ready", new)
-        except Gone:
-            self._leases.end(flight, now)
+            self._store.move(queue.name, "inflight", lease.name, "delayed" if due > now else "ready", new)
+        except MessageGone:
+            self._leases.end(lease, now)
             return "retry"
-        self._leases.end(flight, now)
-        self._timers.wait(line, new, due, now)
-        if "e" in marks:
-            self._timers.end_at(int(marks["e"]), line, new)
+        self._leases.end(lease, now)
+        self._timers.add(queue, new, due, now)
+        if expires := names.expires_of(new):
+            self._timers.expire_at(expires, queue, new)
         return "retry"
 
-    def bury(self, flight: Flight, now: int, code: Code, reason: str, body: str | None = None) -> Fate:
-        line = flight.line
-        marks = _without_lease(flight.name)
+    def dead_letter(self, lease: Lease, now: int, code: Code, reason: str, body: str | None = None) -> Outcome:
+        """Make the message a dead letter; where the queue keeps none, it goes to the archive."""
+        queue = lease.queue
         try:
-            if not line.policy.dlq_enabled:
-                self._store.move(line.name, "inflight", flight.name, "archived", resting(flight.name, now))
-                self._leases.end(flight, now)
-                self._say("mq.dropped", f"{flight.key} goes to the archive: {code} {reason}", queue=line.name)
+            if not queue.policy.dlq_enabled:
+                archived = names.archived(lease.name, now)
+                self._store.move(queue.name, "inflight", lease.name, "archived", archived)
+                self._leases.end(lease, now)
+                self._log("mq.dropped", f"{lease.key} goes to the archive: {code} {reason}", queue=queue.name)
                 return "archived"
             if body is None:
-                body = self._body(line.name, flight.name)
-            failure = Failure(code, reason or _SAID[code], now, flight.attempt, flight.consumer)
-            record = message_format.dead(body, failure, line.name, line.policy.dlq_of(line.name))
-            marks.pop("e", None)
-            marks |= {"r": code, "a": str(now)}
-            new = names.changed(flight.name, now, names.join(marks))
-            self._store.rewrite(line.name, "inflight", flight.name, "dlq", new, record)
-        except Gone:
-            self._leases.end(flight, now)
+                body = self._body(queue.name, lease.name)
+            failure = Failure(code, reason or _SENTENCES[code], now, lease.attempt, lease.consumer)
+            record = message_format.dead(body, failure, queue.name, queue.policy.dlq_of(queue.name))
+            fields = names.without_lease(lease.name)
+            fields.pop(names.EXPIRES, None)
+            fields |= {names.REASON: code, names.DEAD_SINCE: str(now)}
+            new = names.changed(lease.name, now, fields)
+            self._store.rewrite(queue.name, "inflight", lease.name, "dlq", new, record)
+        except MessageGone:
+            self._leases.end(lease, now)
             return "dlq"
-        self._leases.end(flight, now)
-        self._lay_dead(line, new)
-        self._say("mq.dead", f"{flight.key} is a dead letter: {code} {reason}", queue=line.name, reason=code)
+        self._leases.end(lease, now)
+        self._add_dead(queue, new)
+        self._log("mq.dead", f"{lease.key} is a dead letter: {code} {reason}", queue=queue.name, reason=code)
         return "dlq"
 
-    def put_back(self, flight: Flight, now: int) -> Fate:
-        """A dead letter that nobody wanted after all."""
-        marks = _without_lease(flight.name)
-        new = names.changed(flight.name, int(marks["a"]), names.join(marks))
+    def return_dead_letter(self, lease: Lease, now: int) -> Outcome:
+        """Put back a leased dead letter that was not acknowledged, in its old place."""
+        fields = names.without_lease(lease.name)
+        new = names.changed(lease.name, int(fields[names.DEAD_SINCE]), fields)
         try:
-            self._store.move(flight.line.name, "inflight", flight.name, "dlq", new)
-        except Gone:
-            self._leases.end(flight, now)
+            self._store.move(lease.queue.name, "inflight", lease.name, "dlq", new)
+        except MessageGone:
+            self._leases.end(lease, now)
             return "dlq"
-        self._leases.end(flight, now)
-        self._lay_dead(flight.line, new)
+        self._leases.end(lease, now)
+        self._add_dead(lease.queue, new)
         return "dlq"
 
-    def _lay_dead(self, line: Line, name: str) -> None:
-        line.dead[name[-36:]] = name
-        self._queues.arrived.add(line.policy.dlq_of(line.name))
+    def _add_dead(self, queue: QueueState, name: str) -> None:
+        queue.add_dead(name)
+        self._queues.arrived.add(queue.policy.dlq_of(queue.name))
 
-    def _body(self, queue: str, name: str) -> str:
+    def _body(self, queue_name: str, name: str) -> str:
         try:
-            return self._store.read(queue, "inflight", name)
-        except Unfit as spoiled:
-            return str(spoiled.args[1])
-
-
-def resting(name: str, now: int) -> str:
-    """In the archive: since when, and how often it was tried."""
-    return names.changed(name, now, names.join(_without_lease(name)))
-
-
-def _without_lease(name: str) -> dict[str, str]:
-    marks = names.marks_of(name)
-    marks.pop("l", None)
-    marks.pop("c", None)
-    return marks
-
-
-def _row(before: str, reason: str) -> tuple[int, str]:
-    """How often in a row this reason was given, and the mark that remembers it."""
-    count, _, same = before.partition("x")
-    digest = names.digest(reason)
-    row = int(count) + 1 if same == digest else 1
-    return row, f"{row}x{digest}"
+            return self._store.read(queue_name, "inflight", name)
+        except MalformedBody as error:
+            return error.text

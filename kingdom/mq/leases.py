@@ -8,33 +8,40 @@ from heapq import heapify, heappop, heappush
 
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
-from kingdom.mq.expiring_map import Recall, fingerprint
-from kingdom.mq.queue_state import NEVER, Line
+from kingdom.mq.expiring_map import ExpiringMap, fingerprint
+from kingdom.mq.names import MESSAGE_ID
+from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
+from kingdom.mq.stores.base import DAY_MS
 
-KEPT_MS = 86_400_000
-MOST_PAST = 8_192
+KEPT_MS = DAY_MS
+MOST_REMEMBERED = 8_192
 
 
-class Flight:
-    """A message out on a lease."""
+class Lease:
+    """A message that a consumer holds until a moment."""
 
-    __slots__ = ("attempt", "consumer", "consumer_digest", "key", "lease", "line", "name", "since", "until")
+    __slots__ = ("attempt", "consumer", "consumer_digest", "key", "lease_id", "name", "queue", "since", "until")
 
-    def __init__(self, line: Line, name: str, lease: str, digest: str, until: int) -> None:
-        self.line = line
+    def __init__(self, queue: QueueState, name: str, lease_id: str, consumer_digest: str, until: int) -> None:
+        self.queue = queue
+        #: The message's name while it is leased.
         self.name = name
-        self.key = f"msg:{line.name}:{name[-36:]}"
-        self.lease = lease
+        #: The message's key.
+        self.key = names.key_of(queue.name, name)
+        self.lease_id = lease_id
+        #: Empty when an earlier life has given the lease: then only the digest is known.
         self.consumer = ""
-        self.consumer_digest = digest
+        self.consumer_digest = consumer_digest
+        #: In ms since the epoch; -1 once it is acknowledged.
         self.until = until
         self.attempt = 0
+        #: When it began; 0 when an earlier life has given it.
         self.since = 0
 
     @property
     def is_dead_letter(self) -> bool:
-        return ".r" in self.name
+        return names.is_dead_letter(self.name)
 
 
 @lru_cache(maxsize=10_000)
@@ -44,96 +51,97 @@ def digest_of(consumer: str) -> str:
 
 
 class Leases:
-    _past_young: dict[str, Flight]
-    _past_old: dict[str, Flight]
-    _expired: Recall[bool]
+    _acked: dict[str, Lease]
+    _acked_before: dict[str, Lease]
+    _expired: ExpiringMap[bool]
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self.out: dict[str, Flight] = {}
-        """By message id."""
+        self.by_message_id: dict[str, Lease] = {}
+        #: A heap of (when, message id): the lease may end.
         self._ends: list[tuple[int, str]] = []
         self.forget()
 
     def forget(self) -> None:
-        self.out.clear()
+        self.by_message_id.clear()
         self._ends.clear()
-        self._past_young, self._past_old = {}, {}
-        self._expired = Recall(KEPT_MS, MOST_PAST)
+        self._acked, self._acked_before = {}, {}
+        self._expired = ExpiringMap(KEPT_MS, MOST_REMEMBERED)
 
-    def begin(self, flight: Flight) -> None:
-        message_id = flight.name[-36:]
-        self.out[message_id] = flight
-        flight.line.inflight += 1
-        heappush(self._ends, (flight.until, message_id))
+    def begin(self, lease: Lease) -> None:
+        message_id = lease.name[MESSAGE_ID]
+        self.by_message_id[message_id] = lease
+        lease.queue.inflight += 1
+        heappush(self._ends, (lease.until, message_id))
 
-    def find(self, line: Line, name: str) -> None:
-        """One that an earlier life has given."""
-        marks = names.marks_of(name)
-        flight = Flight(line, name, marks.get("l", ""), marks.get("c", ""), names.due_of(name))
-        flight.attempt = int(marks[""])
-        self.begin(flight)
+    def restore(self, queue: QueueState, name: str) -> None:
+        """Take over a lease that an earlier life has given."""
+        fields = names.fields_of(name)
+        lease = Lease(queue, name, fields.get(names.LEASE, ""), fields.get(names.CONSUMER, ""), names.due_of(name))
+        lease.attempt = names.attempt_of(name)
+        self.begin(lease)
 
-    def extend(self, flight: Flight, name: str, until: int) -> None:
-        flight.name = name
-        flight.until = until
-        self._queues.touched = True
-        heappush(self._ends, (until, name[-36:]))
+    def extend(self, lease: Lease, name: str, until: int) -> None:
+        lease.name = name
+        lease.until = until
+        self._queues.changed = True
+        heappush(self._ends, (until, name[MESSAGE_ID]))
 
-    def end(self, flight: Flight, now: int) -> None:
-        """Not by an ack: whoever asks for it later hears that it has expired."""
-        if self.out.pop(flight.name[-36:], None) is not None:
-            flight.line.inflight -= 1
-            self._queues.touched = True
-            self._expired.put(fingerprint(flight.key, flight.lease), True, now)
+    def end(self, lease: Lease, now: int) -> None:
+        """End a lease, not by an ack: whoever asks for it later hears that it has expired."""
+        if self.by_message_id.pop(lease.name[MESSAGE_ID], None) is not None:
+            lease.queue.inflight -= 1
+            self._queues.changed = True
+            self._expired.put(fingerprint(lease.key, lease.lease_id), True, now)
 
-    def done(self, flight: Flight) -> None:
-        """Acknowledged, and remembered for a while."""
-        message_id = flight.name[-36:]
-        del self.out[message_id]
-        flight.line.inflight -= 1
-        if len(self._past_young) >= MOST_PAST:
-            self._past_old, self._past_young = self._past_young, {}
-        flight.until = -1
-        self._past_young[message_id] = flight
+    def acknowledge(self, lease: Lease) -> None:
+        """End a lease by an ack, and remember that for a while."""
+        message_id = lease.name[MESSAGE_ID]
+        del self.by_message_id[message_id]
+        lease.queue.inflight -= 1
+        if len(self._acked) >= MOST_REMEMBERED:
+            self._acked_before, self._acked = self._acked, {}
+        lease.until = -1
+        self._acked[message_id] = lease
 
     # --- whose it is
 
-    def held(self, key: str, lease_id: str, consumer: str, now: int) -> Flight:
-        """The flight that the caller may end. With neither lease id nor consumer nobody's right is checked."""
-        flight = self.out.get(key[-36:])
-        if flight is None or flight.key != key:
+    def held(self, key: str, lease_id: str, consumer: str, now: int) -> Lease:
+        """Return the lease that the caller may end. With neither lease id nor consumer nobody's right is checked."""
+        lease = self.by_message_id.get(key[MESSAGE_ID])
+        if lease is None or lease.key != key:
             raise self._why_not(key, lease_id)
         if lease_id:
-            if lease_id != flight.lease:
+            if lease_id != lease.lease_id:
                 raise self._why_not(key, lease_id)
-        elif consumer and digest_of(consumer) != flight.consumer_digest:
+        elif consumer and digest_of(consumer) != lease.consumer_digest:
             raise LeaseMismatch(key=key)
-        if flight.until <= now:
+        if lease.until <= now:
             raise LeaseExpired(key=key)
-        return flight
+        return lease
 
     def was_acked(self, key: str, lease_id: str, consumer: str) -> bool:
-        """Whether the same ack was answered before."""
-        flight = self._past(key)
-        if flight is None:
+        """Return whether the same ack was answered before."""
+        lease = self._acked_lease(key)
+        if lease is None:
             return False
-        return lease_id == flight.lease if lease_id else consumer in ("", flight.consumer)
+        return lease_id == lease.lease_id if lease_id else consumer in ("", lease.consumer)
 
-    def _past(self, key: str) -> Flight | None:
-        flight = self._past_young.get(key[-36:]) or self._past_old.get(key[-36:])
-        return flight if flight is not None and flight.key == key else None
+    def _acked_lease(self, key: str) -> Lease | None:
+        message_id = key[MESSAGE_ID]
+        lease = self._acked.get(message_id) or self._acked_before.get(message_id)
+        return lease if lease is not None and lease.key == key else None
 
     def _why_not(self, key: str, lease_id: str) -> Refusal:
         if lease_id and self._expired.get(fingerprint(key, lease_id)):
             return LeaseExpired(key=key)
-        message_id = key[-36:]
-        line = self._queues.lines.get(key[4:-37])
-        if line is None or not key.startswith("msg:"):
+        message_id = key[MESSAGE_ID]
+        queue = self._queues.by_name.get(names.queue_of_key(key))
+        if queue is None:
             return MessageNotFound(key=key)
-        if message_id in self.out or message_id in line.dead or self._past(key) is not None:
+        if message_id in self.by_message_id or message_id in queue.dead or self._acked_lease(key) is not None:
             return LeaseMismatch(key=key)
-        waiting = line.find(message_id)
+        waiting = queue.find(message_id)
         if waiting is None:
             return MessageNotFound(key=key)
         # Leased before, perhaps in another life of ours: then it is this lease that ended.
@@ -141,21 +149,22 @@ class Leases:
 
     # --- time
 
-    def expired(self, now: int) -> Iterator[Flight]:
+    def expired(self, now: int) -> Iterator[Lease]:
+        """Yield the leases that have run out; the caller ends each."""
         ends = self._ends
         while ends and ends[0][0] <= now:
             entry = heappop(ends)
-            if self._is_live(entry):
-                yield self.out[entry[1]]
-        if len(ends) > 2 * len(self.out) + 4096:
-            ends[:] = [(flight.until, message_id) for message_id, flight in self.out.items()]
+            if self._is_current(entry):
+                yield self.by_message_id[entry[1]]
+        if len(ends) > 2 * len(self.by_message_id) + 4096:
+            ends[:] = [(lease.until, message_id) for message_id, lease in self.by_message_id.items()]
             heapify(ends)
 
     def next_end(self) -> int:
-        while self._ends and not self._is_live(self._ends[0]):
+        while self._ends and not self._is_current(self._ends[0]):
             heappop(self._ends)
         return self._ends[0][0] if self._ends else NEVER
 
-    def _is_live(self, entry: tuple[int, str]) -> bool:
-        flight = self.out.get(entry[1])
-        return flight is not None and flight.until == entry[0]
+    def _is_current(self, entry: tuple[int, str]) -> bool:
+        lease = self.by_message_id.get(entry[1])
+        return lease is not None and lease.until == entry[0]

@@ -5,17 +5,15 @@ The layout is fixed, so that the payload is cut out and put in without being par
 
 from __future__ import annotations
 
-import secrets
 import time
 from functools import lru_cache
-from random import Random
 from typing import Any, NamedTuple
 
 import orjson
 
 from kingdom.disk.codec import parse_json
+from kingdom.mq import names
 from kingdom.mq.errors import InvalidRequest
-from kingdom.mq.names import HIGHEST, SEQUENCES, compose, digest, join
 
 _START = '{\n  "messageId": "'
 _ATTRIBUTES = '\n  "attributes": '
@@ -49,43 +47,15 @@ class Content(NamedTuple):
     attributes: str
 
 
-class Unfit(Exception):
-    """A body that is no message: its argument says why."""
+class MalformedBody(Exception):
+    """A body that is no message."""
 
-
-class Ids:
-    """Message ids that sort by time of publishing (UUID version 7), lease ids, and the sequence that keeps order."""
-
-    def __init__(self, seed: int | None = None) -> None:
-        self.sequence = 0
-        self._bits = Random(secrets.randbits(128) if seed is None else seed).getrandbits
-        self._now = -1
-        self._before = self._behind = ""
-
-    def next(self) -> int:
-        self.sequence = (self.sequence + 1) % SEQUENCES
-        return self.sequence
-
-    def message(self, now: int, sequence: int, kind: str = "7") -> str:
-        """Ids of one millisecond differ in the sequence alone."""
-        if now != self._now:
-            when = f"{now:012x}"
-            self._now = now
-            self._before = f"{when[:8]}-{when[8:]}-"
-            self._behind = f"-{self._bits(48):012x}"
-        tie = sequence & 0x3FFFFFF
-        return f"{self._before}{kind}{tie >> 14:03x}-{0x8000 | tie & 0x3FFF:04x}{self._behind}"
-
-    def lease(self) -> str:
-        return f"{self._bits(64):016x}"
-
-
-REMEMBERED = "8"
-"""The version digit of ids whose body holds a request id or deduplication key."""
-
-
-def is_remembered(name: str) -> bool:
-    return name[-22] == REMEMBERED
+    def __init__(self, why: str, text: str = "") -> None:
+        super().__init__(why)
+        #: What is wrong with it.
+        self.why = why
+        #: The body as far as it can be shown, when the store could not read it as text.
+        self.text = text
 
 
 @lru_cache(maxsize=4)
@@ -102,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def whole_text(field: str, text: str) -> str:
-    """Text that any file can hold, or InvalidRequest."""
+    """Return text that any file can hold, or raise InvalidRequest."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -119,7 +89,7 @@ def is_json(text: str) -> bool:
 
 
 def head(draft: Draft, quoted_queue: str, now: int, due: int, expires: int) -> str:
-    """The header between the message id and what a single request adds: the same for all alike of a millisecond."""
+    """Write the header between message id and request: the same for all alike of a millisecond."""
     return (
         f'",\n  "timestamp": "{_second(now // 1000)}Z",\n  "queue": {quoted_queue},'
         f'\n  "type": {quoted(draft.type)},\n  "version": {draft.version},\n  "traceId": {quoted(draft.trace_id)},'
@@ -130,7 +100,7 @@ def head(draft: Draft, quoted_queue: str, now: int, due: int, expires: int) -> s
 
 
 def write(message_id: str, head: str, request: str, attributes: str, payload: str) -> str:
-    """The body. `payload` is the JSON to splice in; `request` more header lines, or nothing."""
+    """Write a body. `payload` is the JSON to splice in; `request` more header lines, or nothing."""
     return f"{_START}{message_id}{head}{request},{_ATTRIBUTES}{attributes}{_PAYLOAD}{payload}{_END}"
 
 
@@ -139,14 +109,14 @@ def request_line(request_id: str, index: int) -> str:
 
 
 def spliced(draft: Draft) -> tuple[str, str]:
-    """The payload as JSON, and the header line that says it came as plain text, if it did."""
+    """Return the payload as JSON, and the header line that says it came as plain text, if it did."""
     if is_json(draft.payload):
         return draft.payload, ""
     return quoted(whole_text("message", draft.payload)), _TEXT
 
 
 def checked_attributes(attributes: str) -> str:
-    """A JSON object on one line."""
+    """Return attributes as a JSON object on one line, or raise InvalidRequest."""
     if attributes == "{}" or not attributes:
         return "{}"
     try:
@@ -159,7 +129,10 @@ def checked_attributes(attributes: str) -> str:
 
 
 def content(body: str, doubt: bool) -> Content:
-    """Payload and attributes; with doubt (a person may have edited it) the JSON is read again. Unfit when it is not."""
+    """Return payload and attributes, or raise MalformedBody.
+
+    With doubt (a person may have edited the body) the JSON in it is parsed.
+    """
     at = body.find(_ATTRIBUTES)
     cut = body.find(_PAYLOAD, at)
     if at < 0 or cut < 0 or body[-3:] != _END:
@@ -200,19 +173,19 @@ def _loads_object(text: object) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        raise Unfit("attributes is no JSON object")
+        raise MalformedBody("attributes is no JSON object")
     return value
 
 
 def _strict(body: str) -> Any:
     try:
         return parse_json(body.encode("utf-8", "surrogateescape"))
-    except ValueError as trouble:
-        raise Unfit(str(trouble)) from None
+    except ValueError as error:
+        raise MalformedBody(str(error)) from None
 
 
 def header(body: str) -> dict[str, Any]:
-    """All of the envelope but payload and attributes, for those who ask. Empty for a bare payload."""
+    """Return all of the envelope but payload and attributes. Empty for a bare payload."""
     at = body.find("," + _ATTRIBUTES)
     if at > 0 and body.endswith(_END):
         try:
@@ -224,7 +197,7 @@ def header(body: str) -> dict[str, Any]:
     if value is None:
         try:
             value = _strict(body)
-        except Unfit:
+        except MalformedBody:
             return {}
         if not is_envelope(value):
             return {}
@@ -244,7 +217,7 @@ class Failure(NamedTuple):
 
 
 def dead(body: str, failure: Failure, queue: str, dlq: str) -> str:
-    """The dead letter's record, with the message in it word for word (as a text, when it is no JSON)."""
+    """Write a dead letter, with the message in it word for word (as a text, when it is no JSON)."""
     about = {
         "reasonCode": failure.code,
         "reasonMessage": failure.message,
@@ -261,7 +234,7 @@ def dead(body: str, failure: Failure, queue: str, dlq: str) -> str:
 
 
 def original(record: str) -> str:
-    """The body that died."""
+    """Return the body that died, or raise MalformedBody."""
     cut = record.find(_ORIGINAL)
     if record.startswith(_FAILURE) and cut > 0 and record.endswith(_END):
         text = record[cut + len(_ORIGINAL) : -len(_END)]
@@ -270,56 +243,56 @@ def original(record: str) -> str:
         return f"{text}\n"
     value = _strict(record)
     if not isinstance(value, dict) or "originalMessage" not in value:
-        raise Unfit("no originalMessage in it")
+        raise MalformedBody("no originalMessage in it")
     inner = value["originalMessage"]
     return inner if isinstance(inner, str) else orjson.dumps(inner).decode()
 
 
 def failure_of(record: str) -> dict[str, Any]:
-    """The failure part of a dead letter; empty when a person spoiled it."""
+    """Return the failure part of a dead letter; empty when a person spoiled it."""
     line_end = record.find("\n", len(_FAILURE))
     try:
         if record.startswith(_FAILURE):
             value = orjson.loads(record[len(_FAILURE) : line_end].rstrip(","))
         else:
             value = _strict(record).get("failure")
-    except (orjson.JSONDecodeError, Unfit, AttributeError):
+    except (orjson.JSONDecodeError, MalformedBody, AttributeError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def by_hand(body: str) -> tuple[int, int, int, str]:
-    """priority, availableAt, expiresAt and target of a file somebody laid in; zeros where it does not say."""
+class ToldByHand(NamedTuple):
+    """What the header of a file says that somebody laid in; zeros and an empty text where it does not say."""
+
+    priority: int
+    #: availableAt, in ms since the epoch.
+    due: int
+    #: expiresAt, in ms since the epoch.
+    expires: int
+    #: targetConsumerId.
+    target: str
+
+
+def told_by_hand(body: str) -> ToldByHand:
+    """Read the header of a file that somebody laid in; what is out of bounds is brought within."""
     try:
         about = header(body)
-    except Unfit:
+    except MalformedBody:
         about = {}
-    priority = _whole(about.get("priority"))
     target = about.get("targetConsumerId")
-    return (
-        max(-HIGHEST, min(HIGHEST, priority)),
-        max(0, min(_whole(about.get("availableAt")), 10**13 - 1)),
-        max(0, min(_whole(about.get("expiresAt")), 10**13 - 1)),
+    return ToldByHand(
+        max(-names.HIGHEST, min(names.HIGHEST, _whole(about.get("priority")))),
+        max(0, min(_whole(about.get("availableAt")), names.LATEST)),
+        max(0, min(_whole(about.get("expiresAt")), names.LATEST)),
         target if isinstance(target, str) else "",
     )
 
 
 def name_of(body: str, message_id: str) -> str:
-    """The name under which a body was published."""
-    priority, due, expires, target = by_hand(body)
-    tie = int(message_id[15:18], 16) << 14 | int(message_id[19:23], 16) & 0x3FFF
-    return compose(HIGHEST - priority, due, tie, first_marks(expires, target), message_id)
-
-
-def first_marks(expires: int, target: str, hand: bool = False) -> str:
-    marks = {"": "0"}
-    if expires:
-        marks["e"] = str(expires)
-    if target:
-        marks["t"] = digest(target)
-    if hand:
-        marks["h"] = ""
-    return join(marks)
+    """Return the name under which a body was published."""
+    about = told_by_hand(body)
+    fields = names.first_fields(about.expires, about.target)
+    return names.compose(about.priority, about.due, names.tie_of(message_id), fields, message_id)
 
 
 def _whole(value: object) -> int:

@@ -1,94 +1,289 @@
 """What changes during a message's life, as one line of text that sorts in the order of delivery.
 
     0999995-1763465000123-00000042-1.s1x8f3a01-0199f2c1-5a2b-7000-802a-3c9d1e5f7a90
-    rank    due           sequence marks       message id
+    rank    due           sequence fields      message id
 
 rank = 1,000,000 - priority. due: when a waiting message is available, when a lease ends, when a dead
-letter or an archived message came to rest. The marks begin with the attempts so far; then, each behind
-a dot and a letter: e expiresAt · t target (digest) · s row of same reasons x digest of the reason ·
+letter or an archived message came to rest. The fields begin with the attempts so far; then, each behind
+a dot and a letter: e expiresAt · t target (digest) · s same failures in a row x digest of their reason ·
 h laid in by hand · l lease id · c consumer (digest) · r reason code · a when it became a dead letter ·
 q quarantined. Free text never stands here, so that a name can always name a file.
+
+Nobody else knows this grammar: others use the functions, and in hot loops the slices.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from hashlib import blake2s
+from random import Random
 
 HIGHEST = 1_000_000
 SEQUENCES = 100_000_000
-ID = slice(-36, None)
-MARKS = slice(31, -37)
+LATEST = 10**13 - 1
+"""The last moment, in ms since the epoch, that fits into a name."""
+
+_UP_TO_DUE, _SEQUENCE_PART, _ID_PART = slice(8), slice(21, 31), slice(-37, None)
+_RANK, _FIELDS = slice(7), slice(31, -37)
+DUE = slice(8, 21)
+SEQUENCE = slice(22, 30)
+MESSAGE_ID = slice(-36, None)
+"""Of a name, and of a message key."""
+KIND = -22
+"""The version digit of the message id: REMEMBERED or PLAIN_KIND."""
+CREATED = slice(-36, -23)
+"""The time of publishing, as message ids begin with it."""
+
+PLAIN_KIND = "7"
+REMEMBERED = "8"
+"""The version digit of ids whose body holds a request id or deduplication key."""
+
+ATTEMPTS = ""
+EXPIRES, TARGET, SAME_FAILURES, BY_HAND = "e", "t", "s", "h"
+LEASE, CONSUMER, REASON, DEAD_SINCE, QUARANTINED = "l", "c", "r", "a", "q"
+
+PLAIN_LENGTH = 69
+"""As long is the name of a fresh message that says nothing but its payload."""
+
+_HEAD = r"\d{7}-\d{13}-\d{8}"
 _GUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = re.compile(rf"{_GUID}\Z")
-_WHOLE = re.compile(rf"\d{{7}}-\d{{13}}-\d{{8}}-\d{{1,6}}(?:\.[a-z][A-Za-z0-9_]*)*-{_GUID}\Z", re.ASCII)
+_WHOLE = re.compile(rf"{_HEAD}-\d{{1,6}}(?:\.[a-z][A-Za-z0-9_]*)*-{_GUID}\Z", re.ASCII)
+ANY_NAME = rf"{_HEAD}-\d[\w.]*-[0-9a-f-]{{36}}"
+"""A pattern for long listings: it is quick, and as exact as a folder of our own needs."""
+WAITING_NAME = rf"{_HEAD}-\d\d*(?:\.[^\Wlr]\w*)*-[0-9a-f-]{{36}}"
+"""What has a lease or a reason in its name does not wait; in an inbox a person has laid it."""
 
 
-def compose(rank: int, due: int, sequence: int, marks: str, message_id: str) -> str:
-    return f"{rank:07d}-{due:013d}-{sequence:08d}-{marks}-{message_id}"
+# --- writing names
 
 
-def changed(name: str, due: int, marks: str) -> str:
-    """The same message, due at another time, with other marks."""
-    return f"{name[:8]}{due:013d}{name[21:31]}{marks}{name[-37:]}"
+def plain(due: int, sequence: int, message_id: str) -> str:
+    """Return the name of a fresh message that says nothing but its payload."""
+    return f"1000000-{due:013d}-{sequence:08d}-0-{message_id}"
+
+
+def compose(priority: int, due: int, sequence: int, fields: dict[str, str], message_id: str) -> str:
+    """Return the name of a fresh message."""
+    return f"{HIGHEST - priority:07d}-{due:013d}-{sequence:08d}-{_join(fields)}-{message_id}"
+
+
+def first_fields(expires: int, target: str, by_hand: bool = False) -> dict[str, str]:
+    """Return the fields of a fresh message. Zero and an empty text mean that there is none."""
+    fields = {ATTEMPTS: "0"}
+    if expires:
+        fields[EXPIRES] = str(expires)
+    if target:
+        fields[TARGET] = digest(target)
+    if by_hand:
+        fields[BY_HAND] = ""
+    return fields
+
+
+def leased(name: str, until: int, lease_id: str, consumer: str, another_attempt: bool) -> tuple[str, int]:
+    """Return the name of a message that is handed out, and how many attempts that makes."""
+    fields = name[_FIELDS]
+    if fields == "0":
+        attempt, rest = int(another_attempt), ""
+    else:
+        attempts, dot, rest = fields.partition(".")
+        attempt, rest = int(attempts) + another_attempt, dot + rest
+    kept = f"{attempt}{rest}.l{lease_id}.c{consumer}"
+    return f"{name[_UP_TO_DUE]}{until:013d}{name[_SEQUENCE_PART]}{kept}{name[_ID_PART]}", attempt
+
+
+def changed(name: str, due: int, fields: dict[str, str]) -> str:
+    """Return the same message's name, due at another time, with other fields."""
+    return f"{name[_UP_TO_DUE]}{due:013d}{name[_SEQUENCE_PART]}{_join(fields)}{name[_ID_PART]}"
+
+
+def postponed(name: str, due: int) -> str:
+    """Return the same message's name, due at another time."""
+    return f"{name[_UP_TO_DUE]}{due:013d}{name[21:]}"
+
+
+def without_lease(name: str) -> dict[str, str]:
+    """Return the fields of a leased message without those of its lease."""
+    fields = fields_of(name)
+    fields.pop(LEASE, None)
+    fields.pop(CONSUMER, None)
+    return fields
+
+
+def archived(name: str, now: int) -> str:
+    """Return the name in the archive: since when, and how often it was tried."""
+    return changed(name, now, without_lease(name))
+
+
+def revived(name: str, due: int, sequence: int) -> str:
+    """Return the name under which a dead letter waits again: its attempts are forgotten."""
+    kept = {letter: text for letter, text in fields_of(name).items() if letter in (TARGET, BY_HAND)}
+    return compose(priority_of(name), due, sequence, {ATTEMPTS: "0", **kept}, name[MESSAGE_ID])
+
+
+def count_same_failures(before: str, reason: str) -> tuple[int, str]:
+    """Return how often in a row this reason was given, and the text of the field that remembers it."""
+    count, _, same = before.partition("x")
+    reason_digest = digest(reason)
+    failures = int(count) + 1 if same == reason_digest else 1
+    return failures, f"{failures}x{reason_digest}"
+
+
+def _join(fields: dict[str, str]) -> str:
+    return ".".join(letter + text for letter, text in fields.items())
+
+
+# --- reading names
 
 
 def is_id(text: str) -> bool:
+    """Return whether the text is a message id."""
     return _ID.match(text) is not None
 
 
 def is_name(text: str) -> bool:
+    """Return whether the text is a whole and exact name."""
     return _WHOLE.match(text) is not None
 
 
 def priority_of(name: str) -> int:
-    return HIGHEST - int(name[:7])
+    return HIGHEST - int(name[_RANK])
 
 
 def due_of(name: str) -> int:
-    return int(name[8:21])
-
-
-def sequence_of(name: str) -> int:
-    return int(name[22:30])
+    return int(name[DUE])
 
 
 def attempt_of(name: str) -> int:
-    return int(name[MARKS].partition(".")[0])
+    return int(name[_FIELDS].partition(".")[0])
 
 
-def marks_of(name: str) -> dict[str, str]:
-    """By letter; the attempts stand under the empty letter."""
-    attempt, *rest = name[MARKS].split(".")
-    return {"": attempt, **{mark[0]: mark[1:] for mark in rest}}
+def fields_of(name: str) -> dict[str, str]:
+    """Return the fields by letter; the attempts stand under the empty letter."""
+    attempt, *rest = name[_FIELDS].split(".")
+    return {ATTEMPTS: attempt, **{field[0]: field[1:] for field in rest}}
 
 
-def join(marks: dict[str, str]) -> str:
-    return ".".join(letter + text for letter, text in marks.items())
+def expires_of(name: str) -> int:
+    """Return when the message expires, 0 when it does not."""
+    return int(fields_of(name)[EXPIRES]) if ".e" in name else 0
 
 
-def due_first(name: str) -> str:
-    """Turned so that it sorts by due time: how delayed messages wait. Its own inverse is rank_first."""
-    return f"{name[8:22]}{name[:8]}{name[22:]}"
+def target_of(name: str) -> str:
+    """Return the digest of the only consumer that may lease the message, or an empty text."""
+    return fields_of(name)[TARGET] if ".t" in name else ""
+
+
+def is_dead_letter(name: str) -> bool:
+    """Return whether the message is a dead letter, also one out on a lease."""
+    return ".r" in name
+
+
+def is_quarantined(name: str) -> bool:
+    return ".q" in name
+
+
+def is_by_hand(name: str) -> bool:
+    """Return whether a person laid the message in."""
+    return ".h" in name
+
+
+def created_of(name: str) -> int:
+    """Return when the message was published: the id begins with it."""
+    return int(name[-36:-28] + name[-27:-23], 16)
 
 
 def by_due(name: str) -> str:
-    """To sort by, when priority does not count."""
+    """Return what to sort by when priority does not count."""
     return name[8:30]
+
+
+# --- names of delayed messages, turned so that they sort by due time
+
+TURNED_DUE = slice(13)
+
+
+def due_first(name: str) -> str:
+    """Turn a name so that it sorts by due time. `rank_first` turns it back."""
+    return f"{name[8:22]}{name[_UP_TO_DUE]}{name[22:]}"
 
 
 def rank_first(turned: str) -> str:
     return f"{turned[14:22]}{turned[:14]}{turned[22:]}"
 
 
-def created_of(name: str) -> int:
-    """When the message was published: the id begins with it."""
-    return int(name[-36:-28] + name[-27:-23], 16)
+# --- message keys: what callers know a message by
+
+
+def key(queue: str, message_id: str) -> str:
+    return f"msg:{queue}:{message_id}"
 
 
 def key_of(queue: str, name: str) -> str:
-    return f"msg:{queue}:{name[-36:]}"
+    return f"msg:{queue}:{name[MESSAGE_ID]}"
+
+
+def queue_of_key(text: str) -> str:
+    """Return the queue's name in a message key; an empty text when it is no key."""
+    return text[4:-37] if text.startswith("msg:") else ""
+
+
+def key_range(queue: str) -> tuple[str, str]:
+    """Return the first key that a queue's messages can have, and the first one behind them."""
+    return f"msg:{queue}:", f"msg:{queue};"
+
+
+# --- message ids
+
+
+class Ids:
+    """Message ids that sort by time of publishing (UUID version 7), lease ids, and the sequence that keeps order."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.sequence = 0
+        self._bits = Random(secrets.randbits(128) if seed is None else seed).getrandbits
+        self._now = -1
+        self._before = self._behind = ""
+
+    def next_sequence(self) -> int:
+        self.sequence = (self.sequence + 1) % SEQUENCES
+        return self.sequence
+
+    def message_id(self, now: int, sequence: int, kind: str = PLAIN_KIND) -> str:
+        """Return a new id. Ids of one millisecond differ in the sequence alone."""
+        if now != self._now:
+            self._now = now
+            self._before = f"{id_prefix(now)}-"
+            self._behind = f"-{self._bits(48):012x}"
+        tie = sequence & 0x3FFFFFF
+        return f"{self._before}{kind}{tie >> 14:03x}-{0x8000 | tie & 0x3FFF:04x}{self._behind}"
+
+    def lease_id(self) -> str:
+        return f"{self._bits(64):016x}"
+
+
+def id_prefix(now: int) -> str:
+    """Return what the ids of messages published at `now` begin with; see CREATED."""
+    when = f"{now:012x}"
+    return f"{when[:8]}-{when[8:]}"
+
+
+def tie_of(message_id: str) -> int:
+    """Return the lower digits of the sequence under which the message was published."""
+    return int(message_id[15:18], 16) << 14 | int(message_id[19:23], 16) & 0x3FFF
+
+
+def id_as_number(message_id: str) -> int:
+    """Return an id in little memory; 0 for an empty one."""
+    return int(message_id.replace("-", ""), 16) if message_id else 0
+
+
+def id_from_number(number: int) -> str:
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if number else ""
 
 
 def digest(text: str) -> str:
+    """Return a short fingerprint of a text that is too free to stand in a name."""
     return blake2s(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

@@ -1,53 +1,116 @@
-"""From settings to an open engine: for the manager, and for `yirangmq --direct`."""
+"""What the engine knows is loaded from the store: all of it at start and after a lost group, strays as they come."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from kingdom.home.config import thawed
-from kingdom.mq.configuration import Settings
-from kingdom.mq.engine import Engine, open_engine
-from kingdom.mq.policy import Policy
-from kingdom.mq.queues import EngineSettings
-from kingdom.mq.stores.base import Plan
+from kingdom.mq import message_format, names
+from kingdom.mq.deduplication import KEPT_MS, Deduplication
+from kingdom.mq.errors import StoreError
+from kingdom.mq.failures import Log
+from kingdom.mq.leases import Leases
+from kingdom.mq.message_format import MalformedBody
+from kingdom.mq.names import Ids
+from kingdom.mq.queue_state import QueueState
+from kingdom.mq.queues import Queues
+from kingdom.mq.stores.base import Found, MessageGone, Store, Stray
+from kingdom.mq.timers import Timers
 
-
-def plan(settings: Settings) -> Plan:
-    config = settings.config
-    sqlite = config["sqlite"]
-    index = config["hybrid"]["dbPath"] if config["backend"] == "hybrid" else sqlite["dbPath"]
-    return Plan(
-        root=Path(config["paths"]["dataRoot"]),
-        durability=config["durability"],
-        files=Path(config["filesystem"]["root"]),
-        payloads=Path(config["hybrid"]["payloadRoot"]),
-        database=Path(index),
-        kv_table=sqlite["kvTable"],
-        index_table=sqlite["messageIndexTable"],
-        schema=Path(sqlite["schemaPath"]) if sqlite["schemaPath"] else None,
-        journal_mode=sqlite["journalMode"],
-        busy_timeout_ms=sqlite["busyTimeoutMs"],
-        folders={key.removesuffix("Dir"): name for key, name in config["filesystem"].items() if key.endswith("Dir")},
-        archive_keep_ms=int(config["archiveDays"] * 86_400_000),
-        check_on_start=config["hybrid"]["consistencyCheckOnStart"],
-    )
+ALL = 1 << 40
 
 
-def engine(settings: Settings, clock: Callable[[], int], say: Callable[..., None]) -> Engine:
-    """Locked when another process holds the store."""
-    rules = EngineSettings(
-        defaults=Policy.from_json(thawed(settings.config["policyDefaults"])),
-        queues=policies(settings),
-        strict=settings.strict,
-    )
-    return open_engine(settings.config["backend"], plan(settings), settings=rules, clock=clock, say=say)
+class Opening:
+    def __init__(
+        self,
+        store: Store,
+        queues: Queues,
+        timers: Timers,
+        leases: Leases,
+        deduplication: Deduplication,
+        ids: Ids,
+        clock: Callable[[], int],
+        log: Log,
+        reject: Callable[[QueueState, str, int], object],
+    ) -> None:
+        """`reject(queue, name, now)` makes a ready message whose body is malformed a dead letter."""
+        self._store = store
+        self._queues = queues
+        self._timers = timers
+        self._leases = leases
+        self._deduplication = deduplication
+        self._ids = ids
+        self._clock = clock
+        self._log = log
+        self._reject = reject
+        #: Whether a group was lost, so that memory may say something else than the store.
+        self.stale = True
 
+    def ensure_loaded(self) -> None:
+        """Load everything anew if a group was lost. StoreError while its failed changes are not given up yet."""
+        if self._store.broken:
+            raise StoreError(
+                backend=type(self._store).__name__, action="go on", why="an earlier change of this group failed"
+            )
+        if self.stale:
+            self.load()
 
-def policies(settings: Settings) -> dict[str, Policy]:
-    return {queue: Policy.from_json(thawed(policy)) for queue, policy in settings.queues.items()}
+    def load(self) -> None:
+        """Forget what is in memory and load it from the store."""
+        now = self._clock()
+        self._leases.forget()
+        self._timers.forget()
+        self._deduplication.forget()
+        self._queues.load()
+        ready: dict[str, list[list[str]]] = {}
+        for found in self._store.load():
+            if found.state == "ready":
+                ready.setdefault(found.queue, []).append(found.names)
+            else:
+                self._add(found)
+        for queue_name, lists in ready.items():
+            waiting = lists[0] if len(lists) == 1 else [name for part in lists for name in part]
+            sequence = self._timers.fill(self._queues.get_or_create(queue_name), waiting, now)
+            self._ids.sequence = max(self._ids.sequence, sequence)
+        self._deduplication.load(self._store.recall(now - KEPT_MS))
+        self.stale = False
+        if self._store.by_hand:
+            self.adopt_strays(ALL, now)
 
+    def _add(self, found: Found) -> None:
+        queue = self._queues.get_or_create(found.queue)
+        if found.state == "dlq":
+            for name in sorted(found.names, key=names.by_due):
+                queue.add_dead(name)
+            return
+        for name in found.names:
+            self._leases.restore(queue, name)
 
-def apply_policies(engine: Engine, settings: Settings) -> None:
-    for queue, policy in policies(settings).items():
-        engine.queues.set_policy(queue, policy)
+    def adopt_strays(self, budget: int, now: int) -> None:
+        """Make files that a person laid into an inbox messages. Looks at about `budget` names."""
+        for stray in self._store.strays(budget, self._queues.by_name):
+            self._adopt(stray, now)
+
+    def _adopt(self, stray: Stray, now: int) -> None:
+        queue = self._queues.declare(stray.queue)
+        about = message_format.told_by_hand(stray.body)
+        due = max(about.due, now)
+        sequence = self._ids.next_sequence()
+        fields = names.first_fields(about.expires, about.target, by_hand=True)
+        message_id = self._ids.message_id(now, sequence)
+        name = names.compose(about.priority, due, sequence, fields, message_id)
+        try:
+            self._store.adopt(stray, name)
+        except MessageGone:
+            return
+        queue.published += 1
+        self._queues.changed = True
+        try:
+            message_format.content(stray.body, True)
+        except MalformedBody:
+            self._reject(queue, name, now)
+            return
+        self._timers.add(queue, name, due, now)
+        if about.expires:
+            self._timers.expire_at(about.expires, queue, name)
+        key = names.key(queue.name, message_id)
+        self._log("mq.adopted", f"{stray.file} in {queue.name} is {key} now", queue=queue.name)

@@ -9,7 +9,7 @@ import orjson
 
 from kingdom.mq.errors import InvalidRequest, QueueNotFound
 from kingdom.mq.policy import Policy
-from kingdom.mq.queue_state import Line
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.stores.base import Store
 
 LONGEST_NAME = 256
@@ -17,8 +17,11 @@ LONGEST_NAME = 256
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
+    #: The policy of queues that say nothing else.
     defaults: Policy
+    #: Policies of queues that the configuration names.
     queues: Mapping[str, Policy] = field(default_factory=dict)
+    #: Whether only named queues may be published to.
     strict: bool = False
 
 
@@ -26,102 +29,109 @@ class Queues:
     def __init__(self, store: Store, settings: EngineSettings) -> None:
         self._store = store
         self._settings = settings
-        self.lines: dict[str, Line] = {}
-        self.feeds: dict[str, list[Line]] = {}
-        """By the name under which their dead letters can be consumed."""
+        self.by_name: dict[str, QueueState] = {}
+        #: The queues whose dead letters can be consumed under a name, by that name.
+        self.dead_letter_sources: dict[str, list[QueueState]] = {}
+        #: Names of queues in which messages may have become ready.
         self.arrived: set[str] = set()
-        """Those in which messages may have become ready."""
-        self.touched = False
-        """Whether anything changed since the store was last tidied."""
+        #: Whether anything changed since the store was last tidied.
+        self.changed = False
 
     def names(self) -> list[str]:
-        fed = (queue for queue, sources in self.feeds.items() if any(source.dead for source in sources))
-        return sorted({*self.lines, *fed})
+        """Return the names of all queues, and of dead-letter queues that hold something."""
+        with_dead = (
+            name for name, sources in self.dead_letter_sources.items() if any(source.dead for source in sources)
+        )
+        return sorted({*self.by_name, *with_dead})
 
-    def line(self, queue: str) -> Line:
-        line = self.lines.get(queue)
-        if line is None:
-            raise QueueNotFound(queue=queue)
-        return line
+    def get(self, name: str) -> QueueState:
+        """Return a queue by its name, or raise QueueNotFound."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            raise QueueNotFound(queue=name)
+        return queue
 
-    def dead_of(self, queue: str) -> Iterator[tuple[Line, str]]:
-        """The dead letters of a queue, also under the name of its dead-letter queue."""
-        line = self.lines.get(queue)
-        lines = [*([line] if line is not None else []), *self.feeds.get(queue, [])]
-        if not lines:
-            raise QueueNotFound(queue=queue)
-        return ((each, name) for each in lines for name in list(each.dead.values()))
+    def dead_letters_of(self, name: str) -> Iterator[tuple[QueueState, str]]:
+        """Yield the dead letters of a queue, also under the name of its dead-letter queue."""
+        queue = self.by_name.get(name)
+        queues = [*([queue] if queue is not None else []), *self.dead_letter_sources.get(name, [])]
+        if not queues:
+            raise QueueNotFound(queue=name)
+        return ((source, dead) for source in queues for dead in list(source.dead.values()))
 
     # --- opening and steering
 
-    def publish_to(self, queue: str) -> Line:
-        """A publisher opens what it names, unless only named queues may exist."""
-        if queue not in self.lines and self._settings.strict:
-            raise QueueNotFound(queue=queue)
-        return self.declare(queue)
+    def to_publish(self, name: str) -> QueueState:
+        """Return the queue that a publisher names, new if need be, unless only named queues may exist."""
+        if name not in self.by_name and self._settings.strict:
+            raise QueueNotFound(queue=name)
+        return self.declare(name)
 
-    def declare(self, queue: str) -> Line:
-        line = self.lines.get(queue)
-        if line is None:
-            if not queue or len(queue) > LONGEST_NAME or not queue.isprintable():
+    def declare(self, name: str) -> QueueState:
+        """Return the queue, new if there is none. InvalidRequest when that is no name for one."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            if not name or len(name) > LONGEST_NAME or not name.isprintable():
                 raise InvalidRequest(field="queue", why=f"1 to {LONGEST_NAME} printable characters name a queue")
-            line = self.found(queue)
-        return line
+            queue = self.get_or_create(name)
+        return queue
 
-    def set_policy(self, queue: str, policy: Policy) -> None:
-        line = self.declare(queue)
-        line.use(policy)
-        self._save(line)
-        self._find_feeds()
+    def set_policy(self, name: str, policy: Policy) -> None:
+        """Give a queue a policy, which is kept with it. The queue is declared if it does not exist."""
+        queue = self.declare(name)
+        queue.set_policy(policy)
+        self._save(queue)
+        self._find_dead_letter_sources()
 
-    def pause(self, queue: str) -> None:
-        self._set_paused(queue, True)
+    def pause(self, name: str) -> None:
+        """Hand out nothing of this queue until `resume`."""
+        self._set_paused(name, True)
 
-    def resume(self, queue: str) -> None:
-        self._set_paused(queue, False)
-        self.arrived.add(queue)
+    def resume(self, name: str) -> None:
+        self._set_paused(name, False)
+        self.arrived.add(name)
 
-    def _set_paused(self, queue: str, paused: bool) -> None:
-        line = self.line(queue)
-        if line.paused != paused:
-            line.paused = paused
-            self._save(line)
+    def _set_paused(self, name: str, paused: bool) -> None:
+        queue = self.get(name)
+        if queue.paused != paused:
+            queue.paused = paused
+            self._save(queue)
 
     # --- as the store has them
 
     def load(self) -> None:
-        """The lines empty, each with the policy that it was given last."""
+        """Make all queues empty, each with the policy that it was given last."""
         self.arrived = set()
-        for line in self.lines.values():
-            line.forget()
-        for queue, record in self._store.queues().items():
-            if queue not in self.lines:
+        for queue in self.by_name.values():
+            queue.forget()
+        for name, record in self._store.queues().items():
+            if name not in self.by_name:
                 about = orjson.loads(record)
                 policy = Policy.from_json({key: part for key, part in about.items() if key != "paused"})
-                self.lines[queue] = Line(queue, policy, about.get("paused") is True)
-        for queue, policy in self._settings.queues.items():
-            line = self.found(queue)
-            if line.policy != policy:
-                line.use(policy)
-                self._save(line)
-        self._find_feeds()
+                self.by_name[name] = QueueState(name, policy, about.get("paused") is True)
+        for name, policy in self._settings.queues.items():
+            queue = self.get_or_create(name)
+            if queue.policy != policy:
+                queue.set_policy(policy)
+                self._save(queue)
+        self._find_dead_letter_sources()
 
-    def found(self, queue: str) -> Line:
-        """The line of a queue that is there, whether or not anything is known of it."""
-        line = self.lines.get(queue)
-        if line is None:
-            line = Line(queue, self._settings.queues.get(queue, self._settings.defaults))
-            self._save(line)
-            self.lines[queue] = line
-            self._find_feeds()
-        return line
+    def get_or_create(self, name: str) -> QueueState:
+        """Return the queue under any name that the store or the configuration knows."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            queue = QueueState(name, self._settings.queues.get(name, self._settings.defaults))
+            self._save(queue)
+            self.by_name[name] = queue
+            self._find_dead_letter_sources()
+        return queue
 
-    def _save(self, line: Line) -> None:
-        record = {**line.policy.to_json(), "paused": line.paused}
-        self._store.save_queue(line.name, orjson.dumps(record, default=dict, option=orjson.OPT_INDENT_2).decode())
+    def _save(self, queue: QueueState) -> None:
+        record = {**queue.policy.to_json(), "paused": queue.paused}
+        self._store.save_queue(queue.name, orjson.dumps(record, default=dict, option=orjson.OPT_INDENT_2).decode())
 
-    def _find_feeds(self) -> None:
-        self.feeds.clear()
-        for line in self.lines.values():
-            if line.policy.dlq_enabled and line.policy.dlq_of(line.name) != line.name:
-                self.feeds.setdefault(line.policy.dlq_of(line.name), []).append(line)
+    def _find_dead_letter_sources(self) -> None:
+        self.dead_letter_sources.clear()
+        for queue in self.by_name.values():
+            if queue.policy.dlq_enabled and queue.policy.dlq_of(queue.name) != queue.name:
+                self.dead_letter_sources.setdefault(queue.policy.dlq_of(queue.name), []).append(queue)

@@ -1,4 +1,4 @@
-"""What can be told of a queue without changing it."""
+"""The figures of a queue and its waiting messages, read without changing anything."""
 
 from __future__ import annotations
 
@@ -7,73 +7,90 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kingdom.mq import message_format, names
-from kingdom.mq.message_format import Unfit
+from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.policy import Policy
-from kingdom.mq.queue_state import RATE_WINDOW_MS, Line
-from kingdom.mq.stores.base import Gone, State, Store
+from kingdom.mq.queue_state import RATE_WINDOW_MS, QueueState
+from kingdom.mq.stores.base import MessageGone, State, Store
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
     queue: str
+    #: How many could be handed out now, dead letters that are consumed under this name among them.
     ready: int
+    #: How many are out on a lease.
     inflight: int
+    #: How many wait until they are due.
     delayed: int
+    #: How many of its messages are dead letters.
     dlq: int
+    #: How long the oldest waiting message has been there.
     oldest_age_ms: int
+    #: Whether nothing is handed out.
     paused: bool
+    #: What happened in the last minute, per second.
     rates: Mapping[str, float]
+    #: The part of the leases that failed in the last minute.
     failure_rate: float
+    #: The mean time from lease to ack.
     handling_mean_ms: float
+    #: 99 of 100 of the latest of these times were at most as long.
     handling_p99_ms: int
     policy: Policy
 
     @classmethod
-    def of(cls, line: Line, feeds: Sequence[Line], now: int) -> QueueStatus:
-        """`feeds` are those whose dead letters can be consumed under the name of this one."""
-        lately = line.lately(now)
-        ended = lately["acked"] + lately["failed"]
+    def of(cls, queue: QueueState, dead_letter_sources: Sequence[QueueState], now: int) -> QueueStatus:
+        """Sum a queue up. The dead letters of `dead_letter_sources` can be consumed under its name."""
+        counts = queue.last_minute(now)
+        ended = counts["acked"] + counts["failed"]
         return cls(
-            queue=line.name,
-            ready=line.ready_count + sum(len(source.dead) for source in feeds),
-            inflight=line.inflight,
-            delayed=len(line.delayed),
-            dlq=len(line.dead),
-            oldest_age_ms=max(0, now - line.oldest()),
-            paused=line.paused,
-            rates={what: round(count * 1000 / RATE_WINDOW_MS, 3) for what, count in lately.items()},
-            failure_rate=round(lately["failed"] / ended, 4) if ended else 0.0,
-            handling_mean_ms=round(line.handled_ms / line.acked, 3) if line.acked else 0.0,
-            handling_p99_ms=line.p99_ms(),
-            policy=line.policy,
+            queue=queue.name,
+            ready=queue.ready_count + sum(len(source.dead) for source in dead_letter_sources),
+            inflight=queue.inflight,
+            delayed=len(queue.delayed),
+            dlq=len(queue.dead),
+            oldest_age_ms=max(0, now - queue.oldest()),
+            paused=queue.paused,
+            rates={what: round(count * 1000 / RATE_WINDOW_MS, 3) for what, count in counts.items()},
+            failure_rate=round(counts["failed"] / ended, 4) if ended else 0.0,
+            handling_mean_ms=round(queue.handled_ms / queue.acked, 3) if queue.acked else 0.0,
+            handling_p99_ms=queue.p99_ms(),
+            policy=queue.policy,
         )
 
 
 class Waiting(NamedTuple):
+    """A waiting message, as `peek` shows it."""
+
     message_id: str
     message_key: str
     queue: str
     payload: str
+    #: A JSON object.
     attributes: str
     priority: int
+    #: How often it has been handed out.
     attempt: int
+    #: When it was published, in ms since the epoch.
     created_at: int
+    #: When it can be handed out, in ms since the epoch.
     available_at: int
+    #: ready or delayed.
     state: State
 
     @classmethod
     def read(cls, store: Store, queue: str, name: str, now: int) -> Waiting | None:
-        """None when somebody took it away."""
+        """Read a message. None when somebody took it away."""
         due = names.due_of(name)
         state: State = "delayed" if due > now else "ready"
         try:
             content = message_format.content(store.read(queue, state, name), store.by_hand)
-        except Gone:
+        except MessageGone:
             return None
-        except Unfit as spoiled:
-            content = message_format.Content(str(spoiled.args[-1]), "{}")
+        except MalformedBody as error:
+            content = message_format.Content(error.text or error.why, "{}")
         return cls(
-            message_id=name[-36:],
+            message_id=name[names.MESSAGE_ID],
             message_key=names.key_of(queue, name),
             queue=queue,
             payload=content.payload,

@@ -1,4 +1,4 @@
-"""When what waits becomes ready, and when what is mortal ends."""
+"""When delayed messages become ready, and when those with a time to live expire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from kingdom.mq import names
-from kingdom.mq.queue_state import NEVER, Line
+from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import Store
 
@@ -15,62 +15,66 @@ class Timers:
     def __init__(self, store: Store, queues: Queues) -> None:
         self._store = store
         self._queues = queues
-        self._alarms: list[tuple[int, str]] = []
-        self._ends: list[tuple[int, str, str]] = []
+        #: A heap of (when, queue name): a delayed message of the queue may be due.
+        self._releases: list[tuple[int, str]] = []
+        #: A heap of (when, queue name, message name): the message may expire.
+        self._expiries: list[tuple[int, str, str]] = []
 
     def forget(self) -> None:
-        self._alarms.clear()
-        self._ends.clear()
+        self._releases.clear()
+        self._expiries.clear()
 
-    def wait(self, line: Line, name: str, due: int, now: int) -> None:
-        """The message joins its line, ready or delayed."""
+    def add(self, queue: QueueState, name: str, due: int, now: int) -> None:
+        """Add a message to its queue, ready or delayed."""
         if due <= now:
-            line.add_ready(name)
-            self._queues.arrived.add(line.name)
+            queue.add_ready(name)
+            self._queues.arrived.add(queue.name)
             return
-        line.add_delayed(name)
-        if due < line.alarm:
-            line.alarm = due
-            heappush(self._alarms, (due, line.name))
+        queue.add_delayed(name)
+        if due < queue.next_release:
+            queue.next_release = due
+            heappush(self._releases, (due, queue.name))
 
-    def fill(self, line: Line, found: list[str], now: int) -> int:
-        """All that waits in a line, after a start. Returns the sequence to go on from."""
-        sequence = line.fill(found, now)
-        for name in line.mortal:
-            self.end_at(int(names.marks_of(name)["e"]), line, name)
-        if line.ready_count:
-            self._queues.arrived.add(line.name)
-        self._set_alarm(line)
+    def fill(self, queue: QueueState, found: list[str], now: int) -> int:
+        """Add all that wait in a queue, after a start. Returns the sequence to go on from."""
+        sequence = queue.fill(found, now)
+        for name in queue.expiring:
+            self.expire_at(names.expires_of(name), queue, name)
+        if queue.ready_count:
+            self._queues.arrived.add(queue.name)
+        self._set_next_release(queue)
         return sequence
 
-    def end_at(self, expires: int, line: Line, name: str) -> None:
-        heappush(self._ends, (expires, line.name, name))
+    def expire_at(self, when: int, queue: QueueState, name: str) -> None:
+        heappush(self._expiries, (when, queue.name, name))
 
-    def ripen(self, line: Line, now: int) -> None:
-        if line.ripen(now):
-            self._queues.arrived.add(line.name)
-            self._store.ripen(line.name, now)
-        self._set_alarm(line)
+    def release_due(self, queue: QueueState, now: int) -> None:
+        """Make the delayed messages of a queue that are due by now ready."""
+        if queue.release_due(now):
+            self._queues.arrived.add(queue.name)
+            self._store.release_due(queue.name, now)
+        self._set_next_release(queue)
 
-    def ripen_due(self, now: int) -> None:
-        while self._alarms and self._alarms[0][0] <= now:
-            line = self._queues.lines.get(heappop(self._alarms)[1])
-            if line is not None and line.alarm <= now:
-                self.ripen(line, now)
+    def release_all_due(self, now: int) -> None:
+        """Make the delayed messages of all queues that are due by now ready."""
+        while self._releases and self._releases[0][0] <= now:
+            queue = self._queues.by_name.get(heappop(self._releases)[1])
+            if queue is not None and queue.next_release <= now:
+                self.release_due(queue, now)
 
-    def ended(self, now: int) -> Iterator[tuple[Line, str]]:
-        """What waited too long; it has left its line."""
-        while self._ends and self._ends[0][0] <= now:
-            _, queue, name = heappop(self._ends)
-            line = self._queues.lines.get(queue)
-            if line is not None and name in line.mortal:
-                line.remove(name)
-                yield line, name
+    def take_expired(self, now: int) -> Iterator[tuple[QueueState, str]]:
+        """Remove from their queues and yield the messages that waited too long."""
+        while self._expiries and self._expiries[0][0] <= now:
+            _, queue_name, name = heappop(self._expiries)
+            queue = self._queues.by_name.get(queue_name)
+            if queue is not None and name in queue.expiring:
+                queue.remove(name)
+                yield queue, name
 
     def next_due(self) -> int:
-        return min(self._alarms[0][0] if self._alarms else NEVER, self._ends[0][0] if self._ends else NEVER)
+        return min(self._releases[0][0] if self._releases else NEVER, self._expiries[0][0] if self._expiries else NEVER)
 
-    def _set_alarm(self, line: Line) -> None:
-        line.alarm = line.next_ripe()
-        if line.alarm != NEVER:
-            heappush(self._alarms, (line.alarm, line.name))
+    def _set_next_release(self, queue: QueueState) -> None:
+        queue.next_release = queue.first_due()
+        if queue.next_release != NEVER:
+            heappush(self._releases, (queue.next_release, queue.name))

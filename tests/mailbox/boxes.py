@@ -21,7 +21,7 @@ from kingdom.mailbox.commands import CommandContext
 from kingdom.mailbox.counters import Counters
 from kingdom.mailbox.responses import Responses
 from kingdom.mailbox.serve import Server
-from kingdom.mq import configuration, opening
+from kingdom.mq import configuration
 from kingdom.mq.client import Client
 
 Answer = dict[str, Any]
@@ -40,14 +40,14 @@ class ByHand:
         self.now = 1_700_000_000.0
         self.said: list[str] = []
         whole = home_config.validated("config/mq", {"durability": "process", **config}, {}, home / "mq.yaml")
-        self.settings = configuration.settled(whole, home, home / "mq.yaml")
+        self.settings = configuration.resolve(whole, home, home / "mq.yaml")
         self.box = self.settings.box
         self._count = itertools.count(1)
         self.open()
 
     def open(self) -> None:
         clock = lambda: self.now  # noqa: E731
-        self.engine = opening.engine(self.settings, lambda: int(self.now * 1000), lambda *_, **__: None)
+        self.engine = configuration.open_engine(self.settings, lambda: int(self.now * 1000), lambda *_, **__: None)
         ipc = self.settings.config["ipc"]
         scratch = self.box.root / ".drafts"
         responses = Responses(self.box.responses, scratch, ipc["clients"], ipc["responseTtlSec"], clock)

@@ -12,6 +12,7 @@ from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.mq import configuration
 from kingdom.mq.mailbox_folders import NAMES
+from kingdom.mq.stores.base import StoreConfig
 from tests.mailbox.boxes import configure
 
 
@@ -24,7 +25,7 @@ def test_without_a_file_all_is_default(home: Path) -> None:
     found = configuration.load(Places(home))
     assert (found.config["backend"], found.config["durability"]) == ("sqlite", "power")
     assert found.box.requests == home / "queue" / "mailbox" / "requests"
-    assert found.config["sqlite"]["dbPath"] == str(home / "queue" / "mq" / "yirangmq.db")
+    assert StoreConfig(found.config, found.base).root == home / "queue" / "mq"
     assert (dict(found.queues), found.strict, found.warnings) == ({}, False, ())
 
 
@@ -138,4 +139,5 @@ def test_paths_of_an_older_file_start_at_its_folder(home: Path) -> None:
     file.write_text(json.dumps({"ipc": {"root": "./ipc"}, "filesystem": {"root": "./data/fs"}}))
     found = configuration.load(Places(home), file)
     assert found.box.root == file.parent / "ipc"
-    assert found.config["filesystem"]["root"] == str(file.parent / "data" / "fs")
+    store = StoreConfig(found.config, found.base)
+    assert store.path(store.part("filesystem")["root"], "fs") == file.parent / "data" / "fs"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Durability
 from kingdom.mq.engine import Engine
-from kingdom.mq.message_format import Draft, Ids
+from kingdom.mq.message_format import Draft
+from kingdom.mq.names import Ids
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
-from kingdom.mq.stores.base import Plan, Store
+from kingdom.mq.stores.base import Store, StoreConfig
+from kingdom.runtime.tables import load
 from tests.mq.clocks import Clock
 
 QUEUE = "telemetry"
@@ -31,19 +32,19 @@ class House:
         policy: Mapping[str, Any] | None = None,
         queues: Mapping[str, Mapping[str, Any]] | None = None,
         strict: bool = False,
-        dice: Callable[[], float] = lambda: 0.5,
+        random: Callable[[], float] = lambda: 0.5,
     ) -> None:
         self.backend = backend
         self.folder = folder
         self.clock = Clock()
         self.said: list[str] = []
-        self.plan = Plan(root=folder, durability=durability)
+        self.config = StoreConfig.at(folder, backend=backend, durability=durability)
         self.settings = EngineSettings(
             Policy.from_json(policy or {}),
             {queue: Policy.from_json(each) for queue, each in (queues or {}).items()},
             strict,
         )
-        self._dice = dice
+        self._random = random
         self._store: Store | None = None
         self.mq = self._open()
 
@@ -113,13 +114,13 @@ class House:
 
     def _open(self) -> Engine:
         if self._store is None:
-            module, _, name = STORES[self.backend].partition(":")
-            self._store = getattr(import_module(module), name)(self.plan)
+            store: Store = load(STORES[self.backend])(self.config)
+            self._store = store
         return Engine(
             self._store,
             settings=self.settings,
             clock=self.clock,
-            dice=self._dice,
+            random=self._random,
             ids=Ids(),
-            say=lambda key, sentence, **facts: self.said.append(key),
+            log=lambda key, sentence, **facts: self.said.append(key),
         )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.mq.stores.base import Plan
-from kingdom.mq.stores.sqlite import SqliteStore, statements
+from kingdom.mq.stores.base import StoreConfig
+from kingdom.mq.stores.sqlite import SqliteStore, Tables, statements
 from tests.mq.houses import QUEUE, House
 
 AT_START = {"select_policies": 0, "select_queues": 0, "select_inflight": 1, "select_dead": 1, "select_log": 0}
@@ -16,8 +16,8 @@ AT_START = {"select_policies": 0, "select_queues": 0, "select_inflight": 1, "sel
 @pytest.mark.parametrize("name", AT_START)
 def test_a_start_reads_no_table_from_end_to_end(name: str, home: Path) -> None:
     """A million messages wait there; their names are read once, by select_names, and their bodies never."""
-    store = SqliteStore(Plan(root=home))
-    plan = store._run(f"EXPLAIN QUERY PLAN {statements('kv', 'msg_index')[name]}", ("q",) * AT_START[name])
+    store = SqliteStore(StoreConfig.at(home))
+    plan = store._run(f"EXPLAIN QUERY PLAN {statements(Tables('kv', 'msg_index'))[name]}", ("q",) * AT_START[name])
     steps = [str(row[3]) for row in plan]
     store.close()
     assert not [step for step in steps if step.startswith(("SCAN kv", "SCAN msg_index"))], steps

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kingdom.mq.engine import Published
 from kingdom.mq.errors import (
-    DlqNotFound,
+    DeadLetterNotFound,
     InvalidRequest,
     LeaseExpired,
     LeaseMismatch,
@@ -341,7 +341,7 @@ def test_without_dead_letters_the_exhausted_go_to_the_archive_and_it_is_said(hou
 
 
 def test_jitter_spreads_the_wait(open_house: Open, backend: str) -> None:
-    house = open_house(backend, dice=lambda: 0.25)
+    house = open_house(backend, random=lambda: 0.25)
     house.use({"retry": {"backoff": "fixed", "initialDelaySec": 4, "jitter": "full"}})
     house.publish()
     house.nack(house.lease())
@@ -373,9 +373,9 @@ def test_a_dead_letter_comes_back_as_new(house: House) -> None:
 def test_only_dead_letters_are_reprocessed(house: House) -> None:
     key = house.publish()
     for wrong in (key, "nonsense", f"msg:{QUEUE}:0199f2c1-5a2b-7000-802a-3c9d1e5f7a90"):
-        with pytest.raises(DlqNotFound):
+        with pytest.raises(DeadLetterNotFound):
             house.mq.dead_letters.reprocess(wrong)
-        with pytest.raises(DlqNotFound):
+        with pytest.raises(DeadLetterNotFound):
             house.mq.dead_letters.quarantine(wrong)
 
 

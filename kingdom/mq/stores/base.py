@@ -9,20 +9,63 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
+from urllib.parse import quote
 
 from kingdom.disk.atomic import Durability
+from kingdom.home import schemas
 
 State = Literal["ready", "delayed", "inflight", "dlq", "archived"]
 
-FOLDERS: Mapping[str, str] = {
-    "inbox": "inbox",
-    "processing": "processing",
-    "archive": "archive",
-    "dlq": "dlq",
-    "meta": "meta",
-}
+DAY_MS = 86_400_000
+LONGEST_FOLDER_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """The whole configuration, handed to a store, which reads the part that is named after it."""
+
+    #: Every key of config/mq.yaml, with defaults.
+    values: Mapping[str, Any]
+    #: The folder at which relative paths start.
+    base: Path
+
+    @classmethod
+    def at(cls, root: Path, **values: Any) -> Self:
+        """Build a configuration whose data lie at `root`; what `values` do not say, the schema's defaults say."""
+        given = {**values, "paths": {"dataRoot": str(root)}}
+        return cls(schemas.with_defaults(schemas.load("config/mq"), given), root)
+
+    @property
+    def backend(self) -> str:
+        """The name of the store's row in STORES."""
+        return str(self.values["backend"])
+
+    @property
+    def root(self) -> Path:
+        """Where data lie that have no place of their own."""
+        return self.base / str(self.values["paths"]["dataRoot"])
+
+    @property
+    def durability(self) -> Durability:
+        durability: Durability = self.values["durability"]
+        return durability
+
+    @property
+    def archive_keep_ms(self) -> int:
+        """How long archived messages are kept."""
+        return int(self.values["archiveDays"] * DAY_MS)
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """Return the keys of one group, for example `sqlite`."""
+        part: Mapping[str, Any] = self.values[name]
+        return part
+
+    def path(self, given: str, default: str) -> Path:
+        """Return the path `given`, relative to the file; when it is empty, `default` under the root."""
+        return self.base / given if given else self.root / default
 
 
 class Found(NamedTuple):
@@ -33,13 +76,16 @@ class Found(NamedTuple):
     names: list[str]
 
 
-class Memo(NamedTuple):
+class DedupEntry(NamedTuple):
     """What must outlive the message: a request id or deduplication key, and the message ids it led to."""
 
     kind: Literal["request", "dedup"]
+    #: When it was made, in ms since the epoch.
     at: int
     queue: str
+    #: The request id or the deduplication key.
     key: str
+    #: One per message of the request; empty for a message that was refused.
     ids: tuple[str, ...]
 
 
@@ -53,94 +99,97 @@ class Stray(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One inconsistency, and whether it has been mended."""
+    """One inconsistency of a store."""
 
     kind: Literal["orphan_payload", "missing_payload", "invalid_state", "stale_archive", "unreadable", "litter"]
     queue: str
+    #: The file, key or name that is meant.
     what: str
+    #: Whether the check has removed or corrected it.
     repaired: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Where a store lives and how durable it is. Each store takes the fields it needs."""
-
-    root: Path
-    durability: Durability = "power"
-    files: Path | None = None
-    payloads: Path | None = None
-    database: Path | None = None
-    kv_table: str = "kv"
-    index_table: str = "msg_index"
-    schema: Path | None = None
-    journal_mode: str = "WAL"
-    busy_timeout_ms: int = 5000
-    folders: Mapping[str, str] | None = None
-    grouping: Literal["auto", "fsync", "syncfs"] = "auto"
-    archive_keep_ms: int = 14 * 86_400_000
-    check_on_start: bool = True
-
-
-class Gone(Exception):
+class MessageGone(Exception):
     """The message is not where it was: a person moved or removed it."""
 
 
 class Store(Protocol):
-    """Every change may wait until commit; after commit it is as durable as the plan says.
+    """Every change may wait until commit; after commit it is as durable as the configuration says.
 
-    A change raises Gone when there is nothing to change, and StoreTrouble when the disk fails. If it has
+    A change raises MessageGone when there is nothing to change, and StoreError when the disk fails. If it has
     then set `broken`, the changes since the last commit are undecided: the engine abandons them and
     loads everything anew.
     """
 
+    #: Whether a change of this group failed, so that the group cannot be committed.
     broken: bool
+    #: Whether a person can edit the bodies, so that they are read again before they are handed out.
     by_hand: bool
-    """Whether a person can edit the bodies, so that they are read again before they are handed out."""
 
     def load(self) -> Iterator[Found]:
-        """Every message, each once. Half-done changes of a killed life are finished or undone first."""
+        """Yield every message, each once. Half-done changes of a killed life are finished or undone first."""
 
     def queues(self) -> Mapping[str, str]:
-        """The record (policy, paused) of every queue, as JSON."""
+        """Return the record (policy, paused) of every queue, as JSON."""
 
-    def save_queue(self, queue: str, record: str) -> None: ...
+    def save_queue(self, queue: str, record: str) -> None:
+        """Keep the record of a queue, right away and durably."""
 
-    def put(self, queue: str, state: State, name: str, body: str) -> None: ...
+    def put(self, queue: str, state: State, name: str, body: str) -> None:
+        """Add a new message."""
 
-    def move(self, queue: str, state: State, name: str, to: State, new: str) -> None: ...
+    def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
+        """Change a message's state and name; the body stays."""
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         """Move, and change the body with it: into and out of the dead letters."""
 
-    def drop(self, queue: str, state: State, name: str) -> None: ...
+    def drop(self, queue: str, state: State, name: str) -> None:
+        """Delete a message."""
 
     def read(self, queue: str, state: State, name: str) -> str:
-        """The body. Unfit when it is no text."""
+        """Return the body. MalformedBody when it is no text."""
 
-    def remember(self, memos: Iterable[Memo]) -> None: ...
+    def remember(self, entries: Iterable[DedupEntry]) -> None:
+        """Keep these entries, with the next commit."""
 
-    def recall(self, since: int) -> Iterator[Memo]:
-        """What was remembered at or after `since`, oldest first."""
+    def recall(self, since: int) -> Iterator[DedupEntry]:
+        """Yield what was remembered at or after `since`, oldest first."""
 
-    def ripen(self, queue: str, now: int) -> None:
-        """Delayed messages due by now are ready: for stores in which people look for that word."""
+    def release_due(self, queue: str, now: int) -> None:
+        """Note that delayed messages due by now are ready: for stores in which people look for that word."""
 
     def tidy(self, now: int, idle: bool) -> None:
-        """House-keeping between groups: the engine calls it about once a second while something happens."""
+        """Clean up between groups: the engine calls it about once a second while something happens."""
 
     def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
-        """Files laid in by hand. Looks at about `budget` names a call, and at nothing while nothing changes.
+        """Return files laid in by hand. Looks at about `budget` names a call, and at nothing while nothing changes.
         `waiting` holds the names that each queue knows."""
 
     def adopt(self, stray: Stray, name: str) -> None:
-        """The stray becomes the message `name`, ready, by one rename."""
+        """Make the stray the message `name`, ready, by one rename."""
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Make all changes since the last commit durable."""
 
     def abandon(self) -> None:
         """Forget the undecided changes; no longer broken."""
 
     def check(self, repair: bool, now: int) -> list[Finding]:
-        """What does not fit together in the store. Called between groups; the engine loads anew after a repair."""
+        """Return what does not fit together. Called between groups; the engine loads anew after a repair."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+
+def queue_folder(queue: str) -> str:
+    """Return the folder name of a queue: readable for plain names, one to one for all of them, never a path.
+
+    What is not a letter, a digit or one of `_-.` is written %XX; very long names end in a hash instead.
+    """
+    text = quote(queue, safe="", errors="surrogatepass").replace("~", "%7E")
+    if text.startswith("."):
+        text = f"%2E{text[1:]}"
+    if len(text) <= LONGEST_FOLDER_NAME:
+        return text
+    return f"{text[:40].rstrip('%')}~{sha256(queue.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

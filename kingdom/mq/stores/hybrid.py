@@ -17,118 +17,120 @@ from pathlib import Path
 from kingdom.disk.atomic import make_folder, sync_folder
 from kingdom.disk.bulk import SPARE, FileBatch
 from kingdom.mq import names
-from kingdom.mq.errors import StoreTrouble
-from kingdom.mq.message_format import Unfit
-from kingdom.mq.stores.base import Finding, Found, Gone, Plan, State
-from kingdom.mq.stores.folders import folder_of
+from kingdom.mq.errors import StoreError
+from kingdom.mq.message_format import MalformedBody
+from kingdom.mq.names import MESSAGE_ID
+from kingdom.mq.stores.base import Finding, Found, MessageGone, State, StoreConfig, queue_folder
 from kingdom.mq.stores.sqlite import SqliteStore
 
 SMALL_ENOUGH_TO_KEEP = 16 << 10
 SPARES_TRIMMED_A_SECOND = 512
-FAREWELL = "store:closed"
+CLOSED = "store:closed"
 
 
 class HybridStore(SqliteStore):
     by_hand = False
 
-    def __init__(self, plan: Plan) -> None:
-        self._root = str(plan.payloads or plan.root / "payloads")
+    def __init__(self, config: StoreConfig) -> None:
+        own = config.part("hybrid")
+        self._root = str(config.path(own["payloadRoot"], "payloads"))
+        self._check_on_start: bool = own["consistencyCheckOnStart"]
         self._scratch = f"{self._root}/.scratch"
-        self._group = FileBatch(self._scratch, durability=plan.durability, grouping=plan.grouping)
+        self._batch = FileBatch(self._scratch, durability=config.durability)
         self._folders: dict[str, str] = {}
-        self._condemned: list[tuple[str, str, bool]] = []
+        self._doomed: list[tuple[str, str, bool]] = []
         self._bulky: set[str] = set()
-        super().__init__(plan)
+        super().__init__(config, own["dbPath"])
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._lay(queue, f"{name[-36:]}.json", body)
-        super().put(queue, state, name, f'{{"payloadFile": "{self._folders[queue]}/{name[-36:]}.json"}}')
+        self._write_payload(queue, f"{name[MESSAGE_ID]}.json", body)
+        super().put(queue, state, name, f'{{"payloadFile": "{self._folders[queue]}/{name[MESSAGE_ID]}.json"}}')
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         old, file = _file(name), _file(new)
-        self._lay(queue, file, body)
-        self._condemn(queue, old)
+        self._write_payload(queue, file, body)
+        self._remove_later(queue, old)
         super().rewrite(queue, state, name, to, new, f'{{"payloadFile": "{self._folders[queue]}/{file}"}}')
 
     def drop(self, queue: str, state: State, name: str) -> None:
         super().drop(queue, state, name)
-        self._condemn(queue, _file(name))
+        self._remove_later(queue, _file(name))
 
     def read(self, queue: str, state: State, name: str) -> str:
         file = _file(name)
         try:
-            data = self._group.read(self._folder(queue), file)
+            data = self._batch.read(self._folder(queue), file)
         except FileNotFoundError:
-            raise Gone from None
-        except OSError as trouble:
-            raise self._trouble("read a payload", trouble) from None
+            raise MessageGone from None
+        except OSError as error:
+            raise self._trouble("read a payload", error) from None
         if len(data) > SMALL_ENOUGH_TO_KEEP:
-            self._bulky.add(name[-36:])
+            self._bulky.add(name[MESSAGE_ID])
         try:
             return data.decode()
         except UnicodeDecodeError as spoiled:
-            raise Unfit(f"not UTF-8 at byte {spoiled.start}", data.decode("utf-8", "replace")) from None
+            raise MalformedBody(f"not UTF-8 at byte {spoiled.start}", data.decode("utf-8", "replace")) from None
 
     def commit(self) -> None:
         try:
-            self._group.commit()
+            self._batch.commit()
             super().commit()
-            if self._condemned:
-                self._bury_files()
-        except OSError as trouble:
-            self._break("make payloads durable", trouble)
+            if self._doomed:
+                self._remove_files()
+        except OSError as error:
+            self._break("make payloads durable", error)
 
     def abandon(self) -> None:
-        self._group.abandon()
-        self._condemned = []
+        self._batch.abandon()
+        self._doomed = []
         super().abandon()
 
     def tidy(self, now: int, idle: bool) -> None:
         super().tidy(now, idle)
         try:
-            self._group.commit()
+            self._batch.commit()
             if idle:
-                self._group.trim(SPARES_TRIMMED_A_SECOND)
-        except OSError as trouble:
-            self._break("tidy up", trouble)
+                self._batch.trim(SPARES_TRIMMED_A_SECOND)
+        except OSError as error:
+            self._break("tidy up", error)
 
     def close(self) -> None:
-        with suppress(OSError, StoreTrouble):
-            self._group.commit()
-            self._group.trim(self._group.most_spares)
+        with suppress(OSError, StoreError):
+            self._batch.commit()
+            self._batch.trim(self._batch.most_spares)
             if not self.broken and not self._steps:
-                self._save(FAREWELL, "{}", "setting")
+                self._save(CLOSED, "{}", "setting")
         super().close()
-        self._group.close()
+        self._batch.close()
 
     def queues(self) -> Mapping[str, str]:
         records = super().queues()
         try:
             for queue in records:
                 self._make_folder(queue)
-        except OSError as trouble:
-            raise self._trouble("list queues", trouble) from None
+        except OSError as error:
+            raise self._trouble("list queues", error) from None
         return records
 
     def save_queue(self, queue: str, record: str) -> None:
         try:
             self._make_folder(queue)
-        except OSError as trouble:
-            raise self._trouble("make a folder", trouble) from None
+        except OSError as error:
+            raise self._trouble("make a folder", error) from None
         super().save_queue(queue, record)
 
     def load(self) -> Iterator[Found]:
         try:
             make_folder(Path(self._scratch))
-            self._group.sweep()
+            self._batch.sweep()
             self._bulky.clear()
             found = list(super().load())
             if not self._was_closed():
                 self._clear_spares()
-                if self._plan.check_on_start:
+                if self._check_on_start:
                     self._clear_orphans(found)
-        except OSError as trouble:
-            raise self._trouble("read what lies there", trouble) from None
+        except OSError as error:
+            raise self._trouble("read what lies there", error) from None
         yield from found
 
     def check(self, repair: bool, now: int) -> list[Finding]:
@@ -145,43 +147,43 @@ class HybridStore(SqliteStore):
                 findings.append(Finding("missing_payload", queue, f"{self._folders.get(queue)}/{_file(name)}", repair))
             if repair:
                 self._clear_orphans(list(super().load()))
-        except OSError as trouble:
-            raise self._trouble("look the payloads over", trouble) from None
+        except OSError as error:
+            raise self._trouble("look the payloads over", error) from None
         return findings
 
     # --- files
 
-    def _lay(self, queue: str, file: str, body: str) -> None:
+    def _write_payload(self, queue: str, file: str, body: str) -> None:
         data = body.encode()
         if len(data) > SMALL_ENOUGH_TO_KEEP:
-            self._bulky.add(file[:36])
+            self._bulky.add(_id_of(file))
         try:
-            self._group.create(self._folder(queue), file, data)
-        except OSError as trouble:
+            self._batch.create(self._folder(queue), file, data)
+        except OSError as error:
             # Nothing of it can be seen: only this message is refused, the group goes on.
-            raise self._trouble("write a payload", trouble) from None
+            raise self._trouble("write a payload", error) from None
 
-    def _condemn(self, queue: str, file: str) -> None:
-        keep = file[:36] not in self._bulky
-        self._bulky.discard(file[:36])
-        self._condemned.append((self._folder(queue), file, keep))
+    def _remove_later(self, queue: str, file: str) -> None:
+        keep = _id_of(file) not in self._bulky
+        self._bulky.discard(_id_of(file))
+        self._doomed.append((self._folder(queue), file, keep))
 
-    def _bury_files(self) -> None:
+    def _remove_files(self) -> None:
         """Their rows are gone for good."""
-        for folder, file, keep in self._condemned:
+        for folder, file, keep in self._doomed:
             with suppress(FileNotFoundError):
-                self._group.remove(folder, file, folder if keep else "")
-        self._condemned = []
+                self._batch.remove(folder, file, folder if keep else "")
+        self._doomed = []
 
     def _folder(self, queue: str) -> str:
         return f"{self._root}/{self._folders[queue]}"
 
     def _make_folder(self, queue: str) -> None:
-        name = folder_of(queue)
+        name = queue_folder(queue)
         folder = Path(self._root, name)
         if not folder.is_dir():
             make_folder(folder)
-            if self._plan.durability == "power":
+            if self._config.durability == "power":
                 sync_folder(folder.parent)
         self._folders[queue] = name
 
@@ -192,9 +194,9 @@ class HybridStore(SqliteStore):
 
     def _was_closed(self) -> bool:
         """Whether the life before this one said farewell: then nothing can be left over. True only once."""
-        said = bool(self._query("select_body", (FAREWELL,)))
+        said = bool(self._query("select_body", (CLOSED,)))
         if said:
-            self._query("delete_body", (FAREWELL,))
+            self._query("delete_body", (CLOSED,))
         return said
 
     def _clear_orphans(self, found: Iterable[Found]) -> None:
@@ -216,9 +218,9 @@ class HybridStore(SqliteStore):
         for queue, (text,) in ((queue, self._query("select_archived_names", (queue,))[0]) for queue in self._folders):
             named.setdefault(queue, set()).update(map(_file, (text or "").split("\n")))
         for queue, folder in self._folders.items():
-            spoken_for = named[queue]
+            expected = named[queue]
             for file in os.listdir(f"{self._root}/{folder}"):
-                if file not in spoken_for and _looks_like_ours(file):
+                if file not in expected and _looks_like_ours(file):
                     yield folder, file
 
     def _bodiless(self) -> Iterator[tuple[str, str, str]]:
@@ -229,7 +231,11 @@ class HybridStore(SqliteStore):
 
 def _file(name: str) -> str:
     """Dead letters, also those out on a lease, carry their reason in the name."""
-    return f"{name[-36:]}.dlq.json" if ".r" in name else f"{name[-36:]}.json"
+    return f"{name[MESSAGE_ID]}.dlq.json" if names.is_dead_letter(name) else f"{name[MESSAGE_ID]}.json"
+
+
+def _id_of(file: str) -> str:
+    return file.partition(".")[0]
 
 
 def _looks_like_ours(file: str) -> bool:

@@ -6,18 +6,19 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kingdom.mq import names
-from kingdom.mq.stores.base import Finding, Found, Gone, Memo, Plan, State, Stray
+from kingdom.mq.names import MESSAGE_ID
+from kingdom.mq.stores.base import DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
 
 
 class MemoryStore:
     by_hand = False
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, config: StoreConfig) -> None:
         self.broken = False
         self._bodies: dict[tuple[str, str], tuple[State, str, str]] = {}
         self._records: dict[str, str] = {}
-        self._memos: deque[Memo] = deque(maxlen=1_000_000)
-        self._keep = plan.archive_keep_ms
+        self._entries: deque[DedupEntry] = deque(maxlen=1_000_000)
+        self._archive_keep_ms = config.archive_keep_ms
 
     def load(self) -> Iterator[Found]:
         for (queue, _), (state, name, _) in list(self._bodies.items()):
@@ -31,32 +32,32 @@ class MemoryStore:
         self._records[queue] = record
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._bodies[queue, name[-36:]] = (state, name, body)
+        self._bodies[queue, name[MESSAGE_ID]] = (state, name, body)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
-        self._bodies[queue, name[-36:]] = (to, new, self.read(queue, state, name))
+        self._bodies[queue, name[MESSAGE_ID]] = (to, new, self.read(queue, state, name))
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         self.read(queue, state, name)
-        self._bodies[queue, name[-36:]] = (to, new, body)
+        self._bodies[queue, name[MESSAGE_ID]] = (to, new, body)
 
     def drop(self, queue: str, state: State, name: str) -> None:
-        if self._bodies.pop((queue, name[-36:]), None) is None:
-            raise Gone
+        if self._bodies.pop((queue, name[MESSAGE_ID]), None) is None:
+            raise MessageGone
 
     def read(self, queue: str, state: State, name: str) -> str:
-        found = self._bodies.get((queue, name[-36:]))
+        found = self._bodies.get((queue, name[MESSAGE_ID]))
         if found is None or found[1] != name:
-            raise Gone
+            raise MessageGone
         return found[2]
 
-    def remember(self, memos: Iterable[Memo]) -> None:
-        self._memos += memos
+    def remember(self, entries: Iterable[DedupEntry]) -> None:
+        self._entries += entries
 
-    def recall(self, since: int) -> Iterator[Memo]:
-        return (memo for memo in list(self._memos) if memo.at >= since)
+    def recall(self, since: int) -> Iterator[DedupEntry]:
+        return (entry for entry in list(self._entries) if entry.at >= since)
 
-    def ripen(self, queue: str, now: int) -> None:
+    def release_due(self, queue: str, now: int) -> None:
         pass
 
     def tidy(self, now: int, idle: bool) -> None:
@@ -66,7 +67,7 @@ class MemoryStore:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:
-        raise Gone
+        raise MessageGone
 
     def commit(self) -> None:
         pass
@@ -78,12 +79,12 @@ class MemoryStore:
         stale = [
             (queue, name)
             for (queue, _), (state, name, _) in self._bodies.items()
-            if state == "archived" and names.due_of(name) + self._keep <= now
+            if state == "archived" and names.due_of(name) + self._archive_keep_ms <= now
         ]
         if repair:
             for queue, name in stale:
                 self.drop(queue, "archived", name)
-        return [Finding("stale_archive", queue, name[-36:], repair) for queue, name in stale]
+        return [Finding("stale_archive", queue, name[MESSAGE_ID], repair) for queue, name in stale]
 
     def close(self) -> None:
         pass

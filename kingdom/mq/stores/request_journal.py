@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import orjson
 
-from kingdom.mq.stores.base import Memo
+from kingdom.mq.stores.base import DedupEntry
 
 SEGMENT_BYTES = 4 << 20
 MOST_BYTES = 192 << 20
@@ -22,10 +22,10 @@ class Journal:
         self._size = 0
         self._segment = 0
 
-    def write(self, memos: Iterable[Memo]) -> None:
+    def write(self, entries: Iterable[DedupEntry]) -> None:
         if self._fd < 0 or self._size >= SEGMENT_BYTES:
             self._turn()
-        data = b"".join(orjson.dumps(tuple(memo)) + b"\n" for memo in memos)
+        data = b"".join(orjson.dumps(tuple(entry)) + b"\n" for entry in entries)
         self.unsynced = True
         while data:
             written = os.write(self._fd, data)
@@ -37,20 +37,20 @@ class Journal:
             os.fdatasync(self._fd)
             self.unsynced = False
 
-    def read(self, since: int) -> Iterator[Memo]:
+    def read(self, since: int) -> Iterator[DedupEntry]:
         """Oldest first. A line cut short by a crash is no line."""
         for segment in self._segments():
             with open(self._path(segment), "rb") as file:
                 for line in file:
-                    memo = _memo(line)
-                    if memo is not None and memo.at >= since:
-                        yield memo
+                    entry = _parsed(line)
+                    if entry is not None and entry.at >= since:
+                        yield entry
 
     def last(self) -> int:
-        """When the youngest memo was made."""
+        """When the youngest entry was made."""
         for segment in reversed(self._segments()):
             with open(self._path(segment), "rb") as file:
-                times = [memo.at for line in file if (memo := _memo(line)) is not None]
+                times = [entry.at for line in file if (entry := _parsed(line)) is not None]
             if times:
                 return max(times)
         return 0
@@ -88,15 +88,16 @@ class Journal:
             found = os.listdir(self.folder)
         except FileNotFoundError:
             return []
-        return sorted(int(name[:-4]) for name in found if name.endswith(".log") and name[:-4].isdigit())
+        stems = (name.removesuffix(".log") for name in found if name.endswith(".log"))
+        return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def _path(self, segment: int) -> str:
         return f"{self.folder}/{segment:08d}.log"
 
 
-def _memo(line: bytes) -> Memo | None:
+def _parsed(line: bytes) -> DedupEntry | None:
     try:
         kind, at, queue, key, ids = orjson.loads(line)
     except ValueError:
         return None
-    return Memo(kind, at, queue, key, tuple(ids))
+    return DedupEntry(kind, at, queue, key, tuple(ids))

@@ -13,23 +13,35 @@ from typing import Any, NamedTuple, NoReturn
 
 from kingdom.disk.atomic import make_folder
 from kingdom.mq import message_format, names
-from kingdom.mq.errors import StoreTrouble
-from kingdom.mq.message_format import Unfit
-from kingdom.mq.stores.base import Finding, Found, Gone, Memo, Plan, State, Stray
+from kingdom.mq.errors import StoreError
+from kingdom.mq.message_format import MalformedBody
+from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
 
 HERE = Path(__file__).parent
 QUIET_S = 0.05
 MOST_UNSETTLED = 4_000
 MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
-MOST_MEMOS = 1_000_000
-DAY_MS = 86_400_000
+MOST_REMEMBERED = 1_000_000
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_384
 GONE = "gone"
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 Step = tuple[str, tuple[Any, ...]]
+
+
+class Tables(NamedTuple):
+    """The names that the configuration gives to the two tables."""
+
+    #: Of messages, policies and settings.
+    messages: str
+    #: Of the states of messages.
+    states: str
+
+    def fill(self, sql: str) -> str:
+        """Write the names into a statement."""
+        return sql.replace("{{kv_table}}", self.messages).replace("{{msg_index_table}}", self.states)
 
 
 class Change(NamedTuple):
@@ -45,28 +57,31 @@ class Change(NamedTuple):
 class SqliteStore:
     by_hand = False
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, config: StoreConfig, database: str = "") -> None:
+        """Open the `database`, or the one that the configuration's `sqlite` names."""
+        own = config.part("sqlite")
         self.broken = False
-        self._plan = plan
-        self._path = plan.database or plan.root / "yirangmq.db"
-        self._sql = statements(plan.kv_table, plan.index_table)
+        self._config = config
+        self._path = config.path(database or own["dbPath"], "yirangmq.db")
+        self._tables = Tables(own["kvTable"], own["messageIndexTable"])
+        self._sql = statements(self._tables)
         self._append_log = self._sql["append_log"]
         self._steps: list[Step] = []
         self._changes: dict[str, Change] = {}
         self._large: dict[str, str] = {}
         self._bytes = 0
         self._committed_at = 0.0
-        self._memos_forgotten_at = 0
+        self._forgot_at = 0
         self._now = 0
         self._connection = self._connect()
 
     # --- messages
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._log(f"msg:{queue}:{name[-36:]}", queue, state, name, body, True)
+        self._log(names.key_of(queue, name), queue, state, name, body, True)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
-        key = f"msg:{queue}:{name[-36:]}"
+        key = names.key_of(queue, name)
         before = self._changes.get(key)
         self._steps.append((self._append_log, (key, queue, to, new, None)))
         if before is None:
@@ -75,12 +90,12 @@ class SqliteStore:
             self._changes[key] = Change(queue, to, new, before.body, before.born)
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
-        key = f"msg:{queue}:{name[-36:]}"
+        key = names.key_of(queue, name)
         before = self._changes.get(key)
         self._log(key, queue, to, new, body, before is not None and before.born)
 
     def drop(self, queue: str, state: State, name: str) -> None:
-        key = f"msg:{queue}:{name[-36:]}"
+        key = names.key_of(queue, name)
         before = self._changes.get(key)
         self._steps.append((self._append_log, (key, queue, GONE, name, None)))
         self._changes[key] = Change(queue, GONE, name, None, before is not None and before.born)
@@ -98,7 +113,7 @@ class SqliteStore:
         self._changes[key] = Change(queue, state, name, small, born)
 
     def read(self, queue: str, state: State, name: str) -> str:
-        key = f"msg:{queue}:{name[-36:]}"
+        key = names.key_of(queue, name)
         change = self._changes.get(key)
         if change is not None:
             body = change.body or self._large.get(key)
@@ -106,28 +121,28 @@ class SqliteStore:
                 return body
         try:
             row = self._connection.execute(self._sql["select_body"], (key,)).fetchone()
-        except sqlite3.Error as trouble:
-            raise self._trouble("read a message", trouble) from None
+        except sqlite3.Error as error:
+            raise self._trouble("read a message", error) from None
         if row is None:
-            raise Gone
+            raise MessageGone
         return row[0] if isinstance(row[0], str) else _text(row[0])
 
-    def ripen(self, queue: str, now: int) -> None:
+    def release_due(self, queue: str, now: int) -> None:
         self._now = now
-        self._steps.append((self._sql["ripen"], (now, queue)))
+        self._steps.append((self._sql["release_due"], (now, queue)))
 
     # --- what is remembered
 
-    def remember(self, memos: Iterable[Memo]) -> None:
+    def remember(self, entries: Iterable[DedupEntry]) -> None:
         statement = self._sql["append_memo"]
         self._steps += [
-            (statement, (memo.kind, memo.at, memo.queue, memo.key, " ".join(each or "-" for each in memo.ids)))
-            for memo in memos
+            (statement, (entry.kind, entry.at, entry.queue, entry.key, " ".join(one or "-" for one in entry.ids)))
+            for entry in entries
         ]
 
-    def recall(self, since: int) -> Iterator[Memo]:
+    def recall(self, since: int) -> Iterator[DedupEntry]:
         for kind, at, queue, key, ids in self._query("select_memos", (since,)):
-            yield Memo(kind, at, queue, key, tuple("" if each == "-" else each for each in ids.split(" ")))
+            yield DedupEntry(kind, at, queue, key, tuple("" if one == "-" else one for one in ids.split(" ")))
 
     # --- the group
 
@@ -144,8 +159,8 @@ class SqliteStore:
                 self._connection.execute(*steps[0])
             else:
                 self._write(steps, settle=False)
-        except (sqlite3.Error, sqlite3.Warning) as trouble:
-            self._break("commit", trouble)
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            self._break("commit", error)
         self._steps = []
         if self._large:
             self._large.clear()
@@ -196,11 +211,11 @@ class SqliteStore:
 
     def _row_of_state(self, key: str, change: Change) -> tuple[Any, ...]:
         name, state = change.name, change.state
-        due = int(name[8:21])
+        due = names.due_of(name)
         if state == "delayed" and due <= self._now:
             state = "ready"
         until = due if state == "inflight" else None
-        return (change.queue, state, names.HIGHEST - int(name[:7]), due, until, names.attempt_of(name), key, name)
+        return (change.queue, state, names.priority_of(name), due, until, names.attempt_of(name), key, name)
 
     def abandon(self) -> None:
         self._forget()
@@ -219,14 +234,14 @@ class SqliteStore:
         try:
             if self._changes:
                 self._write([], settle=True)
-            if now - self._memos_forgotten_at >= DAY_MS // 24:
-                self._memos_forgotten_at = now
+            if now - self._forgot_at >= DAY_MS // 24:
+                self._forgot_at = now
                 self._connection.execute(self._sql["forget_memos"], (now - DAY_MS,))
-                self._connection.execute(self._sql["forget_many_memos"], (MOST_MEMOS,))
+                self._connection.execute(self._sql["forget_many_memos"], (MOST_REMEMBERED,))
             if idle:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except sqlite3.Error as trouble:
-            self._break("tidy up", trouble)
+        except sqlite3.Error as error:
+            self._break("tidy up", error)
 
     def close(self) -> None:
         with suppress(sqlite3.Error):
@@ -247,8 +262,8 @@ class SqliteStore:
         now = time.time_ns() // 1_000_000
         try:
             self._connection.execute(self._sql["save_record"], (key, value, kind, now, now))
-        except sqlite3.Error as trouble:
-            raise self._trouble("keep a queue's policy", trouble) from None
+        except sqlite3.Error as error:
+            raise self._trouble("keep a queue's policy", error) from None
 
     # --- loading
 
@@ -256,7 +271,7 @@ class SqliteStore:
         self._forget()
         self._recover()
         for queue in [queue for (queue,) in self._query("select_queues")]:
-            waiting = self._query("select_names", (f"msg:{queue}:", f"msg:{queue};", queue))
+            waiting = self._query("select_names", (*names.key_range(queue), queue))
             yield Found(queue, "ready", _split(waiting))
             yield Found(queue, "inflight", _split(self._query("select_inflight", (queue,))))
             yield Found(queue, "dlq", _split(self._query("select_dead", (queue,))))
@@ -270,8 +285,8 @@ class SqliteStore:
         if self._changes:
             try:
                 self._write([], settle=True)
-            except sqlite3.Error as trouble:
-                self._break("bring the tables up to date", trouble)
+            except sqlite3.Error as error:
+                self._break("bring the tables up to date", error)
 
     # --- nothing can be laid in by hand
 
@@ -279,7 +294,7 @@ class SqliteStore:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:
-        raise Gone
+        raise MessageGone
 
     # --- looking it over
 
@@ -292,26 +307,27 @@ class SqliteStore:
         for (key,) in self._query("select_stateless"):
             if repair:
                 self._state(key)
-            findings.append(Finding("invalid_state", key[4:-37], f"{key} has no state", repair))
+            findings.append(Finding("invalid_state", names.queue_of_key(key), f"{key} has no state", repair))
         for queue, key in self._query("select_bodiless"):
             self._mend(repair, key)
             findings.append(Finding("missing_payload", queue, key, repair))
         for queue, key, state in self._query("select_misstated"):
             self._mend(repair, key)
             findings.append(Finding("invalid_state", queue, f"{key} is {state!r}", repair))
-        for queue, key in self._query("select_archived", (now - self._plan.archive_keep_ms,)):
+        for queue, key in self._query("select_archived", (now - self._config.archive_keep_ms,)):
             self._mend(repair, key)
             findings.append(Finding("stale_archive", queue, key, repair))
         return findings
 
     def _state(self, key: str) -> None:
         """Ready, as it was published, when its header tells; else it is no message of ours and goes."""
+        queue, message_id = names.queue_of_key(key), key[names.MESSAGE_ID]
         try:
-            name = message_format.name_of(self.read(key[4:-37], "ready", f"{key[-36:]:>36}"), key[-36:])
-        except (Gone, Unfit, ValueError):
+            name = message_format.name_of(self.read(queue, "ready", message_id), message_id)
+        except (MessageGone, MalformedBody, ValueError):
             name = ""
         if names.is_name(name):
-            change = Change(key[4:-37], "ready", name, None, False)
+            change = Change(queue, "ready", name, None, False)
             self._query("upsert_state", self._row_of_state(key, change))
         else:
             self._query("delete_body", (key,))
@@ -324,18 +340,20 @@ class SqliteStore:
     # --- the connection
 
     def _connect(self) -> sqlite3.Connection:
+        own = self._config.part("sqlite")
         make_folder(self._path.parent)
         try:
             connection = sqlite3.connect(
-                self._path, timeout=self._plan.busy_timeout_ms / 1000, isolation_level=None, cached_statements=128
+                self._path, timeout=own["busyTimeoutMs"] / 1000, isolation_level=None, cached_statements=128
             )
-            connection.execute(f"PRAGMA journal_mode = {self._plan.journal_mode}").fetchall()
-            connection.execute(f"PRAGMA synchronous = {'FULL' if self._plan.durability == 'power' else 'NORMAL'}")
+            connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchall()
+            connection.execute(f"PRAGMA synchronous = {'FULL' if self._config.durability == 'power' else 'NORMAL'}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchall()
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            migrate(connection, self._plan)
-        except sqlite3.Error as trouble:
-            raise self._trouble("open the database", trouble) from None
+            template = self._config.base / own["schemaPath"] if own["schemaPath"] else None
+            migrate(connection, self._tables, template)
+        except sqlite3.Error as error:
+            raise self._trouble("open the database", error) from None
         return connection
 
     def _query(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
@@ -344,39 +362,38 @@ class SqliteStore:
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         try:
             return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as trouble:
-            raise self._trouble("answer", trouble) from None
+        except sqlite3.Error as error:
+            raise self._trouble("answer", error) from None
 
-    def _trouble(self, action: str, trouble: Exception) -> StoreTrouble:
-        return StoreTrouble(backend="sqlite", action=action, why=f"{trouble} ({self._path})")
+    def _trouble(self, action: str, error: Exception) -> StoreError:
+        return StoreError(backend="sqlite", action=action, why=f"{error} ({self._path})")
 
-    def _break(self, action: str, trouble: Exception) -> NoReturn:
+    def _break(self, action: str, error: Exception) -> NoReturn:
         self.broken = True
-        raise self._trouble(action, trouble) from None
+        raise self._trouble(action, error) from None
 
 
 @cache
-def statements(kv_table: str, index_table: str) -> dict[str, str]:
+def statements(tables: Tables) -> dict[str, str]:
+    """Return the statements of sqlite.sql by name, for these tables."""
     text = (HERE / "sqlite.sql").read_text("utf-8")
     return {
-        name: "\n".join(line for line in _filled(body, kv_table, index_table).splitlines() if line[:2] != "--").strip()
+        name: "\n".join(line for line in tables.fill(body).splitlines() if not line.startswith("--")).strip()
         for name, body in _NAMED.findall(text)
     }
 
 
-def migrate(connection: sqlite3.Connection, plan: Plan) -> None:
-    """Run what this database has not seen yet, each file in a transaction that also notes its number."""
+def migrate(connection: sqlite3.Connection, tables: Tables, template: Path | None) -> None:
+    """Run what this database has not seen yet, each file in a transaction that also notes its number.
+
+    A `template` of the user's own is run instead of the first file.
+    """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for file in sorted((HERE / "migrations").glob("*.sql")):
-        number = int(file.name[:4])
+        number = int(file.name.partition("_")[0])
         if number > version:
-            own = plan.schema if number == 1 and plan.schema is not None else file
-            script = _filled(own.read_text("utf-8"), plan.kv_table, plan.index_table)
+            script = tables.fill((template if number == 1 and template is not None else file).read_text("utf-8"))
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
-
-
-def _filled(text: str, kv_table: str, index_table: str) -> str:
-    return text.replace("{{kv_table}}", kv_table).replace("{{msg_index_table}}", index_table)
 
 
 def _split(rows: list[Any]) -> list[str]:
@@ -386,8 +403,7 @@ def _split(rows: list[Any]) -> list[str]:
 
 def _row_of_body(key: str, name: str, body: str) -> tuple[Any, ...]:
     created = names.created_of(name)
-    expires = int(names.marks_of(name)["e"]) if ".e" in name else None
-    return (key, body, created, created, expires)
+    return (key, body, created, created, names.expires_of(name) or None)
 
 
 def _text(value: object) -> str:
@@ -397,4 +413,4 @@ def _text(value: object) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as spoiled:
-        raise Unfit(f"not UTF-8 at byte {spoiled.start}", value.decode("utf-8", "replace")) from None
+        raise MalformedBody(f"not UTF-8 at byte {spoiled.start}", value.decode("utf-8", "replace")) from None

@@ -36,7 +36,7 @@ ON CONFLICT (message_key) DO UPDATE SET
 -- name: delete_state
 DELETE FROM {{msg_index_table}} WHERE message_key = ?;
 
--- name: ripen
+-- name: release_due
 -- delayed messages that are due are called ready
 UPDATE {{msg_index_table}} SET state = 'ready' WHERE state = 'delayed' AND available_at <= ? AND queue = ?;
 

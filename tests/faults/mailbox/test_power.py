@@ -14,7 +14,7 @@ import pytest
 
 from kingdom.disk.codec import parse_json
 from kingdom.home.places import Places
-from kingdom.mq import configuration, opening
+from kingdom.mq import configuration
 from tests.faults import powerloss, trees
 from tests.faults.changes import after
 from tests.faults.mailbox import life
@@ -102,7 +102,7 @@ def broken_promises(home: Path, said: bytes) -> list[str]:
 def there(home: Path) -> tuple[Counter[str], Counter[str]]:
     """What waits once all leases have ended, and what is dead, by label."""
     later = time.time_ns() // 1_000_000 + AN_HOUR_MS
-    engine = opening.engine(configuration.load(Places(home)), lambda: later, lambda *_, **__: None)
+    engine = configuration.open_engine(configuration.load(Places(home)), lambda: later, lambda *_, **__: None)
     try:
         engine.sweep()
         if life.QUEUE not in engine.queues.names():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kingdom.home.places import Places
-from kingdom.mq import configuration, opening
+from kingdom.mq import configuration
 from kingdom.mq.client import Client
 from tests.faults import oracle, trees
 from tests.faults.changes import after, replace
@@ -37,7 +37,7 @@ def prepare(home: Path, backend: str) -> None:
     for folder in (home / "config", root / "requests"):
         folder.mkdir(mode=0o700, parents=True)
     (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": DURABILITY}))
-    engine = opening.engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
+    engine = configuration.open_engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
     from kingdom.mq import Draft
 
     for number in range(3):
@@ -78,7 +78,7 @@ def check(home: Path, strict: bool = True) -> list[str]:
 
 
 def _messages(home: Path, told: dict[str, Any]) -> list[str]:
-    engine = opening.engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
+    engine = configuration.open_engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
     try:
         labels = {message.message_id: json.loads(message.payload) for message in engine.peek(QUEUE, 100)}
         dead, out = len(engine.dead_letters.listed(QUEUE)), engine.status(QUEUE).inflight

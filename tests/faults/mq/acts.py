@@ -15,17 +15,18 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 from kingdom.disk.atomic import Durability
 from kingdom.mq.engine import Engine
-from kingdom.mq.errors import DlqNotFound, LeaseExpired, LeaseMismatch, MessageNotFound, StoreTrouble
-from kingdom.mq.message_format import Draft, Ids
+from kingdom.mq.errors import DeadLetterNotFound, LeaseExpired, LeaseMismatch, MessageNotFound, StoreError
+from kingdom.mq.message_format import Draft
+from kingdom.mq.names import Ids
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
-from kingdom.mq.stores.base import Plan
+from kingdom.mq.stores.base import StoreConfig
+from kingdom.runtime.tables import load
 
 MORNING_MS = 1_770_458_400_000
 LAST = 900
@@ -41,8 +42,7 @@ class Client:
 
     def __init__(self, home: Path, backend: str, durability: Durability, clock: Callable[[], int], seed: int) -> None:
         self.home = home
-        module, _, name = STORES[backend].partition(":")
-        store = getattr(import_module(module), name)(Plan(root=home / "mq", durability=durability))
+        store = load(STORES[backend])(StoreConfig.at(home / "mq", backend=backend, durability=durability))
         settings = EngineSettings(Policy.from_json(POLICY), {"kept": Policy.from_json({**POLICY, "archive": True})})
         self.mq = Engine(store, settings=settings, clock=clock, ids=Ids(seed))
         self.known = _promised(home)
@@ -122,7 +122,7 @@ def extend(client: Client) -> Sequence[str]:
 
 
 def reprocess(client: Client) -> Sequence[str]:
-    with suppress(DlqNotFound):
+    with suppress(DeadLetterNotFound):
         client.mq.dead_letters.reprocess(client.known["dead reprocess"][0])
     return []
 
@@ -196,8 +196,8 @@ def act(home: Path, backend: str, durability: Durability, operations: Sequence[s
             _count_life(home)
             for name in operations:
                 failed += not _act_once(client, name)
-    except (StoreTrouble, OSError) as trouble:
-        print(trouble, file=sys.stderr)
+    except (StoreError, OSError) as error:
+        print(error, file=sys.stderr)
         return 1
     return min(failed, 1)
 
@@ -213,15 +213,15 @@ def _act_once(client: Client, name: str) -> bool:
     for _ in range(2):
         try:
             facts = OPERATIONS[name].act(client)
-        except StoreTrouble as trouble:
-            print(trouble, file=sys.stderr)
-            with suppress(StoreTrouble):
+        except StoreError as error:
+            print(error, file=sys.stderr)
+            with suppress(StoreError):
                 client.mq.commit()
         else:
             try:
                 client.promise(name, *facts)
-            except (StoreTrouble, OSError) as trouble:
-                print(trouble, file=sys.stderr)
+            except (StoreError, OSError) as error:
+                print(error, file=sys.stderr)
             else:
                 return True
     return False
@@ -272,7 +272,7 @@ def _open(home: Path, backend: str, durability: Durability, seed: int) -> Iterat
     try:
         yield client
     finally:
-        with suppress(StoreTrouble):
+        with suppress(StoreError):
             client.mq.close()
 
 

@@ -74,7 +74,7 @@ MUTANTS = [
     Mutant(
         "a request is remembered before its message is there",
         "kingdom.mq.stores.files",
-        swap("_journal.write", "_group.commit"),
+        swap("_journal.write", "_batch.commit"),
         "files publish power",
         near="everything",
         quick=True,
@@ -89,15 +89,15 @@ MUTANTS = [
     Mutant(
         "a message leaves before its dead letter is there",
         "kingdom.mq.stores.files",
-        swap("_group.create", "_group.remove"),
+        swap("_batch.create", "_batch.remove"),
         "files bury kill",
         near="inbox|processing|dlq",
         quick=True,
     ),
     Mutant(
         "a message that lies twice after a crash is served twice",
-        "kingdom.mq.stores.files",
-        replace("A, B, C = self._once(...)", "pass"),
+        "kingdom.mq.stores.files_upkeep",
+        replace("self._keep_later_states(A)", "pass"),
         "files bury kill",
         near="inbox|processing|dlq",
     ),
@@ -130,7 +130,7 @@ MUTANTS = [
     Mutant(
         "the row comes before its payload",
         "kingdom.mq.stores.hybrid",
-        swap("_group.commit", "super().commit"),
+        swap("_batch.commit", "super().commit"),
         "hybrid publish power",
         near="names",
         quick=True,
@@ -138,7 +138,7 @@ MUTANTS = [
     Mutant(
         "the payload goes before its row",
         "kingdom.mq.stores.hybrid:HybridStore.drop",
-        replace("self._condemn(A, B)", "self._group.remove(self._folder(A), B)"),
+        replace("self._remove_later(A, B)", "self._batch.remove(self._folder(A), B)"),
         "hybrid ack kill",
     ),
 ]

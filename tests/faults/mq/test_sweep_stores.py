@@ -29,8 +29,8 @@ def whole(home: Path) -> list[str]:
     for path in home.glob("mq/*/*/*/*.json"):
         try:
             json.loads(path.read_bytes())
-        except ValueError as trouble:
-            wrong.append(f"half visible: {path}: {trouble}")
+        except ValueError as error:
+            wrong.append(f"half visible: {path}: {error}")
     return wrong
 
 

@@ -1,0 +1,192 @@
+"""The file store's inboxes as people leave them: taking over at a start, files laid in by hand, the check."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.bulk import SPARE, FileBatch
+from kingdom.disk.codec import read_bytes, to_json
+from kingdom.errors import BadFile
+from kingdom.mq import message_format, names
+from kingdom.mq.message_format import MalformedBody
+from kingdom.mq.names import MESSAGE_ID
+from kingdom.mq.stores.base import Finding, MessageGone, State, Stray
+
+Folders = Mapping[str, str]
+"""A queue's folders by state."""
+
+LARGEST_STRAY = 64 << 20
+SMALL_ENOUGH_TO_KEEP = 16 << 10
+"""Larger files are not kept to be written over."""
+_ANY = re.compile(rf"^({names.ANY_NAME})\.json$", re.MULTILINE | re.ASCII)
+_WAITING = re.compile(rf"^({names.WAITING_NAME})\.json$", re.MULTILINE | re.ASCII)
+
+
+def listed(folder: str) -> list[str]:
+    """Return the names of the messages in a folder."""
+    return _ANY.findall("\n".join(os.listdir(folder)))
+
+
+# --- taking over
+
+
+class Messages:
+    """What a new life finds in the folders of one queue."""
+
+    def __init__(self, folders: Folders, looked: dict[str, int]) -> None:
+        """List the folders without the spares of the life before; note in `looked` what needs no other look."""
+        self.ready = _take_over(folders["ready"], _WAITING, looked)
+        self.inflight = _take_over(folders["inflight"], _ANY, looked)
+        self.dead = _take_over(folders["dlq"], _ANY, looked)
+        make_folder(Path(folders["archived"]))
+        if self.inflight or self.dead:
+            self._keep_later_states(folders)
+
+    def _keep_later_states(self, folders: Folders) -> None:
+        """Where a crash left a message twice, the later state stays: revived, then dead, then leased."""
+        few = {name[MESSAGE_ID] for name in (*self.inflight, *self.dead)}
+        revived = {name[MESSAGE_ID] for name in self.ready if name[MESSAGE_ID] in few}
+        dead = {name[MESSAGE_ID] for name in self.dead} - revived
+        self.dead = _without(self.dead, revived, folders["dlq"])
+        self.inflight = _without(self.inflight, revived | dead, folders["inflight"])
+
+
+def _without(found: list[str], later: Collection[str], folder: str) -> list[str]:
+    """Delete the messages that stand in a later state, and return the others."""
+    for name in found:
+        if name[MESSAGE_ID] in later:
+            os.unlink(f"{folder}/{name}.json")
+    return [name for name in found if name[MESSAGE_ID] not in later]
+
+
+def _take_over(folder: str, pattern: re.Pattern[str], looked: dict[str, int]) -> list[str]:
+    make_folder(Path(folder))
+    changed = os.stat(folder).st_mtime_ns
+    files = "\n".join(os.listdir(folder))
+    found: list[str] = pattern.findall(files)
+    if len(found) < files.count("\n") + bool(files):
+        # What is not ours is looked at later.
+        for file in files.split("\n"):
+            if file.endswith(SPARE):
+                os.unlink(f"{folder}/{file}")
+    else:
+        looked[folder] = changed
+    return found
+
+
+# --- files laid in by hand
+
+
+class StrayFinder:
+    def __init__(self, folders: Mapping[str, Folders], batch: FileBatch, disk: Disk) -> None:
+        """`folders` are those of each queue, by its name."""
+        self._folders = folders
+        self._batch = batch
+        self._disk = disk
+        #: When each inbox had changed last, as far as it was looked at.
+        self.looked: dict[str, int] = {}
+        self._walk: Iterator[list[Stray]] = iter(())
+
+    def next_strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+        """Return what the next step of the walk through the inboxes finds, about `budget` names long."""
+        try:
+            found = next(self._walk, None)
+            if found is None:
+                self._walk = self._walked(budget, waiting)
+                found = next(self._walk)
+        except OSError:
+            self._walk = iter(())
+            raise
+        return found
+
+    def _walked(self, budget: int, waiting: Mapping[str, Collection[str]]) -> Iterator[list[Stray]]:
+        """Go through all inboxes that changed, `budget` names at a step."""
+        seen, found = 0, []
+        for queue, folders in list(self._folders.items()):
+            inbox = folders["ready"]
+            changed = os.stat(inbox).st_mtime_ns
+            if self.looked.get(inbox) == changed:
+                continue
+            self.looked[inbox] = changed
+            ours: list[str] = []
+            at_once = not self._batch.has_removals
+            with os.scandir(inbox) as entries:
+                for entry in entries:
+                    seen += 1
+                    if named := _WAITING.match(entry.name):
+                        ours.append(named[1])
+                    elif (stray := self._stray(queue, entry.name)) is not None:
+                        found.append(stray)
+                    if seen >= budget:
+                        yield found
+                        seen, found, ours, at_once = 0, [], [], False
+            if at_once:
+                found += self._moved_back(queue, ours, waiting[queue])
+        yield found
+
+    def _moved_back(self, queue: str, ours: Iterable[str], waiting: Iterable[str]) -> Iterator[Stray]:
+        """Yield messages that a person took from where they lay, under names of ours. What a life has seen in one
+        step it can compare; an inbox too long for that is compared at the next start."""
+        for name in set(ours).difference(waiting):
+            if (stray := self._stray(queue, f"{name}.json")) is not None:
+                yield stray
+
+    def _stray(self, queue: str, file: str) -> Stray | None:
+        if file.startswith(".") or file.endswith(".tmp"):
+            return None
+        path = f"{self._folders[queue]['ready']}/{file}"
+        try:
+            data = read_bytes(path, LARGEST_STRAY)
+        except FileNotFoundError:
+            return None
+        except BadFile as error:
+            self._reject(queue, file, str(error.facts["why"]))
+            return None
+        if len(data) > SMALL_ENOUGH_TO_KEEP:
+            # Nothing of this size is kept as a spare; its id is not known yet, so none of this life is.
+            self._batch.most_spares = 0
+        return Stray(queue, file, data.decode("utf-8", "replace"))
+
+    def _reject(self, queue: str, file: str, why: str) -> None:
+        """Put what is no readable file among the dead letters under its own name, with the reason beside it."""
+        folders = self._folders[queue]
+        self._disk.rewrite(Path(folders["dlq"], f"{file[:200]}.reason"), to_json({"file": file, "reason": why}))
+        with suppress(FileNotFoundError):
+            self._batch.move(folders["ready"], file, folders["dlq"], file[:200])
+
+
+# --- the check
+
+
+def check_queue(
+    queue: str,
+    folders: Folders,
+    read: Callable[[str, State, str], str],
+    archived_before: int,
+    repair: bool,
+) -> Iterator[Finding]:
+    """Yield what is wrong with a queue's files: messages in two states, unreadable, or archived for too long."""
+    where: dict[str, str] = {}
+    states: tuple[State, ...] = ("ready", "inflight", "dlq")
+    for state in states:
+        for name in listed(folders[state]):
+            message_id = name[MESSAGE_ID]
+            if where.setdefault(message_id, state) != state:
+                yield Finding("invalid_state", queue, f"{message_id} is {where[message_id]} and {state}", repair)
+            try:
+                body = read(queue, state, name)
+                _ = message_format.original(body) if state == "dlq" else message_format.content(body, True)
+            except MalformedBody as error:
+                yield Finding("unreadable", queue, f"{folders[state]}/{name}.json: {error.why}", False)
+            except MessageGone:
+                yield Finding("unreadable", queue, f"{folders[state]}/{name}.json: gone", False)
+    for name in listed(folders["archived"]):
+        if names.due_of(name) <= archived_before:
+            if repair:
+                os.unlink(f"{folders['archived']}/{name}.json")
+            yield Finding("stale_archive", queue, name, repair)
