@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What a process's end tells its launcher: the first three mean "stay down", anything else "start again"."""
+    """Exit codes. The first three tell a launcher "do not restart", all others "restart"."""
 
     DONE = 0
     LOCKED = 75

@@ -1,4 +1,4 @@
-"""Moments as the house writes them."""
+"""Moments as our files write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def stamp(moment: float) -> str:
-    """Seconds since the epoch as the house writes time: UTC, to the second."""
+    """Return seconds since the epoch as our files write them: UTC, to the second."""
     return _stamp(int(moment // 1))
 
 
@@ -17,6 +17,7 @@ def _stamp(second: int) -> str:
 
 
 def moment(stamped: str) -> float:
+    """Return the seconds since the epoch; ValueError when the text is not a moment."""
     return datetime.fromisoformat(stamped).timestamp()
 
 

@@ -1,4 +1,4 @@
-"""The chamberlain's own letters to people: each trouble once, a storm of them in few letters, none lost."""
+"""The chamberlain's own messages to people: each problem once, many at once in few messages, none lost."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from kingdom.times import stamp
 
 MESSAGE_STATES = tuple(MOVES["messages"])
 PAUSES = (0.0, 10.0, 600.0)
-"""Seconds before the first, the second and every further letter of an hour: a storm is gathered."""
+"""Seconds before the first, the second and every further message of an hour: what comes in between is gathered."""
 HOUR = 3600.0
-TOLD_KEPT = 500
+MOST_CAUSES_KEPT = 500
 
 
 class Alerts:
-    """Its book: `told`, the causes; `waiting`, what no letter has told; `sent_at`; and the `letter` under way."""
+    """Problems to tell people of, kept in alerts.json so that a restart neither loses nor repeats one.
+
+    Its entries: `told`, the causes that were sent; `waiting`, those that were not; `sent_at`, when the last messages
+    went out; and `letter`, the message that is being sent.
+    """
 
     def __init__(self, services: Services) -> None:
         self.take_over(services)
@@ -31,83 +35,84 @@ class Alerts:
         folders = [services.places.folder("messages", state) for state in MESSAGE_STATES]
         used = highest_number(folders, "msg-{day}-chamberlain-")
         self._numbers = DailyCounter(services.disk, own / "msg-seq", self._today, used)
-        self._book = JsonFile(own / "alerts.json", services.disk, services.log.error, _is_sound)
+        self._file = JsonFile(own / "alerts.json", services.disk, services.log.error, _is_sound)
 
     def take_over(self, services: Services) -> None:
+        """Use new configuration."""
         zone = config.zone(services.places, services.system)
         self._services, self._zone = services, zone
 
     def tell(self, cause: str, text: str) -> None:
-        """Written down at once, sent when its letter is due. The same cause is told once."""
-        waiting = self._book.get("waiting", [])
-        if cause in self._book.get("told", []) or any(each["cause"] == cause for each in waiting):
+        """Note a problem at once; it is sent when the next message is due. The same cause is told once."""
+        waiting = self._file.get("waiting", [])
+        if cause in self._file.get("told", []) or any(problem["cause"] == cause for problem in waiting):
             return
         self._write(waiting=[*waiting, {"cause": cause, "text": text}])
 
     def send(self, now: Callable[[], float]) -> bool:
-        """The letter that is due, if one is: its id is noted before it is delivered."""
-        self._book.save()  # what a full disk did not take when it was told
-        waiting, sent_at = self._book.get("waiting", []), self._book.get("sent_at", [])
-        letter = self._book.get("letter")
-        if letter is None:
+        """Send the message that is due, if one is. Return whether one was. Its id is noted before it is created."""
+        self._file.save()  # what a full disk did not take when it was noted
+        waiting, sent_at = self._file.get("waiting", []), self._file.get("sent_at", [])
+        message = self._file.get("letter")
+        if message is None:
             if not waiting or not _is_due(sent_at, now()):
                 return False
             day, _, number = self._numbers.take(1)[0].partition("-")
-            letter = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
-            self._write(letter=letter)
-        if not self._services.queues.messages.has(letter["id"], *MESSAGE_STATES):
-            self._services.queues.messages.create([self._written(letter)])
-        told = {each["cause"] for each in letter["tells"]}
-        self._book.remove("letter")
+            message = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
+            self._write(letter=message)
+        if not self._services.queues.messages.has(message["id"], *MESSAGE_STATES):
+            self._services.queues.messages.create([self._message(message)])
+        told = {problem["cause"] for problem in message["tells"]}
+        self._file.remove("letter")
         self._write(
-            told=[*self._book.get("told", []), *told][-TOLD_KEPT:],
-            waiting=[each for each in waiting if each["cause"] not in told],
+            told=[*self._file.get("told", []), *told][-MOST_CAUSES_KEPT:],
+            waiting=[problem for problem in waiting if problem["cause"] not in told],
             sent_at=[*sent_at, now()][-len(PAUSES) :],
         )
         return True
 
     def forget(self, cause: str) -> None:
-        """The trouble is over: should it come back, it is told again."""
-        self._write(told=[each for each in self._book.get("told", []) if each != cause])
+        """Note that a problem is over: should it come back, it is told again."""
+        self._write(told=[known for known in self._file.get("told", []) if known != cause])
 
-    def _written(self, letter: Mapping[str, Any]) -> Message:
-        texts = [each["text"] for each in letter["tells"]]
+    def _message(self, draft: Mapping[str, Any]) -> Message:
+        texts = [problem["text"] for problem in draft["tells"]]
         content = texts[0] if len(texts) == 1 else f"{len(texts)} things:\n" + "\n".join(texts)
-        return alert(letter["id"], content, None, stamp(self._services.clock()))
+        return alert(draft["id"], content, None, stamp(self._services.clock()))
 
-    def _write(self, **pages: Any) -> None:
-        for name, page in pages.items():
-            self._book.set(name, page)
-        self._book.save()
+    def _write(self, **entries: Any) -> None:
+        for name, value in entries.items():
+            self._file.set(name, value)
+        self._file.save()
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self._services.clock(), self._zone).date()
 
 
 def _is_due(sent_at: list[float], now: float) -> bool:
-    recent = [each for each in sent_at if 0 <= now - each < HOUR]
+    recent = [moment for moment in sent_at if 0 <= now - moment < HOUR]
     pause = PAUSES[min(len(recent), len(PAUSES) - 1)]
     return not recent or now - recent[-1] >= pause
 
 
-def _is_sound(name: str, page: Any) -> bool:
+def _is_sound(name: str, value: Any) -> bool:
     if name == "letter":
-        return isinstance(page, dict) and _is_ours(page.get("id")) and _are_troubles(page.get("tells"), least=1)
+        return isinstance(value, dict) and _is_ours(value.get("id")) and _are_problems(value.get("tells"), least=1)
     if name == "waiting":
-        return _are_troubles(page)
+        return _are_problems(value)
     known = {"told": str, "sent_at": int | float}
-    return name in known and isinstance(page, list) and all(isinstance(each, known[name]) for each in page)
+    return name in known and isinstance(value, list) and all(isinstance(item, known[name]) for item in value)
 
 
-def _is_ours(letter_id: Any) -> bool:
-    return isinstance(letter_id, str) and re.fullmatch(r"msg-\d{8}-chamberlain-\d{3,12}", letter_id) is not None
+def _is_ours(message_id: Any) -> bool:
+    return isinstance(message_id, str) and re.fullmatch(r"msg-\d{8}-chamberlain-\d{3,12}", message_id) is not None
 
 
-def _are_troubles(page: Any, least: int = 0) -> bool:
+def _are_problems(value: Any, least: int = 0) -> bool:
     return (
-        isinstance(page, list)
-        and len(page) >= least
-        and all(isinstance(each, dict) and _holds_texts(each, "cause", "text") for each in page)
+        isinstance(value, list)
+        and len(value) >= least
+        and all(isinstance(problem, dict) and _holds_texts(problem, "cause", "text") for problem in value)
     )
 
 

@@ -1,6 +1,6 @@
-"""Order among the soldiers: what outlived its task is ended, the roll tells only of those who are out.
+"""End processes that outlived their soldier, and keep the list of running soldiers true.
 
-A soldier is known by the markers it was born with and by its start time, never by its name.
+Processes of a soldier are known by the markers in their environment and by their start time, never by a name.
 """
 
 from __future__ import annotations
@@ -19,32 +19,37 @@ from kingdom.runtime.role import Services
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Processes of a task whose soldier is no more."""
+    """Processes of a task whose soldier is gone."""
 
     task: str
     ended: int
 
 
-def clear(services: Services) -> Iterator[Orphans]:
-    """One round: the serving part holds its camp's lock as long as it lives; without it nobody may be at work.
+def kill(services: Services) -> Iterator[Orphans]:
+    """Kill what outlived its soldier, and yield it. A soldier holds the lock in its control folder while it lives.
 
-    Whom we saw at work first and whose lock is free now cannot have just begun.
+    Processes are listed before the locks are looked at: whose lock is free then cannot have just begun.
     """
     for task, members in tasks_at_work(services.places.home).items():
-        if not _is_out(services, task):
+        if not _soldier_runs(services, task):
             send(members, signal.SIGKILL)
             yield Orphans(task, len(members))
-    struck = Sessions(services.places, services.unsynced).keep_only(lambda task: _is_out(services, task))
-    if struck:
-        services.log.event("recovery.sessions_cleaned", tasks=struck)
+    rows = Sessions(services.places, services.unsynced)
+    dropped = rows.keep_only(lambda task: _soldier_runs(services, task))
+    if dropped:
+        services.log.event("recovery.sessions_cleaned", tasks=dropped)
 
 
-def _is_out(services: Services, task: str) -> bool:
-    return any(camp.name == task and is_locked(camp / "lock") for camp in services.places.control_folders())
+def _soldier_runs(services: Services, task: str) -> bool:
+    folders = services.places.control_folders()
+    return any(folder.name == task and is_locked(folder / "lock") for folder in folders)
 
 
 def stop_newest(services: Services) -> str | None:
-    """The soldier whose loss costs least: the lowest priority, then the newest. Its general tries the task again."""
+    """End the soldier whose loss costs least and return its task: the lowest priority, then the newest.
+
+    Its general tries the task again.
+    """
     rows = sessions.read(services.places)
     if not rows:
         return None

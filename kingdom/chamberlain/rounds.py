@@ -1,4 +1,4 @@
-"""The chamberlain's turn: take the machine's vitals, call the roll, show the picture."""
+"""The chamberlain's turn: measure the machine, look after every role, end orphans, write the dashboard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT_OF_MEMORY = 95.0
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 
 
-def _said(reading: Reading) -> str:
+def _figures(reading: Reading) -> str:
     return f"CPU {reading.cpu_percent:.0f} %, memory {reading.memory_percent:.0f} %"
 
 
@@ -35,10 +35,10 @@ class Rounds:
         self._disk_is_full = False
         self._next_vitals = self._next_roll_call = 0.0
         self._alerts = Alerts(services)
-        self._known_most: int | None = None
-        self._misread = ""
+        self._max_soldiers: int | None = None
+        self._king_error = ""
         self._has_successor = False
-        self._short_rounds = 0
+        self._times_short = 0
         self._roll_call = under_launcher(services, self._rows)
 
     def folders(self) -> Iterable[Path]:
@@ -49,17 +49,17 @@ class Rounds:
         self._take_over(services)
 
     def close(self) -> None:
-        """Everything shown is written."""
+        """Nothing to do: everything is written already."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         now = self._services.monotonic()
         if now >= self._next_vitals:
-            self._take_vitals()
+            self._measure()
             self._next_vitals = now + self._config["intervals"]["vitals_seconds"]
         if now >= self._next_roll_call or (self._roll_call and self._roll_call.someone_ended()):
             self._call_roll()
-            self._clear_barracks()
-            self._show_picture()
+            self._kill_orphans()
+            self._write_dashboard()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._services.clock)
         wait = min(self._next_vitals, self._next_roll_call) - self._services.monotonic()
@@ -75,7 +75,7 @@ class Rounds:
                 self._alerts.tell(finding.cause, str(finding))
             self._has_successor = self._has_successor or finding.what is What.LAUNCHER_STARTED
 
-    def _take_vitals(self) -> None:
+    def _measure(self) -> None:
         services = self._services
         reading = measure(services.places.home)
         health = self._health.judge(reading, self._config["thresholds"])
@@ -85,35 +85,35 @@ class Rounds:
             "system": reading.to_json(),
             "sessions": {
                 "soldiers_active": len(soldiers),
-                "soldiers_max": self._most_soldiers(),
+                "soldiers_max": self._read_max_soldiers(),
                 "list": [row.soldier for row in soldiers],
             },
             "health": health,
             "judged_by": self._health.judged_by(),
         }
         services.unsynced.rewrite(services.places.resources, to_json(vitals))
-        self._tell_changes(health, reading)
+        self._report_changes(health, reading)
         self._relieve(reading)
 
-    def _most_soldiers(self) -> int | None:
-        """As the king goes by it: a mistake in his configuration is his, and he keeps what he had."""
+    def _read_max_soldiers(self) -> int | None:
+        """Return the king's max_soldiers; the last known while king.yaml is broken, as the king itself keeps it."""
         try:
-            self._known_most = config.load(self._services.places, "king")["concurrency"]["max_soldiers"]
-            self._misread = ""
-        except BadConfig as trouble:
-            if str(trouble) != self._misread:
-                self._services.log.warn(f"does not know how many soldiers there may be: {trouble}")
-            self._misread = str(trouble)
-        return self._known_most
+            self._max_soldiers = config.load(self._services.places, "king")["concurrency"]["max_soldiers"]
+            self._king_error = ""
+        except BadConfig as error:
+            if str(error) != self._king_error:
+                self._services.log.warn(f"cannot read max_soldiers: {error}")
+            self._king_error = str(error)
+        return self._max_soldiers
 
-    def _tell_changes(self, health: str, reading: Reading) -> None:
-        """Alerts on transitions only: a machine that stays red is one alert."""
+    def _report_changes(self, health: str, reading: Reading) -> None:
+        """Report changes only: a machine that stays red is one alert."""
         services, disk_percent = self._services, reading.disk_percent
         if health != self._last_health:
             services.log.info(f"the machine is {health}, was {self._last_health}")
             services.log.event("system.health_changed", health=health, was=self._last_health)
             if health == "red":
-                self._alerts.tell("red", f"the machine is red ({_said(reading)}): new work waits")
+                self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work waits")
             else:
                 self._alerts.forget("red")
             self._last_health = health
@@ -125,23 +125,23 @@ class Rounds:
             self._alerts.forget("disk")
         self._disk_is_full = full
 
-    def _clear_barracks(self) -> None:
-        for found in orphans.clear(self._services):
-            self._services.log.warn(f"ended {found.ended} processes that outlived the soldier of {found.task}")
-            self._services.log.event("system.session_orphaned", task_id=found.task, processes=found.ended)
+    def _kill_orphans(self) -> None:
+        for left in orphans.kill(self._services):
+            self._services.log.warn(f"ended {left.ended} processes that outlived the soldier of {left.task}")
+            self._services.log.event("system.session_orphaned", task_id=left.task, processes=left.ended)
 
     def _relieve(self, reading: Reading) -> None:
-        """Memory that stays short costs one soldier, before it costs the machine."""
-        self._short_rounds = self._short_rounds + 1 if reading.memory_percent > SHORT_OF_MEMORY else 0
-        if self._short_rounds < 2:
+        """Stop one soldier when memory stays short, before the kernel ends something at random."""
+        self._times_short = self._times_short + 1 if reading.memory_percent > SHORT_OF_MEMORY else 0
+        if self._times_short < 2:
             return
-        self._short_rounds = 0
+        self._times_short = 0
         task = orphans.stop_newest(self._services)
         if task is not None:
             self._services.log.warn(f"memory is at {reading.memory_percent:.0f} %: stopped the soldier of {task}")
             self._services.log.event("recovery.session_killed", task_id=task)
 
-    def _show_picture(self) -> None:
+    def _write_dashboard(self) -> None:
         services = self._services
         names = [row.name for row in self._rows()]
         view = picture.take(services.places, names, services.clock(), self._threshold)

@@ -1,4 +1,4 @@
-"""How the machine is: measured, smoothed, judged. The only file that knows psutil."""
+"""Measure the machine and judge its health. The only file that uses psutil."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 SMOOTHED_OVER = 3
-"""Readings. One busy moment must not close the gate."""
+"""Readings. One busy moment must not hold new work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Reading:
             "cpu_percent": round(self.cpu_percent, 1),
             "memory_percent": round(self.memory_percent, 1),
             "disk_percent": round(self.disk_percent, 1),
-            "load_average": [round(each, 2) for each in self.load_average],
+            "load_average": [round(load, 2) for load in self.load_average],
         }
 
 
 def measure(home: Path) -> Reading:
-    """CPU is what was used since the last call; the first says 0."""
+    """Measure the machine. CPU is what was used since the last call; the first says 0."""
     return Reading(
         cpu_percent=psutil.cpu_percent(interval=None),
         memory_percent=psutil.virtual_memory().percent,
@@ -41,19 +41,21 @@ def measure(home: Path) -> Reading:
 
 
 class Health:
-    """green, yellow, orange or red, by the worse of CPU and memory, each smoothed over the last readings."""
+    """The health of the machine by the worse of CPU and memory, each smoothed over the last readings."""
 
     def __init__(self) -> None:
         self._recent: deque[Reading] = deque(maxlen=SMOOTHED_OVER)
 
     def judge(self, reading: Reading, thresholds: Mapping[str, float]) -> str:
+        """Return green, yellow, orange or red, with this reading as the newest."""
         self._recent.append(reading)
         return _level(max(self.judged_by().values()), thresholds)
 
     def judged_by(self) -> dict[str, float]:
-        # Readings that are still missing count as calm: the start of a kingdom is always busy.
-        cpu = sum(each.cpu_percent for each in self._recent) / SMOOTHED_OVER
-        memory = sum(each.memory_percent for each in self._recent) / max(1, len(self._recent))
+        """Return the smoothed figures."""
+        # Missing readings count as 0 % of CPU: the start of a kingdom is always busy.
+        cpu = sum(reading.cpu_percent for reading in self._recent) / SMOOTHED_OVER
+        memory = sum(reading.memory_percent for reading in self._recent) / max(1, len(self._recent))
         return {"cpu_percent": round(cpu, 1), "memory_percent": round(memory, 1)}
 
 

@@ -1,4 +1,4 @@
-"""`kingdom doctor`: what could keep the kingdom from working, each with what to do about it."""
+"""`kingdom doctor`: name what could keep the kingdom from working, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OLDEST_PYTHON = (3, 11)
 LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
 MOST_USED_OF_LIMIT = 0.8
 CLOCK_TOLERANCE_SECONDS = 60.0
-FIRST_CREDIBLE_TIME = 1_735_689_600  # 2025-01-01: an older clock was never set
+FIRST_CREDIBLE_TIME = 1_735_689_600  # 2025-01-01: a clock that says less was never set
 UNFIT_FILE_SYSTEMS = {
-    "nfs": "locks and arrivals are unreliable on it",
-    "nfs4": "locks and arrivals are unreliable on it",
-    "cifs": "locks and arrivals are unreliable on it",
-    "9p": "arrivals do not wake anybody on it",
+    "nfs": "locks and inotify are unreliable on it",
+    "nfs4": "locks and inotify are unreliable on it",
+    "cifs": "locks and inotify are unreliable on it",
+    "9p": "inotify does not work on it",
     "tmpfs": "it is empty after a restart of the machine",
 }
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "red")}
@@ -53,26 +53,26 @@ class Finding:
 Check = Callable[[Places], Iterator[Finding]]
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True)
+@click.command(short_help="Look for what could keep the kingdom from working.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON array.")
 def doctor(as_json: bool) -> int:
     """Look for what could keep the kingdom from working. Exit code 1 when something is BAD."""
     places = home.find()
     findings = [finding for check in CHECKS for finding in check(places)]
     if as_json:
-        print(json.dumps([asdict(each) for each in findings], ensure_ascii=False))
+        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))
     else:
-        for each in findings:
-            mark, colour = MARKS[each.level]
-            step = f"; {each.next_step}" if each.next_step else ""
-            click.echo(f"{click.style(f'{mark:4}', fg=colour)}  {each.what}: {each.sentence}{step}")
-    return Exit.FAILED if any(each.level == "bad" for each in findings) else Exit.DONE
+        for finding in findings:
+            mark, colour = MARKS[finding.level]
+            step = f"; {finding.next_step}" if finding.next_step else ""
+            click.echo(f"{click.style(f'{mark:4}', fg=colour)}  {finding.what}: {finding.sentence}{step}")
+    return Exit.FAILED if any(finding.level == "bad" for finding in findings) else Exit.DONE
 
 
 def _python(places: Places) -> Iterator[Finding]:
-    said = ".".join(map(str, sys.version_info[:3]))
+    running = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < OLDEST_PYTHON
-    yield Finding("bad" if old else "ok", "python", said, "3.11 is the oldest that will do" if old else "")
+    yield Finding("bad" if old else "ok", "python", running, "install Python 3.11 or newer" if old else "")
     missing = [name for name in ("click", "croniter", "fastjsonschema", "psutil", "yaml") if find_spec(name) is None]
     if missing:
         yield Finding("bad", "packages", f"{', '.join(missing)} cannot be imported", "run `make setup`")
@@ -80,22 +80,22 @@ def _python(places: Places) -> Iterator[Finding]:
 
 def _programs(places: Places) -> Iterator[Finding]:
     if shutil.which("tmux"):
-        yield Finding("ok", "tmux", "there")
+        yield Finding("ok", "tmux", "installed")
     else:
-        step = "install the package tmux for terminals to attach to"
+        step = "install the package tmux to look at roles with `attach`"
         try:
-            yield Finding("warn", "tmux", f"not there: roles run under supervisord {version('supervisor')}", step)
+            yield Finding("warn", "tmux", f"not installed: roles run under supervisord {version('supervisor')}", step)
         except PackageNotFoundError:
-            yield Finding("bad", "tmux", "not there, and no supervisord either: nothing can start the roles", step)
+            yield Finding("bad", "tmux", "not installed, and neither is supervisord: nothing can start the roles", step)
     there = shutil.which("strace") is not None
-    yield Finding("ok", "strace", "there" if there else "not there; only the project's own tests use it")
+    yield Finding("ok", "strace", "installed" if there else "not installed; only the project's own tests use it")
 
 
 def _home(places: Places) -> Iterator[Finding]:
     try:
         places.check()
-    except BadHome as trouble:
-        yield Finding("bad", "home", str(trouble))
+    except BadHome as error:
+        yield Finding("bad", "home", str(error))
         return
     for folder in (places.queue, places.state):
         if not folder.is_dir():
@@ -119,9 +119,9 @@ def _others_may_write(path: os.PathLike[str]) -> bool:
 
 
 def _file_system(places: Places) -> str:
-    """The type of the mount with the longest matching path."""
+    """Return the type of the mount with the longest matching path."""
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
-        rows = [each.split()[1:3] for each in mounts]
+        rows = [mount.split()[1:3] for mount in mounts]
     real = f"{places.home.resolve()}/"
     fitting = [(len(point), kind) for point, kind in rows if real.startswith(f"{point.rstrip('/')}/")]
     return max(fitting)[1] if fitting else ""
@@ -133,41 +133,41 @@ def _configuration(places: Places) -> Iterator[Finding]:
     for name in names:
         try:
             config.load(places, name)
-        except BadConfig as trouble:
+        except BadConfig as error:
             bad += 1
-            yield Finding("bad", "config", one_line(trouble, 300))
+            yield Finding("bad", "config", one_line(error, 300))
     try:
         config.secrets(places)
-    except BadConfig as trouble:
+    except BadConfig as error:
         bad += 1
-        yield Finding("bad", "config", one_line(trouble, 300))
+        yield Finding("bad", "config", one_line(error, 300))
     if not bad:
         yield Finding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
 
 
 def _generals(places: Places) -> Iterator[Finding]:
     good, bad = manifests.installed(places)
-    for trouble in bad:
-        yield Finding("bad", "generals", one_line(trouble, 300))
-    for each in good:
-        if not (places.package(each.name) / "prompt.md").is_file():
+    for error in bad:
+        yield Finding("bad", "generals", one_line(error, 300))
+    for general in good:
+        if not (places.package(general.name) / "prompt.md").is_file():
             step = f"install it again with `{home.command()} generals install PATH`"
-            yield Finding("bad", "generals", f"{each.name} has no package in {places.packages}", step)
+            yield Finding("bad", "generals", f"{general.name} has no package in {places.packages}", step)
     if good:
-        yield Finding("ok", "generals", ", ".join(each.name for each in good))
+        yield Finding("ok", "generals", ", ".join(general.name for general in good))
     elif not bad:
-        step = f"`{home.command()} generals install PATH` brings one"
+        step = f"`{home.command()} generals install PATH` installs one"
         yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
 
 
 def _sandbox(places: Places) -> Iterator[Finding]:
     asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--cage"], capture_output=True, text=True)
-    lacking = asked.stdout.strip() or (asked.stderr.strip() if asked.returncode else "")
-    if lacking:
-        step = "tasks with text from outside wait for your yes; a newer kernel mends it"
-        yield Finding("warn", "sandbox", f"{one_line(lacking)}: soldiers cannot be held", step)
+    missing = asked.stdout.strip() or (asked.stderr.strip() if asked.returncode else "")
+    if missing:
+        step = "tasks with text from outside wait for your consent; use a newer kernel"
+        yield Finding("warn", "sandbox", f"{one_line(missing)}: soldiers have no sandbox", step)
     else:
-        yield Finding("ok", "sandbox", "soldiers can be held in it")
+        yield Finding("ok", "sandbox", "available to soldiers")
 
 
 def _disk(places: Places) -> Iterator[Finding]:
@@ -176,8 +176,10 @@ def _disk(places: Places) -> Iterator[Finding]:
     free = 100 * about.f_bavail / max(1, about.f_blocks)
     inodes = 100 * about.f_favail / about.f_files if about.f_files else 100.0
     short = free < LEAST_FREE_PERCENT or free_mb < LEAST_FREE_MB or inodes < LEAST_FREE_PERCENT
-    said = f"{free_mb} MB ({free:.0f} %) and {inodes:.0f} % of the inodes are free"
-    yield Finding("bad" if short else "ok", "disk", said, f"make room on the disk of {places.home}" if short else "")
+    free_space = f"{free_mb} MB ({free:.0f} %) and {inodes:.0f} % of the inodes are free"
+    yield Finding(
+        "bad" if short else "ok", "disk", free_space, f"make room on the disk of {places.home}" if short else ""
+    )
 
 
 def _inotify(places: Places) -> Iterator[Finding]:
@@ -185,9 +187,9 @@ def _inotify(places: Places) -> Iterator[Finding]:
     used = _inotify_instances()
     needed = len(home.rows(places)) + 2
     tight = limit and used + needed > limit * MOST_USED_OF_LIMIT
-    said = f"{used} of {limit} instances are in use"
-    step = "without one a role only polls; raise fs.inotify.max_user_instances with sysctl"
-    yield Finding("warn" if tight else "ok", "inotify", said, step if tight else "")
+    usage = f"{used} of {limit} instances are in use"
+    step = "a role that gets none only polls; raise fs.inotify.max_user_instances with sysctl"
+    yield Finding("warn" if tight else "ok", "inotify", usage, step if tight else "")
 
 
 def _inotify_instances() -> int:
@@ -203,36 +205,36 @@ def _inotify_instances() -> int:
 def _clock(places: Places) -> Iterator[Finding]:
     now = time.time()
     if now < FIRST_CREDIBLE_TIME:
-        said = time.strftime("it says %Y-%m-%d", time.gmtime(now))
-        yield Finding("bad", "clock", said, "set it: ids and schedules go by it")
+        today = time.strftime("it says %Y-%m-%d", time.gmtime(now))
+        yield Finding("bad", "clock", today, "set it: ids and schedules depend on it")
         return
     latest = max((path.stat().st_mtime for path in places.state.glob("*/heartbeat")), default=0.0)
     if latest - now > CLOCK_TOLERANCE_SECONDS:
-        said = f"a role has beaten {latest - now:.0f} s in the future"
-        yield Finding("warn", "clock", said, "the clock was set back; schedules wait until it has caught up")
+        ahead = f"a heartbeat lies {latest - now:.0f} s in the future"
+        yield Finding("warn", "clock", ahead, "the clock was set back; schedules wait until it has caught up")
         return
     yield Finding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
 
 
 def _locks(places: Places) -> Iterator[Finding]:
-    """A living role without its lock has lost it to somebody who replaced the file."""
+    """A role that lives and does not hold its lock has lost it: somebody replaced the file."""
     lost = 0
     for role in picture.of(places, home.system(places), time.time()).roles:
-        beat_by = _beating_pid(places, role.name)
-        if not is_locked(places.lock(role.name)) and beat_by is not None:
+        pid = _beating_pid(places, role.name)
+        if not is_locked(places.lock(role.name)) and pid is not None:
             lost += 1
-            step = f"end it with `kill {beat_by}`, then `{home.command()} up`"
-            yield Finding("bad", "locks", f"{role.name} lives as pid {beat_by} without its lock", step)
+            step = f"end it with `kill {pid}`, then `{home.command()} up`"
+            yield Finding("bad", "locks", f"{role.name} runs as pid {pid} without its lock", step)
         elif role.state == "silent":
             lost += 1
             step = f"`{home.command()} restart {role.name}`"
-            yield Finding("bad", "locks", f"{role.name} holds its lock and does not beat", step)
+            yield Finding("bad", "locks", f"{role.name} holds its lock and its heartbeat has stopped", step)
     if not lost:
-        yield Finding("ok", "locks", "every living role holds its own")
+        yield Finding("ok", "locks", "every running role holds its own")
 
 
 def _beating_pid(places: Places, name: str) -> int | None:
-    """The pid in the heartbeat, when such a process lives and is a role of that name."""
+    """Return the pid in the heartbeat, when such a process lives and is a role of that name."""
     beat = read_json_or(places.heartbeat(name), {})
     pid = beat.get("pid")
     if not isinstance(pid, int) or beat.get("state") == "stopped" or stat_fields(pid) is None:
@@ -248,11 +250,11 @@ def _launcher(places: Places) -> Iterator[Finding]:
     try:
         steward = pick(places, str(home.system(places)["launcher"]))
         up = steward.launcher_runs()
-    except (LauncherError, BadConfig) as trouble:
-        yield Finding("bad", "launcher", one_line(trouble, 300))
+    except (LauncherError, BadConfig) as error:
+        yield Finding("bad", "launcher", one_line(error, 300))
         return
     step = "" if up else f"`{home.command()} up` starts the kingdom"
-    yield Finding("ok" if up else "warn", "launcher", f"{steward.name} {'stands' if up else 'is not up'}", step)
+    yield Finding("ok" if up else "warn", "launcher", f"{steward.name} {'runs' if up else 'does not run'}", step)
 
 
 def _roles(places: Places) -> Iterator[Finding]:
@@ -266,11 +268,11 @@ def _roles(places: Places) -> Iterator[Finding]:
         elif role.state == "down":
             yield Finding("warn", "roles", f"{role.name} is stopped by hand", start)
     beating = len(view.roles) - len(silent)
-    yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} beat")
+    yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} run")
 
 
 def _gate(places: Places) -> Iterator[Finding]:
-    """What the king would say to an ordinary event; nobody is held where he does not run."""
+    """Whether the king would start work for an ordinary event; says nothing where the king does not run."""
     if not is_locked(places.lock("king")):
         return
     from kingdom.cli.why import gate_now
@@ -278,7 +280,7 @@ def _gate(places: Places) -> Iterator[Finding]:
     try:
         seen = gate_now(places)
     except BadConfig:
-        # Told among the configuration.
+        # _configuration has reported it.
         return
     held = seen.holds_because("normal")
     if held is None:
@@ -293,7 +295,7 @@ def _dead(places: Places) -> Iterator[Finding]:
     dead = sum(states["dead"] for states in picture.queues_of(places).values())
     if dead:
         step = f"`{home.command()} queue ls events/dead` (tasks, messages, orders too) says why"
-        yield Finding("warn", "queues", f"{count(dead, 'file')} could not be read and wait for you in dead/", step)
+        yield Finding("warn", "queues", f"{count(dead, 'file')} in dead/ could not be read", step)
     else:
         yield Finding("ok", "queues", "nothing lies in dead/")
 

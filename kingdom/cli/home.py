@@ -1,4 +1,4 @@
-"""The home as a command sees it: where it is, who should run in it, and how a command writes there."""
+"""The home as a command sees it: where it is, which roles belong to it, and how a command writes there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kingdom.home.places import Places, find_data, find_home
 from kingdom.home.roster import RoleRow
 
 WRITER = "cli"
-LITTER_SECONDS = 60.0
+LEFTOVER_SECONDS = 60.0
 
 
 def find() -> Places:
@@ -27,31 +27,31 @@ def find() -> Places:
 
 
 def disk(places: Places) -> Disk:
-    """For this one command. Nobody locks it, so only what must be a dead command's litter is swept."""
+    """Return a disk for this one command. Old drafts of earlier commands are deleted: no lock protects them."""
     scratch = places.scratch(WRITER)
-    with suppress(FileNotFoundError), os.scandir(scratch) as litter:
-        for each in litter:
+    with suppress(FileNotFoundError), os.scandir(scratch) as drafts:
+        for draft in drafts:
             with suppress(FileNotFoundError):
-                if time.time() - each.stat().st_mtime > LITTER_SECONDS:
-                    os.unlink(each.path)
+                if time.time() - draft.stat().st_mtime > LEFTOVER_SECONDS:
+                    os.unlink(draft.path)
     return Disk(scratch)
 
 
 def system(places: Places) -> Config:
-    """As far as it can be read: a broken file must keep nobody from looking, or from stopping everything."""
-    found, trouble = config.for_looking(places, "system")
-    if trouble:
-        _warn(trouble)
+    """Return system.yaml, or the defaults while it is broken: that must keep nobody from looking or stopping."""
+    found, error = config.for_looking(places, "system")
+    if error:
+        _warn(error)
     return found
 
 
 @cache
-def _warn(trouble: str) -> None:
-    print(f"{trouble}; until that is mended the defaults are meant", file=sys.stderr)
+def _warn(error: str) -> None:
+    print(f"{error}; the defaults are used until that is corrected", file=sys.stderr)
 
 
 def user() -> str:
-    """Who types. In a container a uid may have no name."""
+    """Return who types. In a container a uid may have no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -59,16 +59,16 @@ def user() -> str:
 
 
 def rows(places: Places) -> list[RoleRow]:
-    """Everybody who runs here unless stopped by hand."""
+    """Return the roles that run here unless stopped by hand."""
     return roster.roles_of(places, system(places))
 
 
 def command() -> str:
-    """How the reader would type `kingdom` where they are now."""
+    """Return how the reader would type `kingdom` in the current folder."""
     on_path = shutil.which("kingdom")
     if on_path and os.path.samefile(on_path, _called()):
         return "kingdom"
-    # A wheel carries bin/ as well, for the launchers; only a checkout's is meant for hands.
+    # A wheel carries bin/ too, for the launchers; only a checkout's is meant to be typed.
     is_checkout = (find_data() / "pyproject.toml").is_file()
     called = find_data() / "bin" / "kingdom" if is_checkout else Path(_called())
     return shlex.quote(min(os.path.relpath(called), str(called), key=len))
@@ -79,5 +79,5 @@ def _called() -> str:
 
 
 def how_to_start(places: Places, role: str) -> str:
-    """`kingdom up` leaves alone who was stopped by hand or is quarantined."""
+    """Return the command that starts a role: `up` does not start one that was stopped by hand or is quarantined."""
     return f"{command()} up" if roster.desired_state(places, role) == "up" else f"{command()} start {role}"

@@ -1,4 +1,4 @@
-"""The package that `kingdom generals new` writes: every field explained, and a soldier that answers at once."""
+"""Write a package to begin with: every field of the manifest explained, and a program that answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MANIFEST = """\
 # What {name} can do, when it works, and within which limits. docs/generals.md explains every field.
 # After a change: kingdom generals install generals/{name}
 name: {name}
-description: Says what it was told
-# A soldier that takes longer is asked to end; while it visibly works it gets up to twice that.
+description: Repeats what it was told
+# A soldier that takes longer is asked to end; while it prints something it gets up to twice that.
 timeout_seconds: 60
 
 # Who does the work: `command` is the executable `run` in this folder.
@@ -46,9 +46,9 @@ env: []
 #   memory_mb: 2048
 #   cpu_seconds: 3600
 #   processes: 512
-#   budget_usd: null          # of one task, over all its tries
+#   budget_usd: null          # of one task, over all its attempts
 # default_repo: owner/name    # cloned into the workspace when the event names none
-# max_soldiers: null          # at the same time; king.yaml bounds all generals together
+# max_soldiers: null          # at the same time; king.yaml limits all generals together
 # sandbox: on                 # off: its soldiers may write wherever you may
 """
 
@@ -64,7 +64,7 @@ Say back what it was. Write the result as JSON to $KINGDOM_RESULT_PATH:
 README = """\
 # {name}
 
-Says what it was told: a package to begin with.
+Repeats what it was told: a package to begin with.
 
     kingdom generals validate generals/{name}
     kingdom generals install generals/{name}
@@ -72,12 +72,12 @@ Says what it was told: a package to begin with.
 
 - `manifest.yaml` the words and events that lead here, the schedules, the limits.
 - `run` the soldier: one run for one task. Any language will do.
-- `prompt.md` what an engine that thinks would be told; it stands on the standard input of `run` too.
+- `prompt.md` what an engine that thinks would be told; `run` gets it on its standard input too.
 """
 
 RUN = '''\
 #!/usr/bin/env python3
-"""One task: what is asked stands in $KINGDOM_TASK_FILE, what came of it belongs in $KINGDOM_RESULT_PATH."""
+"""Do one task: read it from $KINGDOM_TASK_FILE, write its result to $KINGDOM_RESULT_PATH."""
 
 import json
 import os
@@ -85,10 +85,10 @@ import os
 with open(os.environ["KINGDOM_TASK_FILE"], encoding="utf-8") as file:
     task = json.load(file)
 
-said = task["payload"].get("text") or f"nothing ({task['type']})"
-result = {"task_id": task["id"], "status": "success", "summary": f"I was told: {said}"}
+text = task["payload"].get("text") or f"nothing ({task['type']})"
+result = {"task_id": task["id"], "status": "success", "summary": f"I was told: {text}"}
 
-# Others: {"status": "failed", "error": "..."}, {"status": "skipped", "reason": "..."},
+# Other results: {"status": "failed", "error": "..."}, {"status": "skipped", "reason": "..."},
 # {"status": "needs_human", "question": "..."}; the answer comes as a task of type "resume".
 
 with open(os.environ["KINGDOM_RESULT_PATH"], "w", encoding="utf-8") as file:
@@ -99,7 +99,7 @@ FILES: Mapping[str, str] = {"manifest.yaml": MANIFEST, "prompt.md": PROMPT, "REA
 
 
 def full_name(name: str) -> str:
-    """`weather` and `gen-weather` both mean gen-weather."""
+    """Return the whole name: `weather` and `gen-weather` both mean gen-weather."""
     full = name if name.startswith("gen-") else f"gen-{name}"
     if not _NAME.fullmatch(full):
         raise BadName(what="general", name=name, why="gen-, then a small letter, then small letters, digits and -")
@@ -107,7 +107,7 @@ def full_name(name: str) -> str:
 
 
 def write(places: Places, disk: Disk, name: str) -> Path:
-    """A package that validates and answers as it is. Collision when something is there already."""
+    """Write a package that is valid and answers as it is. Collision when something is there already."""
     package = places.package(name)
     if package.exists():
         raise Collision(path=package)

@@ -79,7 +79,7 @@ def _until_interrupted(messages: Iterator[Document], event: str) -> Iterator[Doc
     try:
         yield from messages
     except KeyboardInterrupt:
-        click.echo(f"The work goes on; `{home.command()} why {event}` tells what became of it", err=True)
+        click.echo(f"The work goes on: `{home.command()} why {event}`", err=True)
         raise
 
 
@@ -150,7 +150,7 @@ class ReplyListener:
             raise NoAnswer(event=event, why=str(read_json_or(folder / name, {}).get("reason")))
 
     def _give_up(self, event: str, seconds: float) -> None:
-        hint = f"the work goes on; `{home.command()} why {event}` tells what became of it"
+        hint = f"the work goes on: `{home.command()} why {event}`"
         raise TookTooLong(what="final answer", seconds=seconds, hint=hint)
 
     def _print_what_it_waits_for(self, event: str) -> None:

@@ -1,4 +1,4 @@
-"""Configuration: YAML through its schema into a read-only mapping, and the secrets of `.env`.
+"""Load configuration: YAML, validated by its schema, as a read-only mapping; and the secrets of `.env`.
 
 An error names the file, the line and the key.
 """
@@ -30,7 +30,7 @@ Lines = dict[tuple[str | int, ...], int]
 
 
 def load(places: Places, name: str) -> Config:
-    """`config/<name>.yaml`; a file that is missing or empty means the defaults."""
+    """Return `config/<name>.yaml` with its defaults; a file that is missing or empty means the defaults alone."""
     path = places.config / f"{name}.yaml"
     try:
         value, lines = read_yaml(path)
@@ -41,53 +41,54 @@ def load(places: Places, name: str) -> Config:
 
 
 def for_looking(places: Places, name: str) -> tuple[Config, str]:
-    """For whoever looks or ends things: while the file is broken the defaults must do, and what is wrong with it."""
+    """Return the configuration and "", or while the file is broken the defaults and what is wrong with it."""
     try:
         return load(places, name), ""
-    except BadConfig as trouble:
-        return frozen(validated(f"config/{name}", {}, {}, places.config / f"{name}.yaml")), str(trouble)
+    except BadConfig as error:
+        return frozen(validated(f"config/{name}", {}, {}, places.config / f"{name}.yaml")), str(error)
 
 
 def validated(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
-    """The value with all defaults, or BadConfig with the line of the first misfit."""
+    """Return the value with all defaults; BadConfig names the first line that does not fit the schema."""
     if not isinstance(value, dict):
         raise BadConfig(path=path, line=":1", key="the file", why="must hold keys and values")
     whole: dict[str, Any] = schemas.with_defaults(schemas.load(schema), value)
     try:
         return schemas.check(schema, whole)
-    except BadMessage as trouble:
-        # The two readers of a schema differ in trifles: a text's last line break, for one.
-        wrong = _by_line(schema, value, lines) or [((), str(trouble.facts["why"]))]
+    except BadMessage as error:
+        # The two validators differ in details, such as the last line break of a text.
+        wrong = _by_line(schema, value, lines) or [((), str(error.facts["why"]))]
         raise error_at(path, lines, value, *wrong[0]) from None
 
 
 def errors_in(schema: str, value: Any, lines: Lines, path: Path) -> list[BadConfig]:
-    """Everything that `fitted` would refuse, from top to bottom, for people who mend the file."""
+    """Return everything that `validated` would refuse, from top to bottom, for people who correct the file."""
     try:
         validated(schema, value, lines, path)
     except BadConfig as first:
         wrong = _by_line(schema, value, lines) if isinstance(value, dict) else []
-        return [error_at(path, lines, value, *each) for each in wrong] or [first]
+        return [error_at(path, lines, value, *error) for error in wrong] or [first]
     return []
 
 
 def _by_line(schema: str, value: Any, lines: Lines) -> list[tuple[tuple[str | int, ...], str]]:
-    return sorted(schemas.errors_in(schema, value), key=lambda each: _line(lines, each[0], value))
+    return sorted(schemas.errors_in(schema, value), key=lambda error: _line(lines, error[0], value))
 
 
 def error_at(path: Path, lines: Lines, value: Any, where: tuple[str | int, ...], why: str) -> BadConfig:
+    """Return the error about one key, with its line."""
     key = ".".join(map(str, where)) or "top level"
     return BadConfig(path=path, line=f":{_line(lines, where, value)}", key=key, why=why)
 
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
-    """The plain value of a YAML file and the line of every key in it."""
+    """Return the value of a YAML file and the line of every key in it."""
     try:
         text = read_bytes(path).decode("utf-8")
-    except BadFile as trouble:
-        raise BadConfig(path=path, line="", key="the file", why=str(trouble.facts["why"])) from None
-    except UnicodeDecodeError as trouble:
-        raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {trouble.start}") from None
+    except BadFile as error:
+        raise BadConfig(path=path, line="", key="the file", why=str(error.facts["why"])) from None
+    except UnicodeDecodeError as error:
+        raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {error.start}") from None
     if _only_comments(text):
         return {}, {}
     # Loaded late: it takes longer than everything else that a quick command does.
@@ -98,11 +99,11 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
         _refuse_depth(yaml.parse(text, Loader=loader), path)
         root = yaml.compose(text, Loader=loader)
         value = yaml.load(text, Loader=loader)
-    except yaml.MarkedYAMLError as trouble:
-        line = f":{trouble.problem_mark.line + 1}" if trouble.problem_mark else ""
-        raise BadConfig(path=path, line=line, key="YAML", why=str(trouble.problem)) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as trouble:
-        raise BadConfig(path=path, line="", key="YAML", why=str(trouble).splitlines()[0]) from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise BadConfig(path=path, line=line, key="YAML", why=str(error.problem)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadConfig(path=path, line="", key="YAML", why=str(error).splitlines()[0]) from None
     lines: Lines = {}
     if root is not None:
         _note_lines(root, (), lines, path)
@@ -114,7 +115,7 @@ def _only_comments(text: str) -> bool:
 
 
 def _refuse_depth(events: Iterable[yaml.Event], path: Path) -> None:
-    """Before anything recurses: the C library composes by recursion, and falls over when it is too deep."""
+    """Refuse deep nesting before anything recurses: the C library composes by recursion, and crashes when too deep."""
     import yaml
 
     depth = 0
@@ -135,7 +136,7 @@ def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: 
         raise BadConfig(path=path, line=line, key="the file", why=f"nested more than {DEEPEST} deep")
     lines.setdefault(at, node.start_mark.line + 1)
     if isinstance(node, yaml.ScalarNode) and node.value.lower().lstrip("+-") in (".inf", ".nan"):
-        raise BadConfig(path=path, line=line, key=".".join(map(str, at)), why=f"{node.value} is no number to work with")
+        raise BadConfig(path=path, line=line, key=".".join(map(str, at)), why=f"{node.value} is not a finite number")
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, part in node.value:
@@ -151,7 +152,7 @@ def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: 
 
 
 def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
-    """A missing key is reported at its group. Keys that YAML takes for numbers are noted as they are spelt."""
+    """Return the line of a key; a missing key has its group's. Keys that YAML takes for numbers are noted as spelt."""
     group: Any = value
     spelt: tuple[str | int, ...] = ()
     for part in where:
@@ -161,6 +162,7 @@ def _line(lines: Lines, where: tuple[str | int, ...], value: Any) -> int:
 
 
 def frozen(value: Any) -> Any:
+    """Return plain JSON as a read-only value."""
     if isinstance(value, dict):
         return MappingProxyType({key: frozen(part) for key, part in value.items()})
     if isinstance(value, list):
@@ -169,7 +171,7 @@ def frozen(value: Any) -> Any:
 
 
 def thawed(value: Any) -> Any:
-    """A read-only value as plain JSON again."""
+    """Return a read-only value as plain JSON again."""
     if isinstance(value, Mapping):
         return {key: thawed(part) for key, part in value.items()}
     if isinstance(value, tuple):
@@ -178,7 +180,7 @@ def thawed(value: Any) -> Any:
 
 
 def zone(places: Places, system: Config) -> tzinfo:
-    """The time zone that system.yaml names, else the machine's."""
+    """Return the time zone that system.yaml names, else the machine's."""
     name = system["timezone"]
     if name is None:
         return _machine_zone()
@@ -190,7 +192,7 @@ def zone(places: Places, system: Config) -> tzinfo:
 
 
 def _machine_zone() -> tzinfo:
-    """With its rules for summer time, which a bare offset from UTC does not have."""
+    """Return the machine's zone with its rules for summer time, which a bare offset from UTC does not have."""
     try:
         return ZoneInfo(os.environ["TZ"].removeprefix(":"))
     except (KeyError, ValueError, OSError, ZoneInfoNotFoundError):
@@ -200,7 +202,7 @@ def _machine_zone() -> tzinfo:
 
 
 def secrets(places: Places) -> dict[str, str]:
-    """What `.env` holds. Every role reads it itself; a file that others can read is refused."""
+    """Return what `.env` holds. Every role reads it itself; a file that others can read is refused."""
     path = places.env_file
     try:
         about = os.stat(path, follow_symlinks=False)

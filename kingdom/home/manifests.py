@@ -1,4 +1,4 @@
-"""The installed generals' manifests: who can do what, and when. King, generals and the command line read them."""
+"""Read the manifests of the installed generals: what each one does, when, and within which limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kingdom.home import config
 from kingdom.home.places import Places
 
 FIRST_LINE_BYTES = 256
-"""So much of it the kernel reads."""
+"""The kernel reads so much of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class Manifest:
 
 
 def read(path: Path) -> Manifest:
-    """One manifest, or BadConfig with its file, line and field."""
+    """Return one manifest; BadConfig names file, line and field."""
     value, lines = config.read_yaml(path)
     fields = config.validated("manifest", value, lines, path)
     sandbox = fields.pop("sandbox") in ("on", True)
-    schedules = tuple(Schedule(**each) for each in config.frozen(fields.pop("schedules")))
+    schedules = tuple(Schedule(**schedule) for schedule in config.frozen(fields.pop("schedules")))
     return Manifest(**config.frozen(fields), schedules=schedules, sandbox=sandbox)
 
 
 def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
-    """All that are installed, by name, and what is wrong with those that had to be skipped."""
+    """Return all manifests that are installed, by name, and the errors of those that cannot be used."""
     good: list[Manifest] = []
     bad: list[BadConfig] = []
     for path in sorted(places.manifests.glob("[!.]*.yaml")):
@@ -65,14 +65,15 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
                 why = f"says {manifest.name!r}, but the file is called {path.name}"
                 raise BadConfig(path=path, line="", key="name", why=why)
             good.append(manifest)
-        except BadConfig as trouble:
-            bad.append(trouble)
+        except BadConfig as error:
+            bad.append(error)
         except FileNotFoundError:
             continue
     return good, bad
 
 
 def of(places: Places, name: str) -> Manifest:
+    """Return an installed general's manifest; NoSuchThing when it is not installed."""
     try:
         return read(places.manifest(name))
     except FileNotFoundError:
@@ -80,12 +81,12 @@ def of(places: Places, name: str) -> Manifest:
 
 
 def names(places: Places) -> list[str]:
-    """Installed generals by file name alone: cheap, and true even when a manifest is broken."""
+    """Return the installed generals by their file names alone: quick, and right even when a manifest is broken."""
     return sorted(path.stem for path in places.manifests.glob("gen-*.yaml"))
 
 
 def program_misfit(program: Path) -> str | None:
-    """Why a general's executable could not even begin, as far as its first line tells."""
+    """Return why a general's executable could not be started, as far as its first line tells."""
     with open(program, "rb") as file:
         first, _, _ = file.read(FIRST_LINE_BYTES).partition(b"\n")
     words = first.removeprefix(b"#!").decode("utf-8", "replace").split()
@@ -99,6 +100,6 @@ def program_misfit(program: Path) -> str | None:
 
 
 def fingerprint(places: Places) -> tuple[tuple[str, int, int], ...]:
-    """Changes when any manifest does."""
+    """Return a value that changes when any manifest does."""
     with os.scandir(places.manifests) as entries:
-        return tuple(sorted((each.name, each.stat().st_mtime_ns, each.stat().st_ino) for each in entries))
+        return tuple(sorted((file.name, file.stat().st_mtime_ns, file.stat().st_ino) for file in entries))

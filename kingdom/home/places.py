@@ -1,4 +1,4 @@
-"""Every path under the home. The only file that spells a directory name."""
+"""Every path under the home. The only file that spells the name of a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
 
 
 def check_name(what: str, name: object) -> str:
-    """A name that can stand as one path component, or BadName: refused, never mended."""
+    """Return a name that can stand as one part of a path; BadName for any other: names are never changed to fit."""
     if not isinstance(name, str):
         why = f"a {type(name).__name__}, not a text"
     elif not name:
@@ -40,7 +40,7 @@ def check_name(what: str, name: object) -> str:
 
 
 def as_filename(text: str) -> str:
-    """A name from outside as part of ours: what may not stand there as its code point, what is too long by a digest."""
+    """Return a name from outside as part of a file name: odd characters by code point, a long rest by a digest."""
     plain = _FOREIGN.sub(lambda found: f"+{ord(found[0]):x}+", text)
     if len(plain) <= LONGEST_FOREIGN:
         return plain
@@ -51,12 +51,12 @@ def as_filename(text: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Names that no reader sees: something is still being written under them."""
+    """Return whether readers ignore a name: under such names something is still being written."""
     return name.startswith(".") or name.endswith(".tmp")
 
 
 def find_data() -> Path:
-    """Where schemas, default configuration and the generals' packages lie: in the wheel, or in the checkout."""
+    """Return the folder of schemas, default configuration and shipped generals: in the wheel, or in the checkout."""
     packed = _PACKAGE / "data"
     return packed if packed.is_dir() else _PACKAGE.parent
 
@@ -66,7 +66,7 @@ def find_schema(name: str) -> Path:
 
 
 def find_home() -> Path:
-    """$KINGDOM_HOME, $KINGDOM_BASE_DIR, the folder around us that has been made a home, or the checkout."""
+    """Return $KINGDOM_HOME, $KINGDOM_BASE_DIR, the nearest folder around us that is a home, or the checkout."""
     for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
         if named := os.environ.get(variable):
             return Path(named).absolute()
@@ -81,7 +81,7 @@ def find_home() -> Path:
 
 
 class Places:
-    """The home, spelt once."""
+    """The paths of one home."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -119,17 +119,18 @@ class Places:
         self._folder_names = {key: str(folder) for key, folder in self._folders.items()}
 
     def folder(self, kind: str, state: str) -> Path:
-        """queue/<kind>/<state>, of files <id>.json."""
+        """Return queue/<kind>/<state>, which holds files <id>.json."""
         return self._folders[kind, state]
 
     def queue_file(self, kind: str, state: str, name: str) -> Path:
         return self._folders[kind, state] / f"{check_name(kind, name)}.json"
 
     def queue_path(self, kind: str, state: str, name: str) -> str:
-        """The same as text, for those who handle thousands."""
+        """Return the same as text, for callers that handle thousands."""
         return f"{self._folder_names[kind, state]}/{check_name(kind, name)}.json"
 
     def own(self, role: str) -> Path:
+        """Return the state folder of a role: nobody else writes there."""
         return self.state / check_name("role", role)
 
     def scratch(self, role: str) -> Path:
@@ -145,14 +146,15 @@ class Places:
         return self.logs / f"{check_name('role', role)}.log"
 
     def wanted(self, role: str) -> Path:
+        """Return the file that says `down` or `quarantined` of a role that shall not run."""
         return self.wanted_folder / check_name("role", role)
 
     def starts(self, role: str) -> Path:
-        """The ledger of recent starts that bin/role keeps."""
+        """Return the list of recent starts that bin/role keeps."""
         return self.run / f"{check_name('role', role)}.starts"
 
     def last_words(self, role: str) -> Path:
-        """What a role without a terminal says before its own log is open."""
+        """Return where a role without a terminal writes before its own log is open."""
         return self.logs / f"{check_name('role', role)}.out"
 
     def supervisor_program(self, role: str) -> Path:

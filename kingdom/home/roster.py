@@ -1,4 +1,4 @@
-"""The process table: every role that can run, in the order in which a kingdom wakes."""
+"""The process table: every role that can run, in the order in which they start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kingdom.home.places import Places
 
 @dataclass(frozen=True, slots=True)
 class RoleRow:
-    """One row of the table. `name` is the launcher's name for it, the state folder and the lock."""
+    """One row of the process table. The name is the launcher's, and that of the state folder with the lock."""
 
     name: str
     module: str
@@ -36,17 +36,18 @@ ROLES: dict[str, RoleRow] = {
 
 
 def general(name: str) -> RoleRow:
+    """Return the row of an installed general."""
     return RoleRow(name, "kingdom.general", argument=name, serves="a general")
 
 
 def rows(installed_generals: list[str], also: frozenset[str] = frozenset()) -> list[RoleRow]:
-    """Who should run: the default roles, those switched on by name, and the installed generals."""
+    """Return the roles that should run: the default ones, those switched on by name, and the installed generals."""
     fixed = [row for row in ROLES.values() if row.by_default or row.name in also]
     return [*fixed, *(general(name) for name in sorted(installed_generals))]
 
 
 def desired_state(places: Places, name: str) -> str:
-    """`up`; `down`, because a person stopped it; `quarantined`, because of a crash loop."""
+    """Return `up`, or `down` when a person stopped it, or `quarantined` after a crash loop."""
     try:
         word = read_bytes(places.wanted(name), 64).decode("ascii", "replace").strip()
     except (FileNotFoundError, BadFile):
@@ -55,6 +56,6 @@ def desired_state(places: Places, name: str) -> str:
 
 
 def roles_of(places: Places, system: Mapping[str, Any]) -> list[RoleRow]:
-    """Who should run in this home unless stopped by hand, by its system.yaml and its installed manifests."""
+    """Return the roles that should run in this home unless stopped by hand, by its system.yaml and its manifests."""
     switched_on = frozenset(name for name, on in system["roles"].items() if on)
     return rows(manifests.names(places), switched_on)

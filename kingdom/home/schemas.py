@@ -1,4 +1,4 @@
-"""The doors' keeper: JSON against the schemas of `schemas/`, defaults filled in from there and from nowhere else."""
+"""Validate JSON by the schemas in `schemas/` and fill in their defaults, which stand nowhere else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 
 @cache
 def load(name: str) -> Schema:
-    """A schema by its name: `event`, `config/king`."""
+    """Return a schema by its name: `event`, `config/king`."""
     loaded: Schema = json.loads(find_schema(name).read_text("utf-8"))
     return loaded
 
@@ -30,7 +30,7 @@ def _compiled(name: str) -> Callable[[Any], Any]:
 
 
 def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    """The value with its schema's defaults filled in; BadMessage names the first field that does not fit."""
+    """Return the value with its schema's defaults filled in; BadMessage names the first field that does not fit."""
     try:
         checked: dict[str, Any] = _compiled(name)(value)
     except fastjsonschema.JsonSchemaValueException as misfit:
@@ -39,7 +39,7 @@ def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge(schema: Schema) -> Callable[[Any], str]:
-    """For a schema of the user's own: takes a value, returns what is wrong with it, or nothing."""
+    """Return a function for a schema of the user's own: it takes a value and returns what is wrong with it, or ""."""
     compiled = fastjsonschema.compile(schema, use_default=False)
 
     def judged(value: Any) -> str:
@@ -53,15 +53,15 @@ def judge(schema: Schema) -> Callable[[Any], str]:
 
 
 def errors_in(name: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
-    """Every field that does not fit, as (path, sentence), for people who mend a file by hand."""
+    """Return every field that does not fit, as (path, sentence), for people who correct a file by hand."""
     import jsonschema
 
     found = jsonschema.Draft7Validator(load(name)).iter_errors(value)
-    return sorted((misfit for each in found for misfit in _misfits(each)), key=str)
+    return sorted((misfit for error in found for misfit in _misfits(error)), key=str)
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
-    """Deep defaults: a group that is missing is filled as if it stood there empty."""
+    """Fill in defaults at every depth: a group that is missing gets the defaults of an empty one."""
     if isinstance(value, dict):
         properties: Schema = schema.get("properties", {})
         missing = {key: part["default"] for key, part in properties.items() if key not in value and "default" in part}
@@ -73,8 +73,8 @@ def with_defaults(schema: Schema, value: Any) -> Any:
 
 def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
     field = ".".join(str(part) for part in misfit.path[1:])
-    said = str(misfit.message).removeprefix(misfit.name or "").strip()
-    return f"{field} {said}".strip()[:300]
+    sentence = str(misfit.message).removeprefix(misfit.name or "").strip()
+    return f"{field} {sentence}".strip()[:300]
 
 
 def _misfits(error: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:

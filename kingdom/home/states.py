@@ -1,15 +1,15 @@
-"""Where a thing may lie, and every legal move. The directory is the state.
+"""The states of every queue, and every legal move. The folder that a file lies in is its state.
 
 event    pending ──> dispatched ──> completed          (its task has ended)
-            └──────────────────────────^               (nobody wants it: discarded, with the reason)
+            └──────────────────────────^               (no general subscribes to it: discarded, with the reason)
 task     pending ──> in_progress ──> completed         (claimed by its general, ended by the king)
-            └──────────────────────────^               (cancelled before anybody took it)
-message  pending ──> sent                              (spoken, with a receipt)
+            └──────────────────────────^               (cancelled before it was claimed)
+message  pending ──> sent                              (posted, with a receipt)
             └──> failed ──> pending                    (three refusals; an order puts it back)
 order    pending ──> done                              (carried out, with its outcome)
 
 From everywhere: ──> dead, with <file>.reason beside it, when it cannot be read.
-Back by a person's order: completed event ──> pending (requeue), dead ──> pending once mended.
+Back by a person's order (requeue): completed event ──> pending, dead ──> pending once it is corrected.
 """
 
 from __future__ import annotations
@@ -44,5 +44,6 @@ MOVES: dict[str, dict[str, frozenset[str]]] = {
 
 
 def check_move(kind: str, src: str, dst: str) -> None:
+    """Raise IllegalMove unless a file may go from one state to the other."""
     if dst not in MOVES[kind][src]:
         raise IllegalMove(what=kind, src=src, dst=dst)

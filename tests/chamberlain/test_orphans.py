@@ -53,7 +53,7 @@ def gone(child: subprocess.Popen[bytes]) -> bool:
 
 def test_a_process_whose_soldier_is_no_more_is_ended(ours: Services) -> None:
     with process(**marks(ours)) as orphan:
-        (found,) = orphans.clear(ours)
+        (found,) = orphans.kill(ours)
         assert (found.task, found.ended) == (TASK, 1)
         wait_until(lambda: gone(orphan), 5, "the orphan is gone")
         assert orphan.returncode == -signal.SIGKILL
@@ -66,7 +66,7 @@ def test_a_whole_tree_of_orphans_goes(ours: Services, tmp_path: Path) -> None:
     )
     with process("/bin/sh", "-c", script, **marks(ours)):
         wait_until(lambda: noted.exists() and "done" in noted.read_text(), 5, "the tree stands")
-        list(orphans.clear(ours))
+        list(orphans.kill(ours))
         pids = [int(line) for line in noted.read_text().split() if line.isdigit()]
         wait_until(lambda: not any(started_at(pid) for pid in pids), 5, "every member is gone")
 
@@ -75,7 +75,7 @@ def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
     lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     with process(**marks(ours)) as soldier:
-        assert list(orphans.clear(ours)) == []
+        assert list(orphans.kill(ours)) == []
         stays(lambda: not gone(soldier), 0.2, "the soldier lives")
     lock.release()
 
@@ -92,7 +92,7 @@ def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
 )
 def test_look_alikes_are_left_alone(ours: Services, look_alike: dict[str, str]) -> None:
     with process(**look_alike) as innocent, process("sleep", "60", KINGDOM_HOME=str(ours.places.home)) as role:
-        assert list(orphans.clear(ours)) == []
+        assert list(orphans.kill(ours)) == []
         stays(lambda: not gone(innocent) and not gone(role), 0.2, "the innocent live")
 
 
@@ -100,7 +100,7 @@ def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) 
     lock = Lock(ours.places.control_folder("gen-pr", f"{TASK}0") / "lock", "x")
     lock.acquire()
     with process(**marks(ours)) as orphan, process(**marks(ours, f"{TASK}0")) as soldier:
-        assert [found.task for found in orphans.clear(ours)] == [TASK]
+        assert [found.task for found in orphans.kill(ours)] == [TASK]
         wait_until(lambda: gone(orphan), 5, "the orphan is gone")
         assert not gone(soldier)
     lock.release()
@@ -112,7 +112,7 @@ def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
     for task in (TASK, "task-20260207-002"):
         row = SessionRow(soldier=f"soldier-{task}-0", task_id=task, general="gen-pr")
         Sessions(ours.places, ours.unsynced).add(row)
-    list(orphans.clear(ours))
+    list(orphans.kill(ours))
     assert [row.task_id for row in sessions.read(ours.places)] == [TASK]
     lock.release()
 
@@ -132,14 +132,14 @@ def test_damaged_rows_are_nobody_and_stop_nobody(ours: Services) -> None:
     ours.places.sessions.write_text(json.dumps(rows))
     assert [row.task_id for row in sessions.read(ours.places)] == [TASK]
     assert orphans.stop_newest(ours) == TASK
-    assert list(orphans.clear(ours)) == []
+    assert list(orphans.kill(ours)) == []
     assert json.loads(ours.places.sessions.read_text()) == []
 
 
 @pytest.mark.parametrize("damage", ["", "[", '[{"task_id"'])
 def test_a_roll_that_a_power_cut_has_damaged_can_be_read_again(damage: str, ours: Services) -> None:
     ours.places.sessions.write_text(damage)
-    list(orphans.clear(ours))
+    list(orphans.kill(ours))
     assert json.loads(ours.places.sessions.read_text()) == []
 
 

@@ -105,6 +105,6 @@ def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: 
         role.turn(None)
         assert read_json(ours.places.resources)["sessions"]["soldiers_max"] == 7, "what the king keeps"
     ours.log.flush()
-    assert ours.places.role_log("chamberlain").read_text().count("does not know how many") == 1
+    assert ours.places.role_log("chamberlain").read_text().count("cannot read max_soldiers") == 1
     Rounds(ours).turn(None)
     assert read_json(ours.places.resources)["sessions"]["soldiers_max"] is None, "nobody knows"

@@ -83,7 +83,7 @@ def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: 
         (missing_queue, "bad", "queue is missing; run"),
         (open_folder, "warn", "others may write to queue; run `chmod go-w"),
         (set_back_clock, "warn", "in the future; the clock was set back"),
-        (dead_file, "warn", "1 file could not be read and wait for you in dead/"),
+        (dead_file, "warn", "1 file in dead/ could not be read"),
     ],
 )
 def test_a_finding(break_it: Callable[[Places], None], level: str, said: str, terminal: Terminal) -> None:

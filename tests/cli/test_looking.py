@@ -390,4 +390,4 @@ def test_all_who_look_call_a_role_hung_by_the_same_rule(terminal: Terminal, king
     beat.write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
     os.utime(beat, (time.time() - 30, time.time() - 30))
     assert "silent, hung?" in terminal("status").out
-    assert "king holds its lock and does not beat" in terminal("doctor").out
+    assert "king holds its lock and its heartbeat has stopped" in terminal("doctor").out

@@ -32,7 +32,7 @@ def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
     work = f"while [ ! -e $KINGDOM_HOME/go ]; do sleep 0.1; done\n{answer(status='success', summary='dug')}"
     own.ok("generals", "install", str(own.general("gen-digs", work, keywords=["dig"])))
     event = own.ok("say", "--no-wait", "dig a hole").strip()
-    own.until(lambda: "is at it; `" in own.run("why", event).stdout, "the soldier is out")
+    own.until(lambda: "works on it; `" in own.run("why", event).stdout, "the soldier is out")
     task = own.task_of(event)
     assert f"1 soldier finishes its work ({task})" in own.ok("down")
     assert len(own.processes()) >= 2
@@ -45,7 +45,7 @@ def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
 def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
     own.ok("generals", "install", str(own.general("gen-digs", "sleep 600", keywords=["dig"])))
     event = own.ok("say", "--no-wait", "dig a hole").strip()
-    own.until(lambda: "is at it; `" in own.run("why", event).stdout, "the soldier is out")
+    own.until(lambda: "works on it; `" in own.run("why", event).stdout, "the soldier is out")
     assert "Ended 1 soldier (" in own.ok("down", "--soldiers")
     assert own.processes() == []
     package = own.general("gen-digs", answer(status="success", summary="dug"), keywords=["dig"])
