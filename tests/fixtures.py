@@ -64,7 +64,7 @@ _opened: list[str] | None = None
 
 
 def watched(act: Callable[[], object]) -> list[str]:
-    """The names of the JSON files that are opened for reading while this runs, in order."""
+    """The JSON and YAML files that are opened for reading while this runs, in order, each with its folder's name."""
     global _opened
     if not _hooked:
         _hooked.append(True)
@@ -81,10 +81,12 @@ _hooked: list[bool] = []
 
 
 def _note_open(name: str, arguments: tuple[Any, ...]) -> None:
-    if _opened is not None and name == "open" and not (arguments[2] or 0) & os.O_ACCMODE:
-        path = os.path.basename(os.fsdecode(arguments[0])) if isinstance(arguments[0], str | bytes | Path) else ""
-        if path.endswith(".json") and not path.startswith("."):
-            _opened.append(path)
+    if _opened is None or name != "open" or not isinstance(arguments[0], str | bytes | Path):
+        return
+    folder, _, file = os.fsdecode(arguments[0]).rpartition("/")
+    is_read = not (arguments[2] or 0) & os.O_ACCMODE
+    if is_read and file.endswith((".json", ".yaml")) and not file.startswith("."):
+        _opened.append(f"{os.path.basename(folder)}/{file}")
 
 
 def install(home: Path, name: str, /, **fields: Any) -> None:

@@ -52,7 +52,7 @@ class MessageDraft:
 
 
 def reply_address(event: Event) -> Mapping[str, Any] | None:
-    """Where a person who wrote to us expects the answer; None for events that no person typed."""
+    """Return where a person who wrote to us expects the answer; None for events that no person wrote."""
     if not (event.is_chat or event.is_answer):
         return None
     known = ("user", "channel", "message_ts", "thread_ts")
@@ -68,13 +68,13 @@ def started(task: Task, default_channel: str) -> MessageDraft:
 
 
 def resumed(task: Task, default_channel: str) -> MessageDraft:
-    """In the question's thread; it names the task that had asked."""
+    """Announce, in the question's thread, that an answer has come; it names the task that had asked."""
     update = _draft("update", "resumed", task, default_channel, "answer received, resuming")
     return replace(update, context={"answers": task.payload.get("original_task_id")})
 
 
 def unanswerable(event: Event, default_channel: str, why: str, thread: str | None = None) -> MessageDraft:
-    """To a person whose answer nobody waits for any more."""
+    """Tell a person that nobody waits for the answer."""
     address = reply_address(event)
     channel = str(event.payload.get("channel") or default_channel)
     return MessageDraft(
@@ -89,7 +89,7 @@ def unanswerable(event: Event, default_channel: str, why: str, thread: str | Non
 
 
 def _named(task_id: object) -> str | None:
-    """A task that a person's answer names, if it can be the name of one at all."""
+    """Return the task that a person's answer names, if it can be the name of one at all."""
     try:
         return check_name("task", task_id)
     except BadName:
@@ -97,7 +97,7 @@ def _named(task_id: object) -> str | None:
 
 
 def lost_task(event: Event, default_channel: str, why: str) -> MessageDraft:
-    """To whoever waits for what a task that vanished would have brought."""
+    """Tell whoever waits for a task that its file was lost."""
     address = reply_address(event)
     channel = str((address or {}).get("channel") or default_channel)
     key = f"{event.task_id}:notification:lost"
@@ -113,13 +113,13 @@ def completed(task: Task, result: Result, default_channel: str) -> list[MessageD
 
 
 def failed(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
-    """Its context names the task, so that whoever says it can tell how to look further."""
+    """Tell the error. The context names the task, so that whoever posts it can tell how to look further."""
     final = _final("failed", task, result, default_channel, f"[failed] {result.error or 'unknown'}")
     return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
 
 
 def skipped(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
-    """Silent, unless the soldier names a channel or a person waits for an answer."""
+    """Say nothing, unless the soldier names a channel or a person waits for an answer."""
     if result.notify_channel is None and task.reply_to is None:
         return _proclaimed(task, result)
     final = _final("skipped", task, result, default_channel, f"[skipped] {result.reason or 'out of scope'}")
@@ -127,7 +127,7 @@ def skipped(task: Task, result: Result, default_channel: str) -> list[MessageDra
 
 
 def asked(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
-    """The task ends at once; the answer becomes a new one. Nothing is proclaimed before that."""
+    """Ask the question. The task ends at once, and the answer becomes a new one; nothing is proclaimed before that."""
     reply_context = {
         "general": task.target_general,
         "session_id": result.session_id,

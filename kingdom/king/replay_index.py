@@ -1,4 +1,4 @@
-"""What has been dispatched, remembered longer than the files are kept, so that a replay is recognised."""
+"""Which event or scheduled run became which task: kept longer than their files, so that a replay is recognised."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ class ReplayIndex:
         self._hashes = self._load()
 
     def task_of(self, key: str) -> str | None:
-        """The task that this event or scheduled run became, if it ever did."""
-        return self._find(key.encode()) if self._may_know(key.encode()) else None
+        """Return the task that an event or a scheduled run became; None if it never became one."""
+        data = key.encode()
+        at = bisect_left(self._hashes, hash(data))
+        is_likely = at < len(self._hashes) and self._hashes[at] == hash(data)
+        return self._find(data) if is_likely else None
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Remember keys and their tasks; a key that is known stays with its first task."""
         new = [(key, task) for key, task in pairs if self.task_of(key) is None]
         if not new:
             return
@@ -35,10 +39,6 @@ class ReplayIndex:
         self._disk.append(self._path, "".join(f"{day} {key} {task}\n" for key, task in new).encode(), sync=True)
         for key, _ in new:
             insort(self._hashes, hash(key.encode()))
-
-    def _may_know(self, key: bytes) -> bool:
-        at = bisect_left(self._hashes, hash(key))
-        return at < len(self._hashes) and self._hashes[at] == hash(key)
 
     def _find(self, key: bytes) -> str | None:
         try:
@@ -49,7 +49,7 @@ class ReplayIndex:
             return None
 
     def _load(self) -> array[int]:
-        """Forget what is too old, mend a last line that a power cut left torn."""
+        """Read the file. Lines that are too old, or that a power cut left torn, are dropped."""
         oldest = self._day(KEPT_DAYS).encode()
         if any(line is None or line[0] < oldest for line in self._lines()):
             kept = [b"%b %b %b\n" % line for line in self._lines() if line and line[0] >= oldest]
@@ -58,7 +58,7 @@ class ReplayIndex:
         return array("q", sorted(hashes))
 
     def _lines(self) -> Iterator[tuple[bytes, bytes, bytes] | None]:
-        """None for a line that is none."""
+        """Yield day, key and task of every line; None for one that is damaged."""
         try:
             file = open(self._path, "rb")  # noqa: SIM115
         except FileNotFoundError:
@@ -74,7 +74,7 @@ class ReplayIndex:
 
 
 def _newest(lines: mmap.mmap, key: bytes) -> str | None:
-    """What the last whole line of a key says: an older one may have been torn."""
+    """Return what the last whole line of a key says: an older one may have been torn."""
     at = len(lines)
     while (at := lines.rfind(b" %b " % key, 0, at)) >= 0:
         begin, end = lines.rfind(b"\n", 0, at) + 1, lines.find(b"\n", at)

@@ -10,7 +10,7 @@ Jitter = Literal["none", "full"]
 
 
 def backoff(shape: Shape, attempt: int, initial: float, longest: float) -> float:
-    """Seconds to wait after the `attempt`-th try (counted from 1) has failed."""
+    """Return the seconds to wait after the `attempt`-th try (counted from 1) has failed."""
     if shape == "fixed":
         wait = initial
     elif shape == "linear":
@@ -20,11 +20,11 @@ def backoff(shape: Shape, attempt: int, initial: float, longest: float) -> float
     return min(wait, longest)
 
 
-def jittered(wait: float, jitter: Jitter, dice: Callable[[], float]) -> float:
-    """Full jitter spreads the wait over 0 … wait; `dice` yields a number in [0, 1)."""
-    return wait * dice() if jitter == "full" else wait
+def jittered(wait: float, jitter: Jitter, random: Callable[[], float]) -> float:
+    """Spread a wait over 0 … wait, if the jitter is full; `random` yields a number in [0, 1)."""
+    return wait * random() if jitter == "full" else wait
 
 
 def may_retry(attempt: int, limit: int) -> bool:
-    """Whether another try is allowed after `attempt` tries."""
+    """Return whether another try is allowed after `attempt` tries."""
     return attempt < limit

@@ -1,4 +1,4 @@
-"""Which general gets an event. Pure: manifests in, answers out."""
+"""Which general gets an event. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Event types and wildcards to generals, and the words that people may use."""
-
+    #: General by event type or wildcard.
     claims: Mapping[str, str]
+    #: Keywords and their generals, the longest first.
     words: tuple[tuple[str, str], ...]
+    #: Default repository by general.
     repos: Mapping[str, str | None]
+    #: Claims of two generals.
     warnings: tuple[str, ...]
 
     def route(self, event: Event) -> Route | None:
-        """Words first for what people write, then the exact type, then the longest wildcard."""
+        """Return who gets an event: by keyword if a person wrote it, then by type, then by the longest wildcard."""
         return self._by_words(event) or self._by_type(event.type)
 
     def tried(self, event: Event) -> list[str]:
-        """Every rule looked at, in order, for people who ask why."""
+        """Return every rule that is tried, in order."""
         said = [f"word {word!r} → {general}" for word, general in self.words] if event.is_chat else []
         return [
             *said,
@@ -55,12 +57,12 @@ class Table:
 
 
 def table(manifests: Iterable[Manifest]) -> Table:
-    """The first manifest by name wins a claim; a second claim is a warning."""
+    """Build the routing table. The first manifest by name gets a claim; a second claim is a warning."""
     claims: dict[str, str] = {}
     words: dict[str, str] = {}
     repos: dict[str, str | None] = {}
     warnings: list[str] = []
-    for manifest in sorted(manifests, key=lambda each: each.name):
+    for manifest in sorted(manifests, key=lambda manifest: manifest.name):
         repos[manifest.name] = manifest.default_repo
         for taken, wanted in ((claims, manifest.subscribes), (words, [_plain(word) for word in manifest.keywords])):
             for claim in wanted:
@@ -72,7 +74,7 @@ def table(manifests: Iterable[Manifest]) -> Table:
 
 
 def candidates(event_type: str) -> list[str]:
-    """The claims that would match, most exact first: `a.b.c`, `a.b.*`, `a.*`, `*`."""
+    """Return the claims that would match, most exact first: `a.b.c`, `a.b.*`, `a.*`, `*`."""
     parts = event_type.split(".")
     return [event_type, *(".".join([*parts[:depth], "*"]) for depth in range(len(parts) - 1, -1, -1))]
 

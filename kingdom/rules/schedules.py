@@ -1,4 +1,4 @@
-"""Work by the clock: which runs are due, and which are next. The only file that knows croniter."""
+"""When schedules run: which runs are due, and which come next. The only file that knows croniter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kingdom.times import stamp
 from kingdom.words import closest
 
 LATE_SECONDS = 150.0
-"""A minute noticed later than this was slept through."""
+"""A due minute that is noticed later than this was missed: the king did not run, or the machine slept."""
 MOST_CAUGHT_UP = 1000
 """Runs looked at after a long absence; `all` of a minutely schedule would otherwise be a stampede."""
 
@@ -33,31 +33,33 @@ class ScheduleEntry:
         return f"{self.general}:{self.schedule.name}"
 
     def run_key(self, due: float) -> str:
-        """Recognises a run whatever else happened: one per due minute."""
+        """Return by what a run is recognised: one per due minute."""
         return f"{self.key}:{stamp(due)}"
 
 
 def entries(manifests: Iterable[Manifest]) -> list[ScheduleEntry]:
-    return [ScheduleEntry(each.name, each.default_repo, plan) for each in manifests for plan in each.schedules]
+    return [
+        ScheduleEntry(general.name, general.default_repo, plan) for general in manifests for plan in general.schedules
+    ]
 
 
 def misfit(entry: ScheduleEntry) -> str | None:
-    """What is wrong with a schedule; None when it can be kept."""
+    """Return what is wrong with a schedule; None when it can be kept."""
     plan = entry.schedule
     wrong = flaw(plan.cron, plan.timezone)
     return f"schedule {plan.name!r}: {wrong[1]}" if wrong else None
 
 
 def flaw(cron: str, timezone: str | None) -> tuple[str, str] | None:
-    """The field that cannot be kept, and why."""
+    """Return the field that cannot be kept, and why."""
     if timezone and not _is_zone(timezone):
         return "timezone", f"there is no time zone {timezone!r}{closest(timezone, sorted(available_timezones()))}"
     if len(cron.split()) != 5:
         return "cron", f"{cron!r} must have five fields: minute hour day month weekday"
     try:
         croniter(cron).get_next(float)
-    except (CroniterError, ValueError) as trouble:
-        return "cron", f"{cron!r}: {trouble}"
+    except (CroniterError, ValueError) as error:
+        return "cron", f"{cron!r}: {error}"
     return None
 
 
@@ -70,7 +72,7 @@ def _is_zone(name: str) -> bool:
 
 
 def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[float]:
-    """The runs to make for the due minutes in (after, now], oldest first. With `skip` an absence leaves none."""
+    """Return the due minutes in (after, now], oldest first, as far as its `catch_up` wants them."""
     if entry.schedule.catch_up == "all":
         moments = _times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone)
         return list(islice(takewhile(lambda moment: moment <= now, moments), MOST_CAUGHT_UP))
@@ -81,7 +83,7 @@ def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[fl
 
 
 def last_due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> float | None:
-    """The newest due minute in (after, now]: everything up to it has been looked at."""
+    """Return the newest due minute in (after, now]."""
     moments = _times(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).all_prev(float), entry, zone)
     newest = next(moments)
     return newest if after < newest <= now else None
@@ -94,7 +96,7 @@ def next_run(entry: ScheduleEntry, after: float, zone: tzinfo) -> float:
 def _times(moments: Iterator[float], entry: ScheduleEntry, zone: tzinfo) -> Iterator[float]:
     """Where the clock is set back an hour passes twice: what has its own hour happens in the first one alone."""
     every_hour = entry.schedule.cron.split()[1].startswith("*")
-    return (each for each in moments if every_hour or _local(entry, each, zone).fold == 0)
+    return (moment for moment in moments if every_hour or _local(entry, moment, zone).fold == 0)
 
 
 def _local(entry: ScheduleEntry, moment: float, zone: tzinfo) -> datetime:

@@ -99,10 +99,10 @@ def opened(backlog: Backlog[Event], names: list[str]) -> list[str]:
 def test_a_record_is_read_once_between_its_arrival_and_its_turn(queues: Queues, home: Path) -> None:
     backlog = Backlog(queues.events, period=lambda: 10.0)
     put(home, "events", "pending", **event("evt-1"))
-    assert watched(lambda: backlog.note(["evt-1.json"])) == ["evt-1.json"]
+    assert watched(lambda: backlog.note(["evt-1.json"])) == ["pending/evt-1.json"]
     assert opened(backlog, ["evt-1"]) == []
     put(home, "events", "pending", **event("evt-1", source="jira"))
-    assert opened(backlog, ["evt-1", "evt-1"]) == ["evt-1.json"], "it has changed once"
+    assert opened(backlog, ["evt-1", "evt-1"]) == ["pending/evt-1.json"], "it has changed once"
     taken = backlog.take("evt-1.json")
     assert taken is not None
     assert taken.source == "jira"
@@ -135,7 +135,7 @@ def test_few_and_small_records_are_kept(queues: Queues, home: Path) -> None:
         backlog.note([f"{name}.json"])
     put(home, "events", "pending", **event("evt-4"))
     backlog.note(["evt-4.json"])
-    assert opened(backlog, ["evt-1", "evt-2", "evt-3", "evt-4"]) == ["evt-1.json", "evt-4.json"]
+    assert opened(backlog, ["evt-1", "evt-2", "evt-3", "evt-4"]) == ["pending/evt-1.json", "pending/evt-4.json"]
 
 
 def test_it_says_when_it_wants_to_look_again(queues: Queues, home: Path, clock: Clock) -> None:
