@@ -1,6 +1,6 @@
-"""Sleep until a file arrives, a signal comes or time is up. The only file that knows inotify.
+"""Sleep until a file arrives, a descriptor is readable or time is up. The only file that knows inotify.
 
-The library is loaded when something is watched: commands that only look do not pay for it.
+The inotify library is loaded when something is watched: commands that only look do not pay for it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,62 +22,51 @@ if TYPE_CHECKING:
 Mode = Literal["inotify", "poll"]
 
 MOVE_SELF, Q_OVERFLOW, IGNORED = 0x0800, 0x4000, 0x8000
-"""As the kernel has them: an `&` with the library's enum takes longer than everything else on the way."""
+"""The kernel's numbers: an `&` with the library's enum takes longer than everything else on the way."""
 
 
 class Waker:
-    """One sleeper's alarm. With mode "poll", or where inotify cannot be had, only time and signals wake it.
+    """Wakes one sleeper. With mode "poll", or where inotify cannot be had, files that arrive do not wake it.
 
-    Arrivals are hints: whoever wakes looks at the directory, which alone is the truth.
+    Arrivals are hints: whoever wakes looks at the folder, which alone is the truth.
     """
 
     def __init__(self, folders: Iterable[Path], mode: Mode = "inotify") -> None:
         self._poll = select.poll()
-        self._bell, self._bell_rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._poll.register(self._bell, select.POLLIN)
+        self._on_wake: dict[int, Callable[[], object]] = {}
         self._inotify: INotify | None = None
-        self._hears_signals = False
         self._folders: dict[int, Path] = {}
         self._unwatched: list[Path] = []
         if mode == "inotify":
             self._watch(folders)
 
     def wait(self, seconds: float) -> dict[Path, list[str]] | None:
-        """Sleep at most `seconds`. Names that arrived, by folder; None when arrivals were lost (look everywhere)."""
+        """Sleep at most `seconds`. Return names that arrived, by folder; None when some were lost: look everywhere."""
         if self._unwatched and self._watch_again():
             return None
         ready = dict(self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
-        if self._bell in ready:
-            with suppress(BlockingIOError):
-                while os.read(self._bell, 4096):
-                    pass
+        for fd in ready:
+            if fd in self._on_wake:
+                self._on_wake[fd]()
         if self._inotify is None or self._inotify.fileno() not in ready:
             return {}
         return self._arrivals(self._inotify)
 
     @property
     def polls(self) -> bool:
-        """Whether nothing but time and signals wakes this sleeper, so that it has to look by itself."""
+        """Return whether arrivals do not wake this sleeper, so that it has to look by itself."""
         return self._inotify is None
 
-    def wake_on_signals(self, in_place_of: Waker | None = None) -> None:
-        """Every signal that has a Python handler ends the sleep (a child's end too, with a SIGCHLD handler)."""
-        signal.set_wakeup_fd(self._bell_rope, warn_on_full_buffer=False)
-        self._hears_signals = True
-        if in_place_of is not None:
-            in_place_of._hears_signals = False  # else its end would take them from us
-
-    def add_descriptor(self, fd: int) -> None:
-        """Another descriptor whose readiness ends the sleep."""
+    def add_descriptor(self, fd: int, on_wake: Callable[[], object] | None = None) -> None:
+        """End the sleep when a descriptor is readable; `on_wake` is called then."""
         self._poll.register(fd, select.POLLIN)
+        if on_wake is not None:
+            self._on_wake[fd] = on_wake
 
     def close(self) -> None:
+        """Stop watching."""
         if self._inotify is not None:
             self._inotify.close()
-        if self._hears_signals:
-            signal.set_wakeup_fd(-1)
-        os.close(self._bell)
-        os.close(self._bell_rope)
 
     def _watch(self, folders: Iterable[Path]) -> None:
         from inotify_simple import INotify
@@ -86,7 +76,7 @@ class Waker:
             for folder in folders:
                 self._folders[self._inotify.add_watch(folder, _arrival_flags())] = folder
         except OSError:
-            # Out of watches or instances: polling alone must do, and does.
+            # Out of watches or instances: polling must do, and does.
             if self._inotify is not None:
                 self._inotify.close()
             self._inotify = None
@@ -109,7 +99,7 @@ class Waker:
         return None if lost else arrived
 
     def _watch_again(self) -> bool:
-        """Folders that were removed or moved away: whether all are there again, and watched."""
+        """Watch folders again that were removed or moved away. Return whether all are back."""
         assert self._inotify is not None
         while self._unwatched:
             try:
@@ -120,8 +110,53 @@ class Waker:
         return True
 
 
+class Alarm:
+    """Ends a role's sleep when a descriptor becomes readable, a thread rings or a signal comes, in both wake modes.
+
+    Only new data wakes: what a turn has left unread does not end the next sleep.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._hears_signals = False
+        self._closed = weakref.finalize(self, _close, self._bell, self._rope)
+        self.add(self._bell)
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def add(self, fd: int) -> None:
+        """Wake for this descriptor, until it is closed."""
+        self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+
+    def ring(self) -> None:
+        """Wake the role. Any thread may call this at any time."""
+        with suppress(BlockingIOError):  # full: it has been rung often enough
+            os.write(self._rope, b"!")
+
+    def ring_on_signals(self) -> None:
+        """Ring on every signal that has a Python handler (a child's end too, with a SIGCHLD handler)."""
+        signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+        self._hears_signals = True
+
+    def clear(self) -> None:
+        """Forget what has rung until now."""
+        self._epoll.poll(0)
+        with suppress(BlockingIOError):
+            while os.read(self._bell, 4096):
+                pass
+
+    def close(self) -> None:
+        """Stop ringing, also on signals."""
+        if self._hears_signals:
+            signal.set_wakeup_fd(-1)
+        self._epoll.close()
+        self._closed()
+
+
 class ProcessExits:
-    """The ends of processes that are not our children, as one descriptor that wakes a sleeper."""
+    """Ends a role's sleep when processes end that are not its children."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -131,15 +166,16 @@ class ProcessExits:
         return self._epoll.fileno()
 
     def follow(self, pid: int) -> None:
+        """Wake when this process ends; no error if it has ended already."""
         if pid in self._followed.values():
             return
-        with suppress(OSError):  # gone already, or too many: whoever looks from time to time finds out as well
+        with suppress(OSError):  # gone already, or too many: the role also looks from time to time
             fd = os.pidfd_open(pid)
             self._followed[fd] = pid
             self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def new(self) -> frozenset[int]:
-        """Who of the followed has ended since the last question."""
+        """Return the followed processes that have ended since the last call."""
         ended = set()
         for fd, _ in self._epoll.poll(0):
             ended.add(self._followed.pop(fd))
@@ -147,8 +183,13 @@ class ProcessExits:
         return frozenset(ended)
 
 
+def _close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
 def _arrival_flags() -> int:
-    """Renamed or linked in, and closed by somebody who writes in place: its start shows up half-finished."""
+    """Renamed or linked in, and closed by a program that writes in place: when created, that file is not whole yet."""
     from inotify_simple import flags
 
     return int(flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR)

@@ -164,8 +164,8 @@ MUTANTS = [
     ),
     Mutant(
         "a beat needs room",
-        "kingdom.runtime.role",
-        before("write_in_place(A, B)", "os.pwrite(A, b' ', 4096 * self._beats)"),
+        "kingdom.runtime.heartbeat",
+        before("write_in_place(A, B)", "os.pwrite(A, b' ', 4096 * self._written)"),
         caught_by="full disk, king",
     ),
     # 8: two kings
@@ -245,13 +245,13 @@ MUTANTS = [
     Mutant(
         "broken configuration ends a running role",
         "kingdom.runtime.role",
-        replace("self._told = str(A)", "raise SystemExit(78)"),
+        replace("self._config_error = str(A)", "raise SystemExit(78)"),
         caught_by="reload",
     ),
     Mutant(
         "broken configuration is told at every turn",
-        "kingdom.runtime.role",
-        replace("self._seen_files, self._reload_asked = A, False", "self._reload_asked = False"),
+        "kingdom.runtime.config_files:ConfigFiles.changed",
+        replace("self._seen = A", "pass"),
         caught_by="reload",
         quick=True,
     ),

@@ -1,6 +1,7 @@
-"""Being a role: one at a time, a beat after every turn, a clean end, and no end for what passes.
+"""Being a role: one at a time, a heartbeat after every turn, a clean end, and no end for what passes.
 
-The king stands for all of them: all run the same loop."""
+The king stands for all of them: all run the same loop. Where a small job will do, one is written here.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +9,49 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kingdom.runtime.role import BEAT_BYTES, Heartbeat
+from kingdom.runtime.heartbeat import HEARTBEAT_BYTES, Heartbeat
 from tests.fixtures import Clock, event, founded, here, install, put, write
 from tests.waiting import stays, wait_until
 
 SOON = 20.0
 A_WHILE = 0.3
+
+JOB = """
+import os
+import threading
+from kingdom.errors import Usage
+from kingdom.runtime import role
+
+class Job:
+    def __init__(self, services):
+        self.services = services
+
+    def folders(self):
+        return ()
+
+    def turn(self, arrivals):
+        return role.Turn(worked=False, wait=600)
+
+    def reload(self, services):
+        self.services = services
+
+    def close(self):
+        pass
+
+{job}
+
+raise SystemExit(role.run(role.RoleSpec("king", "king"), build))
+"""
 
 
 class Castle:
@@ -31,12 +61,19 @@ class Castle:
         self.home, self.places = home, founded(home)
         self.started: list[subprocess.Popen[str]] = []
         install(home, "gen-pr", subscribes=["github.pr.*"])
-        (self.places.config / "king.yaml").write_text("concurrency: {max_soldiers: 100}\n")
+        self.configure("king", "concurrency: {max_soldiers: 1000}\n")
+
+    def configure(self, name: str, text: str) -> None:
+        replace(self.places.config / f"{name}.yaml", text)
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
         return self.run("-m", "kingdom.king", *words, **env)
 
-    def run(self, *words: str, **env: str) -> subprocess.Popen[str]:
+    def play(self, job: str, *descriptors: int) -> subprocess.Popen[str]:
+        """A king whose job is the one given."""
+        return self.run("-c", JOB.format(job=job), descriptors=descriptors)
+
+    def run(self, *words: str, descriptors: tuple[int, ...] = (), **env: str) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KINGDOM_")}
         king = subprocess.Popen(
             [sys.executable, *words],
@@ -44,6 +81,7 @@ class Castle:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            pass_fds=descriptors,
         )
         self.started.append(king)
         return king
@@ -51,7 +89,7 @@ class Castle:
     def reign(self, **env: str) -> subprocess.Popen[str]:
         """A king who has come to rest."""
         king = self.start(**env)
-        self.until(lambda: self.beat()["pid"] == king.pid and self.beat()["state"] == "idle", "a king at rest")
+        self.until(lambda: self.heartbeat()["pid"] == king.pid and self.is_idle(), "a king at rest")
         return king
 
     def until(self, seen: Callable[[], object], what: str) -> None:
@@ -64,15 +102,31 @@ class Castle:
         folders = (self.places.folder("events", "dispatched"), self.places.folder("events", "dead"), self.places.logs)
         wait_until(safely, SOON, what, folders)
 
-    def beat(self) -> dict[str, Any]:
+    def heartbeat(self) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(self.places.heartbeat("king").read_text())
         return record
+
+    def is_idle(self) -> bool:
+        return bool(self.heartbeat()["state"] == "idle")
 
     def log(self) -> str:
         return self.places.role_log("king").read_text()
 
+    def logged(self, text: str, times: int = 1) -> None:
+        self.until(lambda: self.log().count(text) >= times, f"{text!r} in the log")
+
+    def dispatch(self, name: str, **fields: Any) -> None:
+        """Put an event and wait until it is dispatched."""
+        put(self.home, "events", "pending", **event(name, **fields))
+        self.dispatched(name)
+
     def dispatched(self, name: str) -> None:
         self.until(lambda: name in here(self.home, "events", "dispatched"), f"{name} dispatched")
+
+    def close(self) -> None:
+        for king in self.started:
+            king.kill()
+            king.communicate()
 
 
 def ended(king: subprocess.Popen[str]) -> tuple[int, str]:
@@ -80,28 +134,47 @@ def ended(king: subprocess.Popen[str]) -> tuple[int, str]:
     return king.returncode, said
 
 
+def replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}")
+    draft.write_text(text)
+    draft.chmod(0o600)
+    os.replace(draft, path)
+
+
 @pytest.fixture
 def castle(home: Path) -> Iterator[Castle]:
     castle = Castle(home)
     yield castle
-    for king in castle.started:
-        king.kill()
-        king.communicate()
+    castle.close()
 
 
-def test_arrivals_wake_it_at_once(castle: Castle) -> None:
-    castle.reign()
-    put(castle.home, "events", "pending", **event("evt-1"))
-    castle.dispatched("evt-1")
-    castle.until(lambda: castle.beat()["worked"] and castle.beat()["state"] == "idle", "rest again")
+@pytest.fixture(scope="module")
+def reigning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Castle, subprocess.Popen[str]]]:
+    """One king for all tests that leave him as he was: at rest."""
+    castle = Castle(tmp_path_factory.mktemp("home"))
+    castle.home.chmod(0o700)
+    yield castle, castle.reign()
+    castle.close()
+
+
+@pytest.fixture
+def shared(reigning: tuple[Castle, subprocess.Popen[str]]) -> Iterator[Castle]:
+    castle, king = reigning
+    yield castle
+    assert king.poll() is None, castle.log()
+    castle.until(castle.is_idle, "rest again")
+
+
+def test_arrivals_wake_it_at_once(shared: Castle) -> None:
+    shared.dispatch("evt-arrives")
+    shared.until(lambda: shared.heartbeat()["worked"] and shared.is_idle(), "rest again")
 
 
 def test_polling_alone_must_do_and_does(castle: Castle) -> None:
-    (castle.places.config / "system.yaml").write_text("wake: poll\n")
-    (castle.places.config / "king.yaml").write_text("intervals: {event_check_seconds: 0.1}\n")
+    castle.configure("system", "wake: poll\n")
+    castle.configure("king", "intervals: {event_check_seconds: 0.1}\n")
     castle.reign()
-    put(castle.home, "events", "pending", **event("evt-1"))
-    castle.dispatched("evt-1")
+    castle.dispatch("evt-1")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -109,14 +182,13 @@ def test_it_ends_when_told_to(castle: Castle, number: signal.Signals) -> None:
     king = castle.reign()
     king.send_signal(number)
     assert ended(king) == (0, "")
-    assert (castle.beat()["state"], castle.beat()["pid"]) == ("stopped", king.pid)
+    assert (castle.heartbeat()["state"], castle.heartbeat()["pid"]) == ("stopped", king.pid)
     assert castle.log().endswith("king: stops\n")
 
 
 def test_told_to_end_in_the_middle_of_its_work_it_finishes_what_it_began(castle: Castle) -> None:
     for number in range(150):
         put(castle.home, "events", "pending", **event(f"evt-{number}"))
-    (castle.places.config / "king.yaml").write_text("concurrency: {max_soldiers: 200}\n")
     king = castle.start()
     castle.until(lambda: here(castle.home, "events", "dispatched"), "the first one")
     king.terminate()
@@ -129,22 +201,80 @@ def test_told_to_end_in_the_middle_of_its_work_it_finishes_what_it_began(castle:
 
 def test_once_is_until_nothing_is_left(castle: Castle) -> None:
     put(castle.home, "events", "pending", **event("evt-1"))
-    (castle.places.folder("events", "pending") / "half.json").write_text('{"id": ')
+    half = castle.places.folder("events", "pending") / "half.json"
+    half.write_text('{"id": ')
+    os.utime(half, (time.time() - 1.5, time.time() - 1.5))
     assert ended(castle.start("--once")) == (0, "")
     assert here(castle.home, "events", "dispatched") == ["evt-1"]
     assert here(castle.home, "events", "dead") == ["half"], "once it was clear that nobody is writing it"
 
 
+# --- waking for descriptors and threads
+
+LISTENING = """
+class Listening(Job):
+    def __init__(self, services):
+        super().__init__(services)
+        self.told = []
+        services.alarm.add({socket})
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        while word := os.read({for_thread}, 1):
+            self.told.append(word.decode())
+            self.services.alarm.ring()
+
+    def turn(self, arrivals):
+        try:
+            self.told.append(os.read({socket}, 1).decode())
+        except BlockingIOError:
+            pass
+        while self.told:
+            self.services.log.info(f"was told {{self.told.pop(0)}}")
+        return super().turn(arrivals)
+
+build = Listening
+"""
+
+
+@pytest.mark.parametrize("wake", ["inotify", "poll"])
+def test_a_byte_on_a_socket_and_a_thread_wake_it_at_once(castle: Castle, wake: str) -> None:
+    """At once: before the 30 s are over that a loop sleeps at most."""
+    castle.configure("system", f"wake: {wake}\n")
+    ours, theirs = socket.socketpair()
+    reader, writer = os.pipe()
+    ours.setblocking(False)
+    with ours, theirs:
+        castle.play(LISTENING.format(socket=ours.fileno(), for_thread=reader), ours.fileno(), reader)
+        castle.until(castle.is_idle, "sleep")
+        theirs.send(b"a")
+        castle.logged("was told a")
+        os.write(writer, b"b")
+        castle.logged("was told b")
+        castle.configure("system", f"wake: {'poll' if wake == 'inotify' else 'inotify'}\n")
+        castle.started[0].send_signal(signal.SIGUSR1)
+        castle.logged("took over")
+        theirs.send(b"c")
+        os.write(writer, b"d")
+        castle.logged("was told c")
+        castle.logged("was told d")
+        os.close(reader)
+        os.close(writer)
+        castle.started[0].terminate()
+        assert ended(castle.started[0]) == (0, "")
+
+
 # --- one at a time
 
 
-def test_a_second_one_leaves_and_names_the_first(castle: Castle) -> None:
-    king = castle.reign()
-    code, said = ended(castle.start())
+def test_a_second_one_leaves_and_names_the_first(
+    shared: Castle, reigning: tuple[Castle, subprocess.Popen[str]]
+) -> None:
+    code, said = ended(shared.start())
     assert code == 75
-    assert f"another king holds {castle.places.lock('king')} (pid {king.pid})" in said
+    assert f"another king holds {shared.places.lock('king')} (pid {reigning[1].pid})" in said
     assert said.count("\n") == 1
-    assert castle.beat()["pid"] == king.pid
+    assert shared.heartbeat()["pid"] == reigning[1].pid
 
 
 def test_one_whose_lock_was_replaced_stops_writing_and_leaves(castle: Castle) -> None:
@@ -157,8 +287,8 @@ def test_one_whose_lock_was_replaced_stops_writing_and_leaves(castle: Castle) ->
     assert "was replaced while this king ran; it stops writing" in said
     castle.dispatched("evt-1")
     assert len(here(castle.home, "tasks", "pending")) == 1
-    castle.until(lambda: castle.beat()["pid"] == new.pid, "the new one's beat")
-    stays(lambda: castle.beat()["pid"] == new.pid, A_WHILE, "the new one's beat alone")
+    castle.until(lambda: castle.heartbeat()["pid"] == new.pid, "the new one's heartbeat")
+    stays(lambda: castle.heartbeat()["pid"] == new.pid, A_WHILE, "the new one's heartbeat alone")
 
 
 # --- configuration
@@ -174,14 +304,13 @@ def test_one_whose_lock_was_replaced_stops_writing_and_leaves(castle: Castle) ->
     ],
 )
 def test_what_it_cannot_start_with_is_told_in_a_line(castle: Castle, file: str, text: str, told: str) -> None:
-    (castle.home / file).write_text(text)
-    (castle.home / file).chmod(0o600)
+    replace(castle.home / file, text)
     code, said = ended(castle.start())
     assert code == 78
     assert told in said
     assert said.count("\n") == 1
     assert told in castle.log()
-    assert castle.beat()["state"] == "stopped"
+    assert castle.heartbeat()["state"] == "stopped"
 
 
 def test_a_home_that_is_none_is_told_in_a_line(castle: Castle) -> None:
@@ -191,61 +320,42 @@ def test_a_home_that_is_none_is_told_in_a_line(castle: Castle) -> None:
 
 
 def test_new_configuration_is_taken_over_and_a_broken_one_is_not(castle: Castle) -> None:
-    (castle.places.config / "king.yaml").write_text("slack: {default_channel: one}\n")
+    castle.configure("king", "slack: {default_channel: one}\n")
     king = castle.reign()
 
     def change(text: str, told: str) -> None:
-        write_text(castle.places.config / "king.yaml", text)
+        castle.configure("king", text)
         king.send_signal(signal.SIGUSR1)
-        castle.until(lambda: told in castle.log(), told)
+        castle.logged(told)
 
     change("slack: [half", "keeps its old configuration")
-    put(castle.home, "events", "pending", **event("evt-1"))
-    castle.dispatched("evt-1")
+    castle.dispatch("evt-1")
     change("slack: {default_channel: two}\n", "took over new configuration")
-    put(castle.home, "events", "pending", **event("evt-2"))
-    castle.dispatched("evt-2")
-    letters = [json.loads(path.read_text()) for path in castle.places.folder("messages", "pending").glob("*.json")]
-    assert sorted(letter["channel"] for letter in letters) == ["one", "two"]
+    castle.dispatch("evt-2")
+    messages = [json.loads(path.read_text()) for path in castle.places.folder("messages", "pending").glob("*.json")]
+    assert sorted(message["channel"] for message in messages) == ["one", "two"]
     assert castle.log().count("keeps its old configuration") == 1
+    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
+    king.send_signal(signal.SIGUSR1)
+    castle.logged("took over", times=2)
+    put(castle.home, "events", "pending", **event("evt-3", "says.canary-123"))
+    castle.logged("[hidden]")
+    assert "canary" not in castle.log() + castle.places.events_log.read_text(), "secrets that came later are hidden too"
     assert king.poll() is None
 
 
-def write_text(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}")
-    draft.write_text(text)
-    os.replace(draft, path)
-
-
-def test_secrets_that_come_later_are_struck_out_too(castle: Castle) -> None:
-    king = castle.reign()
-    (castle.home / ".env").touch(0o600)
-    write_text(castle.home / ".env", "A_TOKEN=canary-123\n")
-    (castle.home / ".env").chmod(0o600)
-    king.send_signal(signal.SIGUSR1)
-    castle.until(lambda: "took over" in castle.log(), "the new secret")
-    put(castle.home, "events", "pending", **event("evt-1", "says.canary-123"))
-    castle.until(lambda: "[hidden]" in castle.log(), "a word of it")
-    assert "canary" not in castle.log() + castle.places.events_log.read_text()
-
-
 DEFECTIVE = """
-from kingdom.runtime import role
-
-class Clumsy:
+class Clumsy(Job):
     def __init__(self, services):
         if {fails_at_once}:
             raise ValueError("canary-123 at once")
-        self._services = services
-
-    def folders(self):
-        return ()
+        super().__init__(services)
 
     def turn(self, arrivals):
-        self._services.log.info("has done half of it")
+        self.services.log.info("has done half of it")
         raise ValueError("canary-123 is what it died of")
 
-raise SystemExit(role.run(role.RoleSpec("king", "king"), Clumsy))
+build = Clumsy
 """
 
 
@@ -255,111 +365,88 @@ raise SystemExit(role.run(role.RoleSpec("king", "king"), Clumsy))
 def test_a_defect_is_told_with_its_traceback_and_without_secrets(
     castle: Castle, fails_at_once: bool, told: str
 ) -> None:
-    (castle.home / ".env").touch(0o600)
-    (castle.home / ".env").write_text("A_TOKEN=canary-123\n")
-    code, said = ended(castle.run("-c", DEFECTIVE.format(fails_at_once=fails_at_once)))
-    assert (code, said.count("\n")) == (1, 1)
-    assert f"king: ended by a defect of its own, see {castle.places.role_log('king')}" in said
-    assert "ends by a defect of its own: Traceback (most recent call last)" in castle.log()
+    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
+    code, said = ended(castle.play(DEFECTIVE.format(fails_at_once=fails_at_once)))
+    assert (code, said) == (1, f"king: crashed; the traceback is in {castle.places.role_log('king')}\n")
+    assert "crashed: Traceback (most recent call last)" in castle.log()
     assert told in castle.log()
     assert fails_at_once or "has done half of it" in castle.log(), "what the turn had to say is not lost"
     logs = "".join(path.read_text() for path in castle.places.logs.glob("*.log"))
     assert "canary" not in logs + said
 
 
-def test_how_it_writes_and_wakes_is_taken_over_and_its_launcher_is_not(castle: Castle) -> None:
-    (castle.places.config / "king.yaml").write_text("intervals: {event_check_seconds: 30}\n")
-    (castle.places.config / "system.yaml").write_text("wake: poll\nlauncher: tmux\n")
-    king = castle.reign()
-    write_text(castle.places.config / "system.yaml", "wake: inotify\nlauncher: supervisord\ndurability: process\n")
-    king.send_signal(signal.SIGUSR1)
-    told = "took over new configuration; launcher takes effect at the next `kingdom up`"
-    castle.until(lambda: told in castle.log(), "the new configuration")
-    put(castle.home, "events", "pending", **event("evt-1"))
-    castle.dispatched("evt-1")
-    stat = Path(f"/proc/{king.pid}/fd")
-    assert any(os.readlink(fd) == "anon_inode:inotify" for fd in stat.iterdir())
-    king.terminate()
-    assert ended(king) == (0, "")
-
-
 UNFIT = """
-from kingdom.runtime import role
-from kingdom.errors import Usage
-
 def build(services):
     raise Usage(message="canary-123 is no good")
-
-raise SystemExit(role.run(role.RoleSpec("king", "king"), build))
 """
 
 
 def test_why_it_does_not_start_is_told_without_secrets(castle: Castle) -> None:
-    (castle.home / ".env").touch(0o600)
-    (castle.home / ".env").write_text("A_TOKEN=canary-123\n")
-    assert ended(castle.run("-c", UNFIT)) == (2, "king: [hidden] is no good\n")
+    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
+    assert ended(castle.play(UNFIT)) == (2, "king: [hidden] is no good\n")
     assert "does not start: [hidden] is no good" in castle.log()
-    assert castle.beat()["state"] == "stopped"
+    assert castle.heartbeat()["state"] == "stopped"
 
 
 TALKATIVE = """
-from kingdom.runtime import role
-
-class Talkative:
-    def __init__(self, services):
-        self._services = services
-
-    def folders(self):
-        return ()
-
-    def reload(self, services):
-        self._services = services
-
-    def close(self):
-        pass
-
+class Talkative(Job):
     def turn(self, arrivals):
-        self._services.log.info(f"writes for {self._services.disk.durability}")
-        return role.Turn(worked=False, wait=30)
+        self.services.log.info(f"writes for {self.services.disk.durability} with {len(self.services.secrets)} secrets")
+        return super().turn(arrivals)
 
-raise SystemExit(role.run(role.RoleSpec("king", "king"), Talkative))
+build = Talkative
 """
 
 
-def test_how_durably_it_writes_is_taken_over(castle: Castle) -> None:
-    king = castle.run("-c", TALKATIVE)
-    castle.until(lambda: "writes for power" in castle.log(), "its first turn")
-    write_text(castle.places.config / "system.yaml", "durability: process\n")
+def test_what_files_say_is_taken_over_and_the_launcher_is_not(castle: Castle) -> None:
+    castle.configure("system", "launcher: tmux\n")
+    king = castle.play(TALKATIVE)
+    castle.logged("writes for power with 0 secrets")
+    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
+    castle.configure("system", "launcher: supervisord\ndurability: process\n")
     king.send_signal(signal.SIGUSR1)
-    castle.until(lambda: "writes for process" in castle.log(), "its next turn")
+    castle.logged("took over new configuration; launcher takes effect at the next `kingdom up`")
+    castle.logged("writes for process with 1 secrets")
+
+
+def test_how_it_wakes_is_taken_over(castle: Castle) -> None:
+    """The periods are longer than anybody waits here: what happens, happens because something woke it."""
+    intervals = "{event_check_seconds: 600, result_check_seconds: 600, schedule_check_seconds: 600}"
+    castle.configure("king", f"intervals: {intervals}\n")
+    castle.configure("system", "wake: poll\n")
+    king = castle.reign()
+    castle.configure("system", "wake: inotify\n")
+    king.send_signal(signal.SIGUSR1)
+    castle.logged("took over")
+    castle.dispatch("evt-1")
+    king.terminate()
+    assert ended(king) == (0, ""), "and signals still wake it"
 
 
 # --- what passes
 
 
-def test_a_missing_folder_is_no_end(castle: Castle) -> None:
-    castle.reign()
-    folder = castle.places.folder("events", "pending")
+def test_a_missing_folder_is_no_end(shared: Castle) -> None:
+    folder = shared.places.folder("events", "pending")
     folder.rmdir()
-    castle.until(lambda: castle.beat()["state"] == "degraded", "its trouble shown")
+    shared.until(lambda: shared.heartbeat()["state"] == "degraded", "its trouble shown")
     folder.mkdir()
-    castle.until(lambda: castle.beat()["state"] == "idle", "rest again")
-    put(castle.home, "events", "pending", **event("evt-1"))
-    castle.dispatched("evt-1")
+    shared.until(shared.is_idle, "rest again")
+    shared.dispatch("evt-after-the-folder-came-back")
 
 
-def test_a_full_disk_is_no_end_and_the_heart_beats_on_it(castle: Castle) -> None:
+def test_a_full_disk_is_no_end_and_the_heartbeat_goes_on(castle: Castle) -> None:
     """No file may grow beyond what a heartbeat takes: what a full disk is to a writer."""
     king = castle.reign()
     castle.until(lambda: castle.log(), "a word")
-    resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (BEAT_BYTES, resource.RLIM_INFINITY))
+    resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (HEARTBEAT_BYTES, resource.RLIM_INFINITY))
     put(castle.home, "events", "pending", **event("evt-1", payload={"long": "x" * 1000}))
-    castle.until(lambda: castle.beat()["state"] == "degraded", "its trouble shown")
-    before = castle.beat()["seq"]
-    castle.until(lambda: castle.beat()["seq"] > before, "the next beat")
+    castle.until(lambda: castle.heartbeat()["state"] == "degraded", "its trouble shown")
+    before = castle.heartbeat()["seq"]
+    castle.until(lambda: castle.heartbeat()["seq"] > before, "the next heartbeat")
     resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     castle.dispatched("evt-1")
-    castle.until(lambda: castle.beat()["state"] != "degraded", "its recovery shown")
+    castle.until(lambda: castle.heartbeat()["state"] != "degraded", "its recovery shown")
     assert len(here(castle.home, "tasks", "pending")) == len(here(castle.home, "messages", "pending")) == 1
     assert os.listdir(castle.places.scratch("king")) == []
     for line in castle.places.events_log.read_text().splitlines()[1:]:
@@ -372,20 +459,19 @@ def test_a_damaged_queue_makes_no_loop(castle: Castle) -> None:
     (castle.places.own("king") / "task-seq").write_bytes(b"\xff")
     (castle.places.own("king") / "done.idx").write_bytes(b"\0\xff\n")
     king = castle.reign()
-    put(castle.home, "events", "pending", **event("evt-1"))
-    castle.dispatched("evt-1")
+    castle.dispatch("evt-1")
     assert king.poll() is None
 
 
-# --- the beat
+# --- the heartbeat
 
 
-def test_a_beat_is_one_record_of_fixed_size(home: Path) -> None:
-    heart = Heartbeat(home / "gen-x" / "heartbeat", "gen-" + "x" * 60, Clock())
+def test_a_heartbeat_is_one_record_of_fixed_size(home: Path) -> None:
+    heartbeat = Heartbeat(home / "gen-x" / "heartbeat", "gen-" + "x" * 60, Clock())
     for state in ("starting", "working", "idle", "degraded"):
-        heart.beat(state, worked=state == "working")
+        heartbeat.write(state, worked=state == "working")
         data = (home / "gen-x" / "heartbeat").read_bytes()
-        assert len(data) == BEAT_BYTES
+        assert len(data) == HEARTBEAT_BYTES
         assert json.loads(data)["state"] == state
     assert json.loads(data) == {
         "pid": os.getpid(),

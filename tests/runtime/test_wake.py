@@ -1,11 +1,13 @@
-"""A sleeper wakes for arrivals, signals and time, and for nothing else."""
+"""A sleeper wakes for arrivals, descriptors, threads, signals and time, and for nothing else."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.home.places import is_hidden
-from kingdom.runtime.wake import ProcessExits, Waker
+from kingdom.runtime.wake import Alarm, ProcessExits, Waker
 
 SOON = 5.0
 
@@ -66,40 +68,73 @@ def test_nothing_is_heard_when_the_time_is_up(waker: Waker) -> None:
     assert time.monotonic() - began >= 0.03
 
 
-def test_a_signal_ends_the_sleep(waker: Waker) -> None:
+def slept(waker: Waker, most: float) -> bool:
+    """Whether the whole time went by."""
+    began = time.monotonic()
+    assert waker.wait(most) == {}
+    return time.monotonic() - began >= most
+
+
+@pytest.fixture
+def alarm() -> Iterator[Alarm]:
+    yield (alarm := Alarm())
+    alarm.close()
+
+
+@pytest.fixture(params=["inotify", "poll"])
+def alarmed(request: pytest.FixtureRequest, folder: Path, alarm: Alarm) -> Iterator[Waker]:
+    waker = Waker([folder], request.param)
+    waker.add_descriptor(alarm.fileno(), alarm.clear)
+    yield waker
+    waker.close()
+
+
+def test_a_signal_ends_the_sleep(alarmed: Waker, alarm: Alarm) -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        waker.wake_on_signals()
+        alarm.ring_on_signals()
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert waker.wait(SOON) == {}
+        assert not slept(alarmed, SOON)
+        assert slept(alarmed, 0.03)
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_signal_still_ends_the_sleep_when_the_waker_before_is_closed(waker: Waker, folder: Path) -> None:
-    old = Waker([folder])
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
-    try:
-        old.wake_on_signals()
-        waker.wake_on_signals(in_place_of=old)
-        old.close()
-        os.kill(os.getpid(), signal.SIGUSR1)
-        began = time.monotonic()
-        assert waker.wait(SOON) == {}
-        assert time.monotonic() - began < SOON
-    finally:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGUSR1, before)
+def test_a_thread_that_rings_ends_the_sleep(alarmed: Waker, alarm: Alarm) -> None:
+    for _ in range(2):
+        thread = threading.Thread(target=alarm.ring)
+        thread.start()
+        assert not slept(alarmed, SOON)
+        thread.join()
+        assert slept(alarmed, 0.03)
 
 
-def test_another_descriptor_ends_the_sleep(waker: Waker) -> None:
-    reader, writer = os.pipe()
-    waker.add_descriptor(reader)
-    os.write(writer, b"x")
-    assert waker.wait(SOON) == {}
-    os.close(reader)
-    os.close(writer)
+def test_ringing_never_blocks_and_is_answered_once(alarmed: Waker, alarm: Alarm) -> None:
+    for _ in range(100_000):
+        alarm.ring()
+    assert not slept(alarmed, SOON)
+    assert slept(alarmed, 0.03)
+
+
+def test_a_byte_on_a_socket_ends_the_sleep_once(alarmed: Waker, alarm: Alarm) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        alarm.add(ours.fileno())
+        theirs.send(b"x")
+        assert not slept(alarmed, SOON)
+        assert slept(alarmed, 0.03), "what nobody has read does not wake again"
+        theirs.send(b"x")
+        assert not slept(alarmed, SOON), "but more of it does"
+
+
+def test_a_closed_descriptor_leaves_room_for_another_of_its_number(alarmed: Waker, alarm: Alarm) -> None:
+    for _ in range(2):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            alarm.add(ours.fileno())
+            theirs.send(b"x")
+            assert not slept(alarmed, SOON)
 
 
 GOING: dict[str, Callable[[Path], object]] = {
@@ -149,6 +184,8 @@ def test_closing_gives_every_descriptor_back(folder: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         Waker([folder]).close()
+        Alarm().close()
+        Alarm()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -182,12 +219,12 @@ def test_who_has_ended_before_is_not_followed(stranger: subprocess.Popen[bytes])
     assert ends.new() == frozenset()
 
 
-def test_a_signal_after_the_end_rings_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    waker = Waker([folder])
+def test_a_signal_after_the_end_rings_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    alarm = Alarm()
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        waker.wake_on_signals()
-        waker.close()
+        alarm.ring_on_signals()
+        alarm.close()
         os.kill(os.getpid(), signal.SIGUSR1)
         assert capfd.readouterr().err == ""
     finally:

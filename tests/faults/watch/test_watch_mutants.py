@@ -70,9 +70,9 @@ MUTANTS: list[Mutant] = [
         "a thread beats",
         "kingdom.runtime.role",
         after(
-            'A.beat("starting")',
+            'A.write("starting")',
             "import threading\n"
-            'beat = lambda: [(A.beat("idle"), time.sleep(0.2)) for _ in iter(int, 1)]\n'
+            'beat = lambda: [(A.write("idle"), time.sleep(0.2)) for _ in iter(int, 1)]\n'
             "threading.Thread(target=beat, daemon=True).start()",
         ),
         caught_by="hung in a read",

@@ -1,0 +1,41 @@
+"""The files that a role's configuration comes from, and whether they have changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kingdom.home.places import Places
+
+LOOK_SECONDS = 0.25
+ALSO_READS = {"general": ("king",)}
+"""By the name of a role's configuration, whose else it reads: a change there is one to it too."""
+
+
+class ConfigFiles:
+    """`system.yaml`, the role's own file, those of ALSO_READS and `.env`."""
+
+    def __init__(self, places: Places, config_name: str) -> None:
+        names = ("system", config_name, *ALSO_READS.get(config_name, ()))
+        self._paths = (*(places.config / f"{name}.yaml" for name in names), places.env_file)
+        self._seen = [_fingerprint(path) for path in self._paths]
+        self._next_look = 0.0
+
+    def changed(self, now: float, at_once: bool = False) -> bool:
+        """Return whether a file has changed since the last look, which is LOOK_SECONDS old or `at_once` renewed."""
+        if now < self._next_look and not at_once:
+            return False
+        self._next_look = now + LOOK_SECONDS
+        current = [_fingerprint(path) for path in self._paths]
+        if current == self._seen:
+            return False
+        self._seen = current
+        return True
+
+
+def _fingerprint(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
