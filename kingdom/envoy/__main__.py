@@ -2,8 +2,8 @@
 
 import sys
 
-from kingdom.envoy.outbound import Outbound
+from kingdom.envoy.embassy import Embassy
 from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.RoleSpec("envoy", "envoy", once=role.wants_once(sys.argv)), Outbound))
+    sys.exit(role.run(role.RoleSpec("envoy", "envoy", once=role.wants_once(sys.argv)), Embassy))

@@ -1,83 +1,151 @@
-"""Which task speaks in which thread, and which questions wait for an answer: what each type of letter does to both."""
+"""Which thread a task's messages belong in, and which questions wait for an answer there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kingdom.disk.json_file import JsonFile
-from kingdom.records.messages import Message
+from kingdom.envoy.channels import CHANNELS
+from kingdom.records import notes
+from kingdom.records.messages import Json, Message
+from kingdom.runtime.role import Services
+from kingdom.times import stamp
 
 OTHER_NEWS = ("unanswerable", "proclamation", "alert")
-"""Codes of notifications that are not a task's last word; foreign ones without a code are."""
+"""Codes of notifications that do not end their task's thread; foreign ones without a code do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
-    """A letter that people can read now."""
+class Address(NamedTuple):
+    """Where a message is posted."""
 
-    letter: Message
     channel: str
     room: str
-    post_id: str
+    #: The post under which it hangs, if any.
     thread: str | None
 
 
-def is_page(_task: str, page: Any) -> bool:
-    return isinstance(page, dict)
+class Posted(NamedTuple):
+    """A message that people can read now."""
+
+    message: Message
+    address: Address
+    #: The post's own id.
+    id: str
+
+
+class Question(NamedTuple):
+    """A question that waits for its answer."""
+
+    #: The task that asked.
+    task: str
+    #: What the king needs in order to go on with the task.
+    reply_context: Json
+
+
+class Conversations:
+    """Kept in two files: a thread for each task, and a question for each task that has asked."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        own, disk, complain = services.places.own("envoy"), services.disk, services.log.error
+        self._threads = JsonFile(own / "thread-mappings.json", disk, complain, _is_object)
+        self._awaiting = JsonFile(own / "awaiting-responses.json", disk, complain, _is_object)
+
+    def address(self, message: Message) -> Address:
+        """Return where to post a message: in its task's thread if it has one, else where its cause came from."""
+        source = str((message.source_ref or {}).get("source", ""))
+        channel = source if source in CHANNELS else str(self._services.config["channel"])
+        elsewhere = Address(channel, message.channel or channel, None)
+        thread = self._threads.get(message.task_id) if message.task_id else None
+        if thread is None or not THREAD_RULES[message.type].in_thread or not thread.keys() >= set(Address._fields):
+            return elsewhere
+        if message.type == "notification" and message.channel not in (None, thread["room"]):
+            return elsewhere
+        return Address(str(thread["channel"]), str(thread["room"]), str(thread["thread"]))
+
+    def note(self, posted: Posted) -> None:
+        """Remember what a post means for its thread."""
+        if (rule := THREAD_RULES[posted.message.type].note) is not None:
+            rule(self, posted)
+
+    def question_in(self, channel: str, room: str, thread: str | None) -> Question | None:
+        """Return the latest question that waits in a thread."""
+        here = (channel, room, thread)
+        asked = [
+            (str(entry.get("asked_at")), task)
+            for task in self._awaiting
+            if (entry := self._awaiting.get(task)) and tuple(entry.get(part) for part in Address._fields) == here
+        ]
+        if thread is None or not asked:
+            return None
+        _, task = max(asked)
+        return Question(task, _reply_context(self._awaiting.get(task)) or {"task_id": task})
+
+    def save(self) -> None:
+        """Write what has changed."""
+        self._threads.save()
+        self._awaiting.save()
+
+    def open_thread(self, posted: Posted) -> None:
+        if posted.message.task_id:
+            thread = {**posted.address._asdict(), "thread": posted.id}
+            self._threads.set(posted.message.task_id, thread)
+
+    def await_answer(self, posted: Posted) -> None:
+        """Note the question under the task that asked: others have asked in the same thread before it.
+
+        One that its channel refused for a while may have been answered before it is asked.
+        """
+        message, task = posted.message, asking_task(posted.message)
+        if notes.answered_by(self._services.places, task) is not None:
+            self._awaiting.remove(task)
+            return
+        where = {**posted.address._asdict(), "thread": posted.address.thread or posted.id}
+        asked_at = stamp(self._services.clock())
+        self._awaiting.set(task, {**where, "question": message.content, "asked_at": asked_at, **message.context})
+
+    def close_question(self, posted: Posted) -> None:
+        """Wait no longer for the answer that this message says has come."""
+        if (task := posted.message.context.get("answers")) is not None:
+            self._awaiting.remove(str(task))
+
+    def close_thread(self, posted: Posted) -> None:
+        """Forget the thread with its task's final message alone: other news may stand in it too."""
+        if posted.message.task_id and posted.message.code not in OTHER_NEWS:
+            self._threads.remove(posted.message.task_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """What one type of letter means for threads."""
+class ThreadRule:
+    """What one type of message means for threads."""
 
+    #: It is posted in its task's thread.
     in_thread: bool
-    remember: Callable[[JsonFile, JsonFile, Spoken, str], None]
+    #: What is remembered once it is posted.
+    note: Callable[[Conversations, Posted], None] | None = None
 
 
-def _nothing(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> None:
-    """No thread begins or ends with it."""
-
-
-def _begins_thread(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> None:
-    if said.letter.task_id:
-        page = {"channel": said.channel, "room": said.room, "thread": said.post_id}
-        threads.set(said.letter.task_id, page)
-
-
-def _asks(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> None:
-    """The question's thread is where its answer will come from; it stays open until then.
-
-    Under the task that asked: others have asked in the same thread before it.
-    """
-    thread = said.thread or said.post_id
-    page = {"channel": said.channel, "room": said.room, "thread": thread, "question": said.letter.content}
-    awaiting.set(asker(said.letter), {**page, "asked_at": now, **said.letter.context})
-
-
-def asker(question: Message) -> str:
-    way_back = question.context.get("reply_context")
-    return str((way_back if isinstance(way_back, Mapping) else {}).get("task_id") or question.task_id)
-
-
-def _goes_on(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> None:
-    """An answer has come: nobody is reminded of the question any more."""
-    if (asked := said.letter.context.get("answers")) is not None:
-        awaiting.remove(str(asked))
-
-
-def _ends_thread(threads: JsonFile, awaiting: JsonFile, said: Spoken, now: str) -> None:
-    """With a task's last word alone: other news may stand in its thread too."""
-    if said.letter.task_id and said.letter.code not in OTHER_NEWS:
-        threads.remove(said.letter.task_id)
-
-
-SENDERS: Mapping[str, Sender] = {
-    "thread_start": Sender(in_thread=False, remember=_begins_thread),
-    "thread_update": Sender(in_thread=True, remember=_goes_on),
-    "thread_reply": Sender(in_thread=True, remember=_nothing),
-    "human_input_request": Sender(in_thread=True, remember=_asks),
-    "notification": Sender(in_thread=True, remember=_ends_thread),
-    "report": Sender(in_thread=False, remember=_nothing),
+THREAD_RULES: Mapping[str, ThreadRule] = {
+    "thread_start": ThreadRule(in_thread=False, note=Conversations.open_thread),
+    "thread_update": ThreadRule(in_thread=True, note=Conversations.close_question),
+    "thread_reply": ThreadRule(in_thread=True),
+    "human_input_request": ThreadRule(in_thread=True, note=Conversations.await_answer),
+    "notification": ThreadRule(in_thread=True, note=Conversations.close_thread),
+    "report": ThreadRule(in_thread=False),
 }
+
+
+def asking_task(question: Message) -> str:
+    """Return the task that asked. The message's own task is the one whose thread it belongs in."""
+    return str(_reply_context(question.context).get("task_id") or question.task_id)
+
+
+def _reply_context(context: Json) -> Json:
+    reply_context = context.get("reply_context")
+    return reply_context if isinstance(reply_context, Mapping) else {}
+
+
+def _is_object(_task: str, value: Any) -> bool:
+    return isinstance(value, dict)

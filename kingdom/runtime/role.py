@@ -191,6 +191,7 @@ class _Loop:
         self._services = services
         self._lock = lock
         self._job = job
+        self._folders = tuple(job.folders())
         self._heartbeat = Heartbeat(services.places.heartbeat(services.name), services.name, services.clock)
         self._waker = self._new_waker(services)
         self._stopping = False
@@ -281,7 +282,8 @@ class _Loop:
         before, self._services = self._services.system, services
         services.log.redact(services.secrets.values())
         services.disk.durability = services.system["durability"]
-        if services.system["wake"] != before["wake"]:
+        folders, self._folders = self._folders, tuple(self._job.folders())
+        if services.system["wake"] != before["wake"] or folders != self._folders:
             self._replace_waker()
         services.log.info(f"took over new configuration{_exceptions(before, services.system)}")
 
@@ -295,7 +297,7 @@ class _Loop:
         )
 
     def _new_waker(self, services: Services) -> Waker:
-        waker = Waker(self._job.folders(), services.system["wake"])
+        waker = Waker(self._folders, services.system["wake"])
         waker.add_descriptor(services.exits.fileno())
         waker.add_descriptor(services.alarm.fileno(), services.alarm.clear)
         return waker

@@ -105,7 +105,7 @@ MUTANTS = [
     Mutant(
         "no intent is noted before a message is posted",
         "kingdom.envoy",
-        drop("_note_intents"),
+        drop("_intents.create"),
         caught_by="envoy kill",
         near="receipts|messages/",
         quick=True,

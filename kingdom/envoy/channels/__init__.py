@@ -1,5 +1,47 @@
-"""Ways to reach people."""
+"""Ways to reach people, and to be reached by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kingdom.disk.atomic import make_folder
+from kingdom.envoy.channels.base import Channel, ChannelRefused, Kit
+from kingdom.runtime import tables
+from kingdom.runtime.role import Services
 
 CHANNELS = {
     "console": "kingdom.envoy.channels.console:Console",
 }
+
+
+class Channels:
+    """The channels of this home, each opened when it is first needed."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._opened: dict[str, Channel] = {}
+
+    def get(self, name: str) -> Channel:
+        """Return the channel of this name. ChannelRefused when there is none, or when it does not open."""
+        if name not in CHANNELS:
+            raise ChannelRefused(channel=name, why="there is no such channel")
+        if name not in self._opened:
+            self._opened[name] = tables.load(CHANNELS[name])(self._kit(name))
+        return self._opened[name]
+
+    def switched_on(self) -> Iterator[str]:
+        """Return the names of the channels to listen to: those that have a part of their own in envoy.yaml."""
+        return (name for name in CHANNELS if name in self._services.config)
+
+    def close(self) -> None:
+        """Close what is open."""
+        for channel in self._opened.values():
+            channel.close()
+        self._opened.clear()
+
+    def _kit(self, name: str) -> Kit:
+        services = self._services
+        folder = services.places.own("envoy") / name
+        make_folder(folder)
+        config = services.config.get(name, {})
+        return Kit(folder, services.disk, services.clock, config, services.alarm, services.secrets)

@@ -4,50 +4,43 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import to_line
-from kingdom.envoy.channels.base import ChannelRefused
+from kingdom.envoy.channels.base import Channel, ChannelRefused, Kit
 from kingdom.times import stamp
 
-DAYS_LOOKED_BACK = 3
+DAYS_SEARCHED = 3
 """How far back an interrupted post is looked for."""
-THE_MACHINES_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""No refusal: it passes, and the letter is said then."""
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Not refusals: they pass, and then the message is posted."""
 
 
-class Console:
-    name = "console"
-
-    def __init__(self, folder: Path, disk: Disk, clock: Callable[[], float]) -> None:
-        self._folder = folder
-        self._disk = disk
-        self._clock = clock
+class Console(Channel):
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
         self._latest = 0.0
-        make_folder(folder)
 
-    def post(self, letter_id: str, room: str, text: str, thread: str | None) -> str:
-        now = self._clock()
+    def post(self, message_id: str, room: str, text: str, thread: str | None) -> str:
+        now = self._kit.clock()
         self._latest = max(now, self._latest + 0.000_001)
         post_id = f"{self._latest:.6f}"
-        line = {"ts": post_id, "time": stamp(now), "room": room, "thread": thread, "letter": letter_id, "text": text}
-        path = self._folder / f"{stamp(now)[:10]}.jsonl"
+        line = {"ts": post_id, "time": stamp(now), "room": room, "thread": thread, "letter": message_id, "text": text}
+        path = self._kit.folder / f"{stamp(now)[:10]}.jsonl"
         try:
-            self._disk.append(path, to_line(line), sync=True)
-        except OSError as trouble:
-            if trouble.errno in THE_MACHINES_FAULT:
+            self._kit.disk.append(path, to_line(line), sync=True)
+        except OSError as error:
+            if error.errno in DISK_ERRORS:
                 raise
-            raise ChannelRefused(channel="the console", why=trouble.strerror) from None
+            raise ChannelRefused(channel="the console", why=error.strerror) from None
         return post_id
 
-    def find(self, letter_id: str) -> str | None:
-        return next((str(post["ts"]) for post in self._posts() if post.get("letter") == letter_id), None)
+    def find(self, message_id: str) -> str | None:
+        return next((str(post["ts"]) for post in self._posts() if post.get("letter") == message_id), None)
 
     def _posts(self) -> Iterator[dict[str, Any]]:
-        for path in sorted(self._folder.glob("*.jsonl"))[-DAYS_LOOKED_BACK:]:
+        for path in sorted(self._kit.folder.glob("*.jsonl"))[-DAYS_SEARCHED:]:
             for line in path.read_text("utf-8", "replace").split("\n"):
                 try:
                     post = json.loads(line)

@@ -1,0 +1,82 @@
+"""The envoy's work: take in what people say, post what the kingdom says to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from kingdom.envoy.channels import Channels
+from kingdom.envoy.conversations import THREAD_RULES, Conversations
+from kingdom.envoy.inbound import Inbound
+from kingdom.envoy.outbound import Outbound
+from kingdom.records.backlog import Backlog
+from kingdom.records.messages import Message, Queued
+from kingdom.runtime.role import Services, Turn
+from kingdom.times import stamp
+
+BATCH = 32
+
+
+class Embassy:
+    def __init__(self, services: Services) -> None:
+        self._begin(services)
+
+    def folders(self) -> Iterable[Path]:
+        yield self._services.places.folder("messages", "pending")
+        yield from self._inbound.folders()
+
+    def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
+        heard = self._inbound.take_in()
+        self._backlog.follow(arrivals, self._services.monotonic())
+        messages = self._next_messages()
+        self._outbound.send(messages)
+        worked = heard or bool(messages) or len(self._backlog) > 0
+        return Turn(worked, self._backlog.next_look - self._services.monotonic(), busy=self._backlog.unsettled)
+
+    def reload(self, services: Services) -> None:
+        """Begin anew with what is in the files, as a new process would."""
+        before = self._channels
+        self._begin(services)
+        before.close()
+
+    def close(self) -> None:
+        self._channels.close()
+
+    def _begin(self, services: Services) -> None:
+        channels, conversations = Channels(services), Conversations(services)
+        self._outbound = Outbound(services, channels, conversations)
+        self._inbound = Inbound(services, channels, conversations)
+        self._channels = channels
+        period = float(services.config["intervals"]["message_check_seconds"])
+        self._backlog = Backlog(services.queues.messages, period=lambda: period)
+        self._services = services
+
+    def _next_messages(self) -> list[Message]:
+        """Take the next messages off the backlog. What is not due yet comes back with the next rescan."""
+        batch = self._next_batch()
+        waiting = [self._backlog.take(queued.filename) for queued in batch]
+        self._backlog.drop(queued.filename for queued in batch)
+        now = stamp(self._services.clock())
+        return [
+            message for message in waiting if message and (message.not_before or "") <= now and self._is_new(message)
+        ]
+
+    def _next_batch(self) -> list[Queued]:
+        """Return the most urgent ones, each after the message that opens its task's thread."""
+        first = list(islice(self._backlog, BATCH))
+        tasks = {queued.about for queued in first if THREAD_RULES[queued.type].in_thread}
+        opening = {
+            queued.about: queued for queued in self._backlog if queued.type == "thread_start" and queued.about in tasks
+        }
+        in_order = (queued for one in first for queued in (opening.get(one.about), one) if queued is not None)
+        return list(dict.fromkeys(in_order))
+
+    def _is_new(self, message: Message) -> bool:
+        """Set aside a message whose id was used before: it could not be filed, and would be posted for ever."""
+        queue = self._services.queues.messages
+        for state in ("sent", "failed"):
+            if queue.has(message.id, state):
+                queue.move_to_dead("pending", f"{message.id}.json", f"{state}/ has a message of this id already")
+                return False
+        return True

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kingdom.envoy.channels import CHANNELS
+from tests.envoy import grumpy
+from tests.fixtures import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(autouse=True)
+def more_channels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One more channel is one file and one row."""
+    monkeypatch.setitem(CHANNELS, "grumpy", "tests.envoy.grumpy:Grumpy")
+    monkeypatch.setitem(CHANNELS, "pigeon", "tests.envoy.pigeon:Pigeon")
+    grumpy.posted.clear()
+    grumpy.refusals.clear()
+    yield
+    grumpy.posted.clear()

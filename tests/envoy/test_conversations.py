@@ -1,0 +1,162 @@
+"""A task's messages are posted in one thread, and its questions wait there for their answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.disk.codec import read_json
+from kingdom.envoy.conversations import THREAD_RULES
+from kingdom.home.places import Places
+from kingdom.home.schemas import load
+from kingdom.records import notes
+from tests.envoy import grumpy
+from tests.envoy.envoys import TASK, open_thread, posted, settle, threads, transcript
+from tests.fixtures import MORNING, Clock, message, put, read, services, write
+
+
+def test_a_tasks_messages_hang_under_its_first(home: Path, clock: Clock) -> None:
+    envoy = settle(home, clock)
+    open_thread(home)
+    settle(home, clock, envoy)
+    for number, type in enumerate(("thread_update", "thread_reply", "human_input_request", "notification"), 2):
+        put(home, "messages", "pending", **message(f"msg-{number}", type, task_id=TASK))
+    settle(home, clock)
+    first, *others = transcript(home)
+    assert first["thread"] is None
+    assert {line["thread"] for line in others} == {first["ts"]}
+    assert {line["room"] for line in others} == {"dev-eddy"}
+
+
+def test_a_thread_is_opened_before_the_question_that_overtakes_it(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock)
+    for number in range(60):
+        open_thread(home, f"msg-1{number:02d}", f"task-{number}", created_at="2026-01-01T00:00:00Z")
+    open_thread(home, "msg-500")
+    put(home, "messages", "pending", **message("msg-501", "human_input_request", task_id=TASK, urgency="high"))
+    put(home, "messages", "pending", **message("msg-502", urgency="urgent"))
+    settle(home, clock)
+    assert posted(home)[:3] == ["msg-502", "msg-500", "msg-501"]
+    lines = {line["letter"]: line for line in transcript(home)}
+    assert lines["msg-501"]["thread"] == lines["msg-500"]["ts"]
+    assert len(posted(home)) == 63
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"dedup_key": f"{TASK}:notification:success"}, False),
+        ({"dedup_key": f"{TASK}:notification:failed"}, False),
+        ({"dedup_key": "task-20260207-009:notification:success"}, False),
+        ({"dedup_key": f"{TASK}:human_input_request:needs_human", "type": "human_input_request"}, True),
+        ({"dedup_key": f"{TASK}:thread_update:open", "type": "thread_update"}, True),
+        ({"code": "completed"}, False),
+        ({"code": "unanswerable"}, True),
+        ({"code": "alert"}, True),
+        ({"dedup_key": None}, False),
+        ({"dedup_key": f"{TASK}:proclamation", "task_id": f"proclamation-{TASK}"}, True),
+    ],
+)
+def test_a_final_message_ends_the_thread_and_nothing_else_does(
+    home: Path, clock: Clock, fields: dict[str, Any], kept: bool
+) -> None:
+    services(home, "envoy", clock)
+    open_thread(home)
+    envoy = settle(home, clock)
+    put(home, "messages", "pending", **{**message("msg-2", task_id=TASK), **fields})
+    settle(home, clock, envoy)
+    assert (TASK in threads(home)) is kept
+
+
+def test_news_for_another_channel_leave_the_thread(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock)
+    open_thread(home)
+    put(home, "messages", "pending", **message("msg-2", task_id=TASK, channel="C9"))
+    put(home, "messages", "pending", **message("msg-3", task_id=f"proclamation-{TASK}", channel="C0TEAMCH"))
+    settle(home, clock)
+    assert [(line["room"], line["thread"]) for line in transcript(home)[1:]] == [("C9", None), ("C0TEAMCH", None)]
+
+
+def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock)
+    open_thread(home)
+    context = {"checkpoint_path": "/c", "reply_context": {"general": "gen-pr"}}
+    put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK, context=context))
+    settle(home, clock)
+    entry = read_json(Places(home).own("envoy") / "awaiting-responses.json")[TASK]
+    assert entry["reply_context"] == {"general": "gen-pr"}
+    assert entry["thread"] == threads(home)[TASK]["thread"]
+    assert entry["asked_at"] == MORNING
+
+
+def test_a_question_that_was_answered_before_it_was_asked_is_not_awaited(home: Path, clock: Clock) -> None:
+    envoy = settle(home, clock)
+    notes.note_answer(envoy.services.places, envoy.services.disk, TASK, "evt-1")
+    put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK))
+    settle(home, clock, envoy)
+    assert posted(home) == ["msg-2"]
+    assert awaiting(home) == []
+
+
+def test_a_failure_is_posted_with_how_to_look_further(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock)
+    put(home, "messages", "pending", **message(content="[failed] no", context={"failed_task": TASK}))
+    settle(home, clock)
+    assert transcript(home)[0]["text"] == f"[failed] no\n`kingdom why {TASK}` shows more"
+    assert read(home, "messages", "sent", "msg-1")["content"] == "[failed] no"
+
+
+def awaiting(home: Path) -> list[str]:
+    path = Places(home).own("envoy") / "awaiting-responses.json"
+    return sorted(read_json(path)) if path.exists() else []
+
+
+def test_a_question_is_awaited_until_its_own_answer_has_come(home: Path, clock: Clock) -> None:
+    """The second question of a thread overtakes the word that the first one was answered."""
+    envoy = settle(home, clock)
+    open_thread(home)
+    for number, asking in ((2, TASK), (3, "task-20260207-002")):
+        way_back = {"reply_context": {"task_id": asking, "thread_task_id": TASK}}
+        question = message(f"msg-{number}", "human_input_request", task_id=TASK, urgency="high", context=way_back)
+        put(home, "messages", "pending", **question)
+    settle(home, clock, envoy)
+    assert awaiting(home) == [TASK, "task-20260207-002"]
+    put(home, "messages", "pending", **message("msg-4", "thread_update", task_id=TASK, context={"answers": TASK}))
+    settle(home, clock, envoy)
+    assert awaiting(home) == ["task-20260207-002"]
+
+
+def test_a_message_goes_back_the_way_its_cause_came(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock)
+    put(home, "messages", "pending", **message(channel="C1", source_ref={"source": "grumpy"}))
+    put(home, "messages", "pending", **message("msg-2", channel="C1", source_ref={"source": "nobody"}))
+    settle(home, clock)
+    assert (grumpy.posted, posted(home)) == ([("msg-1", "C1", None)], ["msg-2"])
+
+
+@pytest.mark.parametrize(
+    "content", ["{half", "[]", f'{{"{TASK}": 5}}', f'{{"{TASK}": {{}}}}', f'{{"{TASK}": {{"thread_ts": "1.2"}}}}']
+)
+def test_a_damaged_file_of_threads_silences_nobody(home: Path, clock: Clock, content: str) -> None:
+    services(home, "envoy", clock)
+    own = Places(home).own("envoy")
+    (own / "thread-mappings.json").write_text(content)
+    (own / "awaiting-responses.json").write_text(content)
+    put(home, "messages", "pending", **message(task_id=TASK))
+    settle(home, clock)
+    assert posted(home) == ["msg-1"]
+
+
+def test_a_thread_on_a_channel_that_is_gone_is_a_refusal(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock, envoy={"retry": {"attempts": 1}})
+    entry = {"channel": "raven", "room": "r", "thread": "t"}
+    write(Places(home).own("envoy") / "thread-mappings.json", {TASK: entry})
+    put(home, "messages", "pending", **message(task_id=TASK))
+    settle(home, clock)
+    assert "raven did not take" in read(home, "messages", "failed", "msg-1")["refused_because"]
+
+
+def test_every_type_of_message_has_its_rule() -> None:
+    assert set(THREAD_RULES) == set(load("message")["properties"]["type"]["enum"])

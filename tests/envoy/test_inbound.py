@@ -1,0 +1,244 @@
+"""What people say on a channel becomes one event, whatever is delivered again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.envoy.channels.base import Said
+from kingdom.envoy.embassy import Embassy
+from kingdom.home import schemas
+from kingdom.home.places import Places
+from kingdom.runtime.role import Services
+from tests.envoy import pigeon
+from tests.envoy.envoys import TASK, Envoy, settle
+from tests.fixtures import Clock, all_of, founded, here, message, put, services
+from tests.waiting import wait_until
+
+SOON = 20.0
+HELLO = Said(id="1770458400.000100", type="channel.message", user="U1", text="brief me ⚔", room="C1")
+
+
+@pytest.fixture
+def loft(home: Path) -> Path:
+    return pigeon.loft(founded(home).own("envoy") / "pigeon")
+
+
+def listening(given: Services) -> Services:
+    return replace(given, config={**given.config, "pigeon": {}})
+
+
+@pytest.fixture
+def envoy(home: Path, clock: Clock, loft: Path) -> Envoy:
+    given = listening(services(home, "envoy", clock))
+    return Envoy(given, Embassy(given))
+
+
+def log(home: Path) -> str:
+    return Places(home).role_log("envoy").read_text()
+
+
+def test_what_a_person_says_becomes_an_event_and_is_acknowledged(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path
+) -> None:
+    pigeon.say(loft, HELLO)
+    settle(home, clock, envoy)
+    (event,) = all_of(home, "events", "pending")
+    assert schemas.check("event", event)
+    assert (event["id"], event["type"]) == ("evt-pigeon-msg-1770458400-000100", "pigeon.channel.message")
+    assert (event["source"], event["priority"]) == ("pigeon", "normal")
+    assert event["payload"] == {
+        "user_id": "U1",
+        "user": "U1",
+        "text": "brief me ⚔",
+        "channel": "C1",
+        "message_ts": "1770458400.000100",
+    }
+    assert list((loft / "said").iterdir()) == []
+    assert "evt-pigeon-msg-1770458400-000100" in log(home)
+
+
+@pytest.mark.parametrize(
+    ("said", "id"),
+    [
+        (HELLO._replace(type="app_mention"), "evt-pigeon-mention-1770458400-000100"),
+        (HELLO._replace(thread="17.1"), "evt-pigeon-reply-17-1-1770458400-000100"),
+        (HELLO._replace(id="a~b"), "evt-pigeon-msg-a+7e+b"),
+    ],
+)
+def test_the_id_of_an_event_is_made_of_the_channels(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path, said: Said, id: str
+) -> None:
+    pigeon.say(loft, said)
+    settle(home, clock, envoy)
+    assert here(home, "events", "pending") == [id]
+
+
+@pytest.mark.parametrize("state", ["pending", "dispatched", "completed", "dead"])
+def test_what_is_delivered_again_is_acknowledged_and_no_new_event(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path, state: str
+) -> None:
+    pigeon.say(loft, HELLO)
+    settle(home, clock, envoy)
+    pending = Places(home).folder("events", "pending") / "evt-pigeon-msg-1770458400-000100.json"
+    pending.rename(Places(home).folder("events", state) / pending.name)
+    pigeon.say(loft, HELLO)
+    settle(home, clock, envoy)
+    assert sum(len(here(home, "events", known)) for known in ("pending", "dispatched", "completed", "dead")) == 1
+    assert list((loft / "said").iterdir()) == []
+
+
+def ask(home: Path, name: str, task: str, created_at: str = "2026-02-07T10:00:00Z") -> dict[str, Any]:
+    """A question of a task on the pigeon, in the thread of TASK."""
+    way_back = {"general": "gen-pr", "task_id": task, "thread_task_id": TASK}
+    fields = {"channel": "C1", "source_ref": {"source": "pigeon"}, "context": {"reply_context": way_back}}
+    put(home, "messages", "pending", **message(name, "human_input_request", task_id=TASK, **fields))
+    return way_back
+
+
+def test_a_reply_in_the_thread_of_a_question_answers_it(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:
+    source = {"source": "pigeon"}
+    put(home, "messages", "pending", **message("msg-1", "thread_start", task_id=TASK, channel="C1", source_ref=source))
+    way_back = ask(home, "msg-2", TASK)
+    settle(home, clock, envoy)
+    pigeon.say(loft, HELLO._replace(text="yes", thread="post-msg-1"))
+    pigeon.say(loft, HELLO._replace(id="2", text="elsewhere", thread="post-msg-9"))
+    pigeon.say(loft, HELLO._replace(id="3", text="another room", thread="post-msg-1", room="C2"))
+    settle(home, clock, envoy)
+    events = {event["payload"]["text"]: event for event in all_of(home, "events", "pending")}
+    assert (events["yes"]["type"], events["yes"]["priority"]) == ("pigeon.human_response", "high")
+    assert events["yes"]["payload"]["task_id"] == TASK
+    assert events["yes"]["payload"]["human_response"] == "yes"
+    assert events["yes"]["payload"]["reply_context"] == way_back
+    assert {events[text]["type"] for text in ("elsewhere", "another room")} == {"pigeon.channel.message"}
+    assert '"message.human_response"' in Places(home).events_log.read_text()
+
+
+def test_a_reply_answers_the_latest_question_of_its_thread(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:
+    source = {"source": "pigeon"}
+    put(home, "messages", "pending", **message("msg-1", "thread_start", task_id=TASK, channel="C1", source_ref=source))
+    for number in (3, 2):
+        ask(home, f"msg-{number}", f"task-20260207-00{number}")
+        settle(home, clock, envoy)
+        clock.pass_(60)
+    pigeon.say(loft, HELLO._replace(thread="post-msg-1"))
+    settle(home, clock, envoy)
+    (event,) = all_of(home, "events", "pending")
+    assert event["payload"]["task_id"] == "task-20260207-002"
+
+
+def test_what_cannot_be_written_as_it_is_does_not_stop_the_envoy(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivered = [[HELLO._replace(text="half \ud83d")], []]
+    monkeypatch.setattr(pigeon.Pigeon, "read", lambda _: delivered.pop(0))
+    monkeypatch.setattr(pigeon.Pigeon, "acknowledge", lambda _self, _said: None)
+    settle(home, clock, envoy)
+    (event,) = all_of(home, "events", "pending")
+    assert event["payload"]["text"] == "half ?"
+
+
+def test_a_channel_that_is_down_is_logged_once_and_holds_nobody_up(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path
+) -> None:
+    (loft / "gone").touch()
+    pigeon.say(loft, HELLO)
+    put(home, "messages", "pending", **message())
+    for _ in range(3):
+        settle(home, clock, envoy)
+    assert log(home).count("the loft cannot be reached: the pigeons are out") == 1
+    assert (here(home, "messages", "sent"), here(home, "events", "pending")) == (["msg-1"], [])
+    (loft / "gone").unlink()
+    settle(home, clock, envoy)
+    assert len(here(home, "events", "pending")) == 1
+
+
+def test_a_channel_that_is_not_switched_on_is_not_listened_to(home: Path, clock: Clock, loft: Path) -> None:
+    pigeon.say(loft, HELLO)
+    settle(home, clock)
+    assert here(home, "events", "pending") == []
+
+
+def test_new_configuration_opens_the_channels_anew(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:
+    settle(home, clock, envoy)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        envoy.embassy.reload(envoy.services)
+        pigeon.say(loft, HELLO)
+        settle(home, clock, envoy)
+    assert len(here(home, "events", "pending")) == 1
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+ENVOY = """
+from dataclasses import replace
+from kingdom.envoy.channels import CHANNELS
+from kingdom.envoy.embassy import Embassy
+from kingdom.runtime import role
+
+CHANNELS["pigeon"] = "tests.envoy.pigeon:Pigeon"
+
+def build(services):
+    return Embassy(replace(services, config={**services.config, "pigeon": {}}))
+
+raise SystemExit(role.run(role.RoleSpec("envoy", "envoy"), build))
+"""
+"""It looks by itself after ten minutes: what happens sooner, happens because it was woken."""
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        tree = str(Path(__file__).resolve().parent.parent.parent)
+        env = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": tree}
+        started.append(subprocess.Popen([sys.executable, "-c", ENVOY], env=env))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("wake", ["inotify", "poll"])
+def test_it_wakes_at_once_and_a_kill_before_the_acknowledgement_doubles_nothing(
+    home: Path, loft: Path, start: Callable[[], subprocess.Popen[bytes]], wake: str
+) -> None:
+    places = founded(home, envoy={"intervals": {"message_check_seconds": 600}}, system={"wake": wake})
+
+    def started() -> subprocess.Popen[bytes]:
+        envoy = start()
+        heartbeat = places.heartbeat("envoy")
+        awake = f'"pid": {envoy.pid},'
+        wait_until(
+            lambda: heartbeat.exists() and awake in (text := heartbeat.read_text()) and '"idle"' in text,
+            SOON,
+            "an envoy at rest",
+        )
+        return envoy
+
+    envoy = started()
+    (loft / "deadly").touch()
+    pigeon.say(loft, HELLO)
+    assert envoy.wait(SOON) == -9
+    assert len(here(home, "events", "pending")) == 1, "it is safe before it is acknowledged"
+    assert len(list((loft / "said").iterdir())) == 1
+    (loft / "deadly").unlink()
+    started()
+    assert len(here(home, "events", "pending")) == 1, "it was delivered again, and is the same event"
+    assert list((loft / "said").iterdir()) == []
+    pigeon.say(loft, HELLO._replace(id="2"))
+    wait_until(lambda: len(here(home, "events", "pending")) == 2, SOON, "the second event")
+    put(home, "messages", "pending", **message("msg-1", channel="C1", source_ref={"source": "pigeon"}))
+    if wake == "inotify":
+        wait_until(lambda: here(home, "messages", "sent") == ["msg-1"], SOON, "it speaks, too")
+        assert pigeon.posts(loft)[0]["room"] == "C1"
