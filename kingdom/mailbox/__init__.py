@@ -1,1 +1,1 @@
-"""The mailbox: Yi-Rang MQ for local processes, as files that anybody can write and read."""
+"""The mailbox: Yi-Rang MQ for the processes of this machine; requests and answers are files."""

@@ -1,4 +1,4 @@
-"""python -m kingdom.mailbox [--config FILE] [--once]"""
+"""python -m kingdom.mailbox [--config FILE] [--once]: the manager of the queue and its mailbox."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from kingdom.runtime.role import RoleSpec, Services, run
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(prog="python -m kingdom.mailbox", description="Yi-Rang MQ's manager")
-    words.add_argument(
-        "--config", type=Path, metavar="FILE", help="instead of config/mq.yaml; an older JSON file is fine"
+    parser = argparse.ArgumentParser(
+        prog="python -m kingdom.mailbox",
+        description="The manager of Yi-Rang MQ: answers the requests of queue/mailbox.",
     )
-    words.add_argument("--once", action="store_true", help="serve what waits, then end")
-    given = words.parse_args()
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="read this configuration instead of config/mq.yaml; an older JSON file will do",
+    )
+    parser.add_argument("--once", action="store_true", help="answer the requests that are there, then end")
+    given = parser.parse_args()
 
     def build(services: Services) -> Manager:
         return Manager(services, given.config)

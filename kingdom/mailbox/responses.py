@@ -21,8 +21,9 @@ from kingdom.errors import BadConfig, BadFile
 from kingdom.mq.client import LARGEST_ANSWER
 
 CLIENT_IS_GONE_AFTER = 86400.0
-"""A folder in which a client keeps its drafts outlives the answers: its owner may be idle."""
+"""Seconds after which the folder of a silent client is removed with its drafts; sooner, its owner may be idle."""
 SPARES = 256
+"""How many files of answered requests are kept to be written over."""
 
 
 class Responses:

@@ -58,15 +58,15 @@ class Text(Field[str]):
 
     def read(self, payload: Payload) -> str:
         value = payload.get(self.name, self.default)
-        if value is None:
-            if self.name in payload and self.default is not None:
-                return self.default
-            raise self._refusal("is missing")
-        if not isinstance(value, str):
+        if isinstance(value, str):
+            if not value and self.default is None:
+                raise self._refusal("is empty")
+            return value
+        if value is not None:
             raise self._refusal(f"is a {type(value).__name__}, not a text")
-        if not value and self.default is None:
-            raise self._refusal("is empty")
-        return value
+        if self.default is None:
+            raise self._refusal("is missing")
+        return self.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,10 @@ class Whole(Field[int]):
 
     def read(self, payload: Payload) -> int:
         value = payload.get(self.name, self.default)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if type(value) is not int:  # and no bool
             raise self._refusal(f"is a {type(value).__name__}, not a whole number")
-        if (self.lowest is not None and value < self.lowest) or abs(value) > self.highest:
+        lowest = -self.highest if self.lowest is None else self.lowest
+        if not lowest <= value <= self.highest:
             raise self._refusal(f"is {value}, out of range")
         return value
 
