@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
             found[name] = measured(name, quick, at_best)
             print(report.text(found[name]), flush=True)
     if not quick:
-        kept = json.loads(RESULTS.read_text())["parts"] if RESULTS.exists() else {}
+        kept = json.loads(RESULTS.read_text()).get("parts", {}) if RESULTS.exists() else {}
         merged = {name: {**kept, **found}[name] for name in PARTS if name in {**kept, **found}}
         RESULTS.write_text(json.dumps({"parts": merged}, indent=1, ensure_ascii=False) + "\n")
         report.write(HERE.parent / "docs", merged)

@@ -1,14 +1,17 @@
-"""`python bench/compare.py --old TREE [--new TREE] [--rounds N] [--parts court,mq_stores,mq_mailbox] [--full]`
+"""`python bench/compare.py --old TREE [--new TREE] [--rounds N] [--parts court,mq_stores,mq_mailbox] [--dir DIR]`
 
 Say whether a checkout is slower than another one. Each measures with its own bench and its own .venv, in turns: old,
 new, old, new, …, old. Neighbouring runs of the old one, compared with each other, are the spread that the machine
 alone makes. New is worse where its median is slower by more than 5 % beyond that spread; then this ends with 1.
+With `--dir` on a tmpfs of its own the disk makes no difference, and the code alone is compared. (Not in /dev/shm:
+soldiers have no access to it.)
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -30,10 +33,14 @@ MOST_WORSE = 0.05
 Figures = dict[tuple[str, str], float]
 
 
-def measure(tree: Path, parts: str, how: str) -> tuple[Figures, dict[tuple[str, str], bool]]:
+def measure(tree: Path, parts: str, how: str, folder: Path | None) -> tuple[Figures, dict[tuple[str, str], bool]]:
     """Return what one run found, by row and durability, and of which of them more is better."""
     command = [str(tree / ".venv/bin/python"), "-c", MEASURE, parts, how]
-    done = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    environment = {
+        **os.environ,
+        **({name: str(folder) for name in ("KINGDOM_BENCH_DIR", "BENCH_DIR")} if folder else {}),
+    }
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"compare: {tree} could not measure:\n{done.stderr[-2000:]}")
     figures: Figures = {}
@@ -73,14 +80,16 @@ def main() -> int:
     words.add_argument("--rounds", type=int, default=5)
     words.add_argument("--parts", default=PARTS)
     words.add_argument("--full", action="store_true", help="full runs instead of quick ones")
+    words.add_argument("--dir", type=Path, help="where the files that are measured with lie")
     given = words.parse_args()
+    how = given.parts, "full" if given.full else "quick", given.dir
     old, new, more_is_better = [], [], {}
     for number in range(given.rounds):
         for tree, runs in ((given.old, old), (given.new, new)):
-            figures, more_is_better = measure(tree.resolve(), given.parts, "full" if given.full else "quick")
+            figures, more_is_better = measure(tree.resolve(), *how)
             runs.append(figures)
         print(f"round {number + 1} of {given.rounds}", file=sys.stderr)
-    old.append(measure(given.old.resolve(), given.parts, "full" if given.full else "quick")[0])
+    old.append(measure(given.old.resolve(), *how)[0])
     worse = compare(old, new, more_is_better)
     print(f"\n{len(old)} runs of old, {len(new)} of new; worse: {', '.join(worse) or 'none'}")
     return 1 if worse else 0

@@ -388,7 +388,7 @@ def _files(scratch: Scratch, rounds: int, times: int, synced: int, acks: int) ->
         _row("filesystem publish, alone", 0.9, found, "power", "fsync", fsync, "power"),
         _row("filesystem publish, 16 callers", 2, found, "power 16", "fsync", f"{fsync}, one caller", "power"),
         _row("filesystem publish, batches of 100", 0.4, found, "power 100", "unsynced", unsynced, "power"),
-        _row(f"filesystem publish right after {acks:,} acks", 0.8, late, "after acks", "unsynced", unsynced, "process"),
+        _row(f"filesystem publish after {acks:,} acks", 0.8, late, "after acks", "unsynced", unsynced, "process"),
     ]
 
 
