@@ -109,8 +109,8 @@ def _unfit(path: Path) -> str | None:
         return f"a stranger: {path}"
     try:
         value = read_json(path)
-    except BadFile as trouble:
-        return f"half visible: {trouble}"
+    except BadFile as error:
+        return f"half visible: {error}"
     except FileNotFoundError:
         return None
     named = value.get("task_id") if path.parent.name == "results" else value.get("id")

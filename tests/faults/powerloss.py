@@ -204,7 +204,7 @@ def pictures(recorded: Record, outcomes: Sequence[str]) -> Iterator[tuple[Cut, d
             yield from disk.pictures(f"{call.name} {where}", outcomes)
 
 
-# --- the model of a file system
+# The model of a file system.
 
 
 class _Node:
@@ -492,7 +492,7 @@ class _Model:
         elif isinstance(node, _Folder):
             node.safe = dict(node.names)
             self._keep_above(node)
-            for rename in [each for each in self._renames if node in (each[0], each[2])]:
+            for rename in [step for step in self._renames if node in (step[0], step[2])]:
                 self._finish(rename)
 
     def _keep_above(self, folder: _Folder) -> None:

@@ -38,7 +38,9 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
         for at, part in enumerate(block):
             if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
                 yield Defect(part.lineno, f"drop {_line(part)}", lambda b=block, i=at: b.__setitem__(i, ast.Pass()))
-            if at and all(isinstance(each, ast.Expr | ast.Assign | ast.AugAssign) for each in block[at - 1 : at + 1]):
+            if at and all(
+                isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign) for statement in block[at - 1 : at + 1]
+            ):
                 yield Defect(
                     part.lineno, f"swap {_line(block[at - 1])} | {_line(part)}", lambda b=block, i=at: _swap(b, i)
                 )

@@ -109,7 +109,7 @@ class Report:
     @property
     def details(self) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.points.items()))
-        missed = [f"not reached: {each}" for each in self.missed]
+        missed = [f"not reached: {point}" for point in self.missed]
         return "\n".join([self.line, f"  {counts}", *self.bad, *missed, *self.wobbles[:10]])
 
 
@@ -137,10 +137,12 @@ def sweep(
     stands = [Stand(step, tree or trees.program(), calls) for _ in range(trees.WORKERS)]
     try:
         with ThreadPoolExecutor(len(stands)) as pool:
-            report.wobbles = [each for found in pool.map(lambda stand: stand.learn(fault), stands) for each in found]
+            report.wobbles = [
+                wobble for found in pool.map(lambda stand: stand.learn(fault), stands) for wobble in found
+            ]
         first, *_ = stands
         most = max(len(stand.points) for stand in stands)
-        places = [each for each in range(most) if re.search(near, first.call_at(each))]
+        places = [at for at in range(most) if re.search(near, first.call_at(at))]
         chosen = places if trees.CAMPAIGN or budget is None else spread(places, budget)
         report.left_out = len(places) - len(chosen)
         waiting: SimpleQueue[int] = SimpleQueue()
@@ -190,7 +192,7 @@ def spread(places: Sequence[int], budget: int) -> Sequence[int]:
         return places
     if budget == 1:
         return [places[len(places) // 2]]
-    return [places[round(each * (len(places) - 1) / (budget - 1))] for each in range(budget)]
+    return [places[round(step * (len(places) - 1) / (budget - 1))] for step in range(budget)]
 
 
 class Stand:
@@ -256,7 +258,7 @@ class Stand:
                 wrong.append(f"ended with {ended.code}: {ended.said.strip()[-300:]}")
             if "Traceback" in ended.said:
                 wrong.append(f"a traceback: {ended.said.strip()[-600:]}")
-        wrong += [f"at the fault: {each}" for each in self.step.at_fault(self.home)]
+        wrong += [f"at the fault: {line}" for line in self.step.at_fault(self.home)]
         return self._struck(point, fault), wrong + restart_and_check(self.step, self.tree, self.home)
 
     def likeness(self, call: Call) -> str:
@@ -361,7 +363,7 @@ def _takes_space(call: Call) -> bool:
     return call.name in _TAKES_SPACE and (call.name != "openat" or call.creates)
 
 
-# --- homes and what runs in them
+# Homes and what runs in them.
 
 
 def copy_home(source: Path, target: Path) -> None:

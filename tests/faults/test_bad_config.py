@@ -45,7 +45,7 @@ def check_start(tree: Path) -> list[str]:
             for what, (content, word) in BAD.items():
                 if file != OWN_FILE["king"] and what not in ("unknown key", "broken YAML"):
                     continue
-                wrong += [f"{role}, {file}.yaml, {what}: {each}" for each in refused(tree, role, file, content, word)]
+                wrong += [f"{role}, {file}.yaml, {what}: {line}" for line in refused(tree, role, file, content, word)]
     return wrong
 
 

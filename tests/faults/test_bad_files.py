@@ -68,7 +68,8 @@ def _full_folder(path: Path, thing: dict[str, Any]) -> None:
 
 
 def _link_to_a_good_file(path: Path, thing: dict[str, Any]) -> None:
-    target = Places(path.parents[3]).home / "elsewhere.json"
+    home = next(folder for folder in path.parents if (folder / "queue").is_dir())
+    target = home / "elsewhere.json"
     _put(target, json.dumps(thing).encode())
     path.symlink_to(target)
 
@@ -262,8 +263,8 @@ def put_away(home: Path, kind: str, names: list[bytes], good: int = 0) -> list[s
     for name in sorted(bodies):
         try:
             reason = read_json(places.folder(kind, "dead") / f"{name}.reason").get("reason")
-        except (BadFile, FileNotFoundError) as trouble:
-            wrong.append(f"{name}: no reason beside it: {trouble}")
+        except (BadFile, FileNotFoundError) as error:
+            wrong.append(f"{name}: no reason beside it: {error}")
         else:
             wrong += [] if isinstance(reason, str) and len(reason) > 4 else [f"{name}: reason {reason!r}"]
     return wrong

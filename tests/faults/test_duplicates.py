@@ -88,7 +88,7 @@ def forget(home: Path) -> list[str]:
 
 def one_task(home: Path, letter: str = "thread_start") -> list[str]:
     made = [task for task in oracle.contents(home, "tasks") if task["event_id"] == NAME]
-    letters = [each for each in oracle.contents(home, "messages") if each["type"] == letter]
+    letters = [message for message in oracle.contents(home, "messages") if message["type"] == letter]
     return oracle.exactly("tasks", 1, len(made)) + oracle.exactly(f"{letter} letters", 1, len(letters)) + settled(home)
 
 
@@ -98,7 +98,7 @@ def no_task(home: Path) -> list[str]:
 
 
 def completed(home: Path) -> list[str]:
-    finals = [each for each in oracle.contents(home, "messages") if each["type"] == "notification"]
+    finals = [message for message in oracle.contents(home, "messages") if message["type"] == "notification"]
     return oracle.exactly("final letters", 1, len(finals))
 
 

@@ -80,8 +80,8 @@ def fill(home: Path) -> Path:
         try:
             while file.write(bytes(4096)) == 4096:
                 pass
-        except OSError as trouble:
-            assert trouble.errno == errno.ENOSPC  # noqa: PT017
+        except OSError as error:
+            assert error.errno == errno.ENOSPC  # noqa: PT017
     return ballast
 
 

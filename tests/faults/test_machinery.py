@@ -56,7 +56,7 @@ def test_a_failing_disk_is_injected_at_every_call_and_a_traceback_is_named(fault
     report = sweep(step("right"), fault)
     assert report.tried > 10
     assert not report.missed
-    assert all("a traceback: " in each for each in report.bad)
+    assert all("a traceback: " in line for line in report.bad)
     assert report.bad
 
 

@@ -31,7 +31,7 @@ def check_private(tree: Path) -> list[str]:
         again = trees.run(tree, home, KING)
     finally:
         os.umask(previous)
-    wrong = [f"ended with {each.returncode}: {each.stderr}" for each in (ended, again) if each.returncode]
+    wrong = [f"ended with {run.returncode}: {run.stderr}" for run in (ended, again) if run.returncode]
     for path in home.rglob("*"):
         mode = stat.S_IMODE(path.lstat().st_mode)
         name = path.relative_to(home)

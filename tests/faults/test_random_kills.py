@@ -168,7 +168,7 @@ def ended(places: Places) -> int:
 
 
 def quiet(places: Places) -> bool:
-    return not any(os.listdir(places.folder(*each)) for each in (("messages", "pending"), ("tasks", "in_progress")))
+    return not any(os.listdir(places.folder(*queue)) for queue in (("messages", "pending"), ("tasks", "in_progress")))
 
 
 def lost_or_doubled(places: Places) -> list[str]:

@@ -74,7 +74,7 @@ def _filed(home: Path) -> list[str]:
 def _said_once(home: Path) -> list[str]:
     said = Counter(post["letter"] for post in posts(home))
     letters = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
-    return [each for name in letters for each in oracle.exactly(f"posts of {name}", 1, said[name])]
+    return [line for name in letters for line in oracle.exactly(f"posts of {name}", 1, said[name])]
 
 
 def _threads(home: Path) -> list[str]:

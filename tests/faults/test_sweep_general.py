@@ -65,9 +65,9 @@ def check_attempts(home: Path) -> list[str]:
     served = (home / "served").read_text().split()
     attempts = {WELL: 1, ASKS: 1, BADLY: 2}
     return check(home) + [
-        each
+        line
         for task, wanted in attempts.items()
-        for each in oracle.exactly(f"soldiers for {task}", wanted, served.count(task))
+        for line in oracle.exactly(f"soldiers for {task}", wanted, served.count(task))
     ]
 
 
@@ -95,8 +95,8 @@ def _soldiers(home: Path) -> list[str]:
     try:
         rows = parse_json(places.sessions.read_bytes()) if places.sessions.exists() else []
         wrong += [f"on the roll: {row['task_id']}" for row in rows]
-    except ValueError as trouble:
-        wrong.append(f"sessions.json: {trouble}")
+    except ValueError as error:
+        wrong.append(f"sessions.json: {error}")
     wrong += (home / "twice").read_text().splitlines() if (home / "twice").exists() else []
     return wrong
 

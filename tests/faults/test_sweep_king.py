@@ -93,7 +93,7 @@ def _events(home: Path) -> list[str]:
 def _tasks(home: Path) -> list[str]:
     made = Counter(task["event_id"] for task in oracle.contents(home, "tasks"))
     wrong = [
-        each for name, count in EXPECTED_TASKS.items() for each in oracle.exactly(f"tasks of {name}", count, made[name])
+        line for name, count in EXPECTED_TASKS.items() for line in oracle.exactly(f"tasks of {name}", count, made[name])
     ]
     states = oracle.states_of(home, "tasks")
     return wrong + [
@@ -110,8 +110,8 @@ def _letters(home: Path) -> list[str]:
         if letter["content"].startswith("[failed] the question of"):
             written["lost answer"] += 1
         elif letter["type"] == "thread_update":
-            resumed = [each for each in oracle.contents(home, "tasks") if each["thread_task_id"] == task]
-            written.update(f"{letter['content']}|{each['event_id']}" for each in resumed)
+            resumed = [other for other in oracle.contents(home, "tasks") if other["thread_task_id"] == task]
+            written.update(f"{letter['content']}|{other['event_id']}" for other in resumed)
         elif task not in causes:
             wrong.append(f"letter {letter['id']} is about {task}, which is not there")
         else:

@@ -57,7 +57,7 @@ def check_king(tree: Path) -> list[str]:
             homes.put(home, "events", "pending", thing)
     wrong = escapes(tree, jail, home, "kingdom.king")
     wrong += foreign_names(home)
-    dead, left = (list(places.folder(*each).iterdir()) for each in (("tasks", "dead"), ("events", "pending")))
+    dead, left = (list(places.folder(*queue).iterdir()) for queue in (("tasks", "dead"), ("events", "pending")))
     wrong += oracle.exactly("tasks that the king made and put away", 0, len(dead))
     wrong += oracle.exactly("events that still wait", 0, len(left))
     trees.remove(jail)

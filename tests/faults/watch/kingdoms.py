@@ -212,7 +212,7 @@ def chunks(things: Sequence[str], count: int) -> list[str]:
     return [things[number % len(things)] for number in range(count)]
 
 
-# --- load: events for a general whose soldiers say that they were there
+# Load: events for a general whose soldiers say that they were there.
 
 SOLDIER = """#!/bin/sh
 # Says when it begins and when it has ended; one whose task the home's file "slow" names takes longer.

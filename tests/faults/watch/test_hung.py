@@ -30,8 +30,8 @@ def test_hung_roles_are_replaced(launcher: str, figure: Figure) -> None:
                 kinds = {role: KINDS[next(turn) % len(KINDS)] for role in roles}
                 for role, seconds in hang(court, kinds).items():
                     took[kinds[role]].append(seconds)
-    slowest = max(max(each) for each in took.values())
-    counts = ", ".join(f"{kind} {len(each)} of {len(each)}" for kind, each in took.items())
+    slowest = max(max(seconds) for seconds in took.values())
+    counts = ", ".join(f"{kind} {len(seconds)} of {len(seconds)}" for kind, seconds in took.items())
     figure(f"row 4 hung, {launcher}: replaced {counts}; slowest {slowest:.1f} s of {REPLACED_WITHIN:g} s allowed")
 
 

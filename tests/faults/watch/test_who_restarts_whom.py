@@ -96,7 +96,7 @@ class Stage:
         return status is not None and status.pid is not None and cmdline(status.pid) == command(KING)
 
     def bin_roles(self) -> list[int]:
-        return [int(each.name) for each in Path("/proc").glob("[0-9]*") if self._is_ours(int(each.name))]
+        return [int(process.name) for process in Path("/proc").glob("[0-9]*") if self._is_ours(int(process.name))]
 
     def _is_ours(self, pid: int) -> bool:
         home = b"KINGDOM_HOME=" + os.fsencode(self.court.places.home)
@@ -130,7 +130,7 @@ def stage(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.Monkey
         os.kill(pid, signal.SIGKILL)
 
 
-# --- how a king gets into each state
+# How a king gets into each state.
 
 
 def well(stage: Stage) -> None:
@@ -231,7 +231,7 @@ SCENES: dict[State, Callable[[Stage], None]] = {
 }
 
 
-# --- how each action shows
+# How each action shows.
 
 
 def leaves(stage: Stage, state: State, owner: Owner) -> None:
@@ -340,7 +340,7 @@ def test_no_two_start_the_same_role() -> None:
         assert len([owner for owner in Owner if show_of(state, owner) in starters]) <= 1, state
 
 
-# --- rules that span cells
+# Rules that span cells.
 
 
 def test_a_role_that_is_wanted_again_is_started(stage: Stage) -> None:
