@@ -16,7 +16,7 @@ import pytest
 
 from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
-from kingdom.home.roster import RoleRow
+from kingdom.home.roster import ROLES, RoleRow
 from tests.waiting import wait_until
 
 STAND_IN = """\
@@ -126,6 +126,6 @@ def found_court(home: Path, monkeypatch: pytest.MonkeyPatch) -> Court:
     make_folder(places.wanted_folder)
     make_folder(places.logs)
     court = Court(places)
-    for role in ("king", "envoy", "chamberlain", "mailbox", "gen-a", "gen-ab"):
+    for role in (*ROLES, "gen-a", "gen-ab"):
         court.behave(role, "beat")
     return court

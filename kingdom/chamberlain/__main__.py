@@ -6,5 +6,5 @@ from kingdom.chamberlain.rounds import Rounds
 from kingdom.runtime import role
 
 if __name__ == "__main__":
-    life = role.RoleSpec("chamberlain", "chamberlain", once=role.wants_once(sys.argv), survives_hup=True)
-    sys.exit(role.run(life, Rounds))
+    spec = role.RoleSpec("chamberlain", "chamberlain", once=role.wants_once(sys.argv), survives_hup=True)
+    sys.exit(role.run(spec, Rounds))

@@ -10,4 +10,5 @@ if __name__ == "__main__":
     if len(sys.argv) < 2 or not sys.argv[1].startswith("gen-"):
         print("which general? python -m kingdom.general gen-briefing", file=sys.stderr)
         sys.exit(Exit.REFUSED)
-    sys.exit(role.run(role.RoleSpec(sys.argv[1], "general", once=role.wants_once(sys.argv)), Campaign))
+    spec = role.RoleSpec(sys.argv[1], "general", also_reads=("king",), once=role.wants_once(sys.argv))
+    sys.exit(role.run(spec, Campaign))

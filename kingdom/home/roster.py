@@ -19,7 +19,9 @@ class RoleRow:
     name: str
     module: str
     argument: str = ""
+    #: It runs without being switched on in system.yaml; the schema of that file has a switch for each other role.
     by_default: bool = True
+    #: What it is for, in a few words.
     serves: str = ""
 
     @property
@@ -29,9 +31,11 @@ class RoleRow:
 
 ROLES: dict[str, RoleRow] = {
     "chamberlain": RoleRow("chamberlain", "kingdom.chamberlain", serves="keeps everything alive"),
-    "envoy": RoleRow("envoy", "kingdom.envoy", serves="speaks with people"),
+    "envoy": RoleRow("envoy", "kingdom.envoy", serves="sends messages to people"),
     "king": RoleRow("king", "kingdom.king", serves="routes events to generals"),
-    "mailbox": RoleRow("mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ for local processes"),
+    "mailbox": RoleRow(
+        "mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ, the queue for local programs"
+    ),
 }
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from kingdom.home.places import Places
 
 LOOK_SECONDS = 0.25
-ALSO_READS = {"general": ("king",)}
-"""By the name of a role's configuration, whose else it reads: a change there is one to it too."""
 
 
 class ConfigFiles:
-    """`system.yaml`, the role's own file, those of ALSO_READS and `.env`."""
+    """`system.yaml`, the role's own file, those that it also reads, and `.env`."""
 
-    def __init__(self, places: Places, config_name: str) -> None:
-        names = ("system", config_name, *ALSO_READS.get(config_name, ()))
+    def __init__(self, places: Places, *own: str) -> None:
+        names = ("system", *own)
         self._paths = (*(places.config / f"{name}.yaml" for name in names), places.env_file)
         self._seen = [_fingerprint(path) for path in self._paths]
         self._next_look = 0.0

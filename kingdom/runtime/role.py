@@ -42,6 +42,8 @@ class RoleSpec:
     name: str
     #: Which file of config/ is its own.
     config_name: str
+    #: Which others it reads: a change there is one to its configuration too.
+    also_reads: tuple[str, ...] = ()
     #: Stop as soon as there is nothing left to do.
     once: bool = False
     #: Ignore SIGHUP and the launcher's end, which stop any other role.
@@ -196,7 +198,7 @@ class _Loop:
         self._waker = self._new_waker(services)
         self._stopping = False
         self._reload_requested = False
-        self._config_files = ConfigFiles(services.places, spec.config_name)
+        self._config_files = ConfigFiles(services.places, spec.config_name, *spec.also_reads)
         self._config_error = ""
         self._look_everywhere = True
 

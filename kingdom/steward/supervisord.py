@@ -314,3 +314,7 @@ def _status(about: dict[str, Any]) -> RoleStatus:
     if state in ("FATAL", "BACKOFF"):
         return RoleStatus(code=CANNOT_RUN[-1])
     return RoleStatus(code=0) if about["start"] else RoleStatus()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_checkout())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.home.roster import ROLES
 from tests.cli.conftest import Terminal
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
@@ -32,7 +33,7 @@ def test_install_general(terminal: Terminal) -> None:
     assert terminal.places.manifest("gen-herald").exists()
 
 
-@pytest.mark.parametrize("role", ["chamberlain", "envoy", "king", "mailbox"])
+@pytest.mark.parametrize("role", [role for role in ROLES if (BIN / role).exists()])
 def test_a_role(role: str, terminal: Terminal) -> None:
     terminal.places.wanted(role).write_text("down\n")
     done = called(role)

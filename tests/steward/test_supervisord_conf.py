@@ -11,7 +11,8 @@ CHECKOUT = find_data()
 
 
 def test_the_checked_in_file_is_what_the_process_table_renders() -> None:
-    assert (CHECKOUT / "supervisord.conf").read_text() == render_checkout()
+    is_the_same = (CHECKOUT / "supervisord.conf").read_text() == render_checkout()
+    assert is_the_same, "run `.venv/bin/python -m kingdom.steward.supervisord >supervisord.conf`"
 
 
 def test_its_folder_is_there_in_a_fresh_clone() -> None:

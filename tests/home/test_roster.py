@@ -1,0 +1,31 @@
+"""One more role is a folder and a row of the process table, with its configuration."""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from kingdom.home import schemas
+from kingdom.home.places import Places, find_data, find_schema
+from kingdom.home.roster import ROLES, general
+
+
+@pytest.mark.parametrize("name", [*ROLES, "general"])
+def test_every_role_has_a_program_whose_configuration_is_there(name: str) -> None:
+    row = ROLES.get(name) or general("gen-a")
+    program = find_spec(f"{row.module}.__main__")
+    assert program is not None
+    assert program.origin is not None
+    calls = [node for node in ast.walk(ast.parse(Path(program.origin).read_text())) if isinstance(node, ast.Call)]
+    (spec,) = [call for call in calls if ast.unparse(call.func).endswith("RoleSpec")]
+    config = ast.literal_eval(spec.args[1])
+    assert find_schema(f"config/{config}").is_file()
+    assert (Places(find_data()).config / f"{config}.yaml").is_file()
+
+
+def test_the_roles_that_system_yaml_switches_on_are_those_that_do_not_run_by_default() -> None:
+    switches = set(schemas.load("config/system")["properties"]["roles"]["properties"])
+    assert switches == {name for name, row in ROLES.items() if not row.by_default}
