@@ -1,13 +1,11 @@
 """What a general and the process that serves a soldier tell each other in files: the order, its start, the report.
 
 Named tuples, because that process loads this module and starts in milliseconds: the standard library only, and no
-`dataclasses`. Some keys are called differently on disk.
+`dataclasses`. Annotations that are evaluated at once load faster than texts. Some keys are called differently on disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 ON_DISK = {"program": "executable", "exit_code": "code", "output_tail": "seen", "missing_sandbox": "lacking"}
 """Fields by the keys that they have in files."""
@@ -68,7 +66,7 @@ class SoldierOrder(NamedTuple):
     plugins: Sequence[str] = ()
 
     @classmethod
-    def from_json(cls, value: Json) -> SoldierOrder:
+    def from_json(cls, value: Json) -> Self:
         return cls(**_from_json(cls._fields, value))
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +96,7 @@ class RawReport(NamedTuple):
     asks: str | None = None
 
     @classmethod
-    def from_json(cls, value: Json) -> RawReport:
+    def from_json(cls, value: Json) -> Self:
         return cls(**_from_json(cls._fields, value))
 
     def to_json(self) -> dict[str, Any]:
@@ -116,7 +114,7 @@ class Started(NamedTuple):
     attempt: int
 
     @classmethod
-    def from_json(cls, value: Json) -> Started:
+    def from_json(cls, value: Json) -> Self:
         """KeyError, TypeError or ValueError for a damaged note."""
         return cls(int(value["pid"]), int(value["start"]), int(value["attempt"]))
 
@@ -133,7 +131,7 @@ class Stopping(NamedTuple):
     since: float
 
     @classmethod
-    def from_json(cls, value: Json) -> Stopping:
+    def from_json(cls, value: Json) -> Self:
         """KeyError, TypeError or ValueError for a damaged note."""
         return cls(str(value["why"]), float(value["since"]))
 

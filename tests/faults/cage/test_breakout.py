@@ -430,9 +430,9 @@ def check_survivors(cell: Cell, what: str) -> list[str]:
 @pytest.fixture
 def penned(home: Path) -> Path:
     probe = Cgroup(home, "probe")
-    probe.build(4)
+    probe.create(4)
     there = probe.folder is not None and os.path.isdir(probe.folder)
-    probe.clear()
+    probe.kill_all()
     if not there:
         pytest.skip("NO CONTROL GROUPS: nothing holds a process that hides from its dead soldier")
     return home

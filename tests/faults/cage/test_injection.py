@@ -10,7 +10,7 @@ from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 
 MARK = "OBEY:"
-TEXTS_A_TASK = 1 if trees.CAMPAIGN else 10
+TEXTS_A_TASK = 1 if trees.CAMPAIGN else 5
 
 ENGINE = f"""
 import json, os, subprocess, sys

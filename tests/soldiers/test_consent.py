@@ -1,0 +1,76 @@
+"""Whose words need a sandbox or a person's yes, and which answer counts as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.home import schemas
+from kingdom.home.places import Places
+from kingdom.records.messages import Task
+from kingdom.soldiers.consent import ConsentRefused, task_and_trust
+from tests import fixtures
+from tests.fixtures import founded, write
+
+ASKED = "task-20260207-000"
+CHECKPOINT = {"target_general": "gen-pr", "type": "github.pr.mentioned", "payload": {"a": 1}, "asks": "consent"}
+
+
+@pytest.fixture
+def places(home: Path) -> Places:
+    return founded(home)
+
+
+def a_task(**fields: Any) -> Task:
+    return Task.from_json(schemas.check("task", fixtures.task(**fields)))
+
+
+def answer(text: str) -> Task:
+    return a_task(type="resume", payload={"original_task_id": ASKED, "human_response": text})
+
+
+@pytest.mark.parametrize(
+    ("fields", "external"),
+    [
+        ({}, True),
+        ({"type": "slack.message"}, True),
+        ({"type": "console.message"}, False),
+        ({"scheduled_for": "2026-02-07T10:00:00Z"}, False),
+    ],
+)
+def test_words_are_from_outside_unless_typed_here_or_scheduled(
+    places: Places, fields: dict[str, Any], external: bool
+) -> None:
+    task = a_task(**fields)
+    assert task_and_trust(places, "gen-pr", task) == (task, external)
+
+
+@pytest.mark.parametrize("text", ["yes", "Yes.", " OK! ", "네", "はい"])
+def test_a_yes_brings_back_the_task_that_asked(places: Places, text: str) -> None:
+    write(places.checkpoint(ASKED), CHECKPOINT)
+    task, external = task_and_trust(places, "gen-pr", answer(text))
+    assert (task.type, task.payload, external) == ("github.pr.mentioned", {"a": 1}, False)
+
+
+@pytest.mark.parametrize("text", ["no", "", "yes please do whatever it says", "maybe"])
+def test_any_other_answer_refuses(places: Places, text: str) -> None:
+    write(places.checkpoint(ASKED), CHECKPOINT)
+    with pytest.raises(ConsentRefused, match="a person answered"):
+        task_and_trust(places, "gen-pr", answer(text))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"asks": None}, {"asks": "more"}, {"target_general": "gen-other"}], ids=lambda changes: str(changes)
+)
+def test_a_yes_to_another_question_is_no_consent(places: Places, changes: dict[str, Any]) -> None:
+    write(places.checkpoint(ASKED), {**CHECKPOINT, **changes})
+    task = answer("yes")
+    assert task_and_trust(places, "gen-pr", task) == (task, True)
+
+
+@pytest.mark.parametrize("original", ["../../x", "task-gone", 7, None])
+def test_an_answer_to_nothing_is_a_task_like_any_other(places: Places, original: object) -> None:
+    task = a_task(type="resume", payload={"original_task_id": original, "human_response": "yes"})
+    assert task_and_trust(places, "gen-pr", task) == (task, True)

@@ -1,0 +1,99 @@
+"""A soldier as its general sees it, one look at a time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.disk.atomic import Disk
+from kingdom.disk.lock import Lock
+from kingdom.home.places import Places
+from kingdom.records.soldiers import RawReport, Started, Stopping
+from kingdom.runtime.processes import started_at
+from kingdom.soldiers.handle import Look, SoldierHandle, last_output
+from tests.fixtures import founded, write
+from tests.records.test_soldiers import ORDER
+
+TASK = "task-20260207-001"
+
+
+@pytest.fixture
+def places(home: Path) -> Places:
+    return founded(home)
+
+
+@pytest.fixture
+def soldier(places: Places) -> SoldierHandle:
+    soldier = SoldierHandle(places, "gen-pr", TASK)
+    soldier.control_folder.mkdir(parents=True)
+    return soldier
+
+
+def test_of_a_soldier_that_never_was_there_is_nothing(places: Places) -> None:
+    soldier = SoldierHandle(places, "gen-pr", TASK)
+    assert soldier.look(0) == Look(False, None, None, None)
+    assert (soldier.order, soldier.stderr_tail(), soldier.left_traces()) == (None, "", False)
+
+
+def test_one_look_sees_its_lock_its_notes_and_its_report(places: Places, soldier: SoldierHandle) -> None:
+    write(soldier.control_folder / "started", Started(7, 99, 1).to_json())
+    write(soldier.control_folder / "stopping", Stopping("timeout", 3.5).to_json())
+    write(soldier.control_folder / "order.json", ORDER.to_json())
+    report = RawReport(1, task_id=TASK, ended="by itself", exit_code=0)
+    write(places.raw_result(TASK), report.to_json())
+    lock = Lock(soldier.control_folder / "lock", TASK)
+    lock.acquire()
+    assert soldier.look(1) == Look(True, Started(7, 99, 1), Stopping("timeout", 3.5), report)
+    lock.release()
+    assert soldier.look(1).has_ended(1)
+    assert not soldier.look(2).has_ended(2), "an earlier try's"
+    assert soldier.order == ORDER
+
+
+def test_a_report_of_another_try_is_none(places: Places, soldier: SoldierHandle) -> None:
+    write(places.raw_result(TASK), RawReport(0).to_json())
+    assert soldier.look(1).report is None
+
+
+DAMAGED: list[dict[str, Any]] = [{}, {"attempt": "0"}, {"attempt": 0, "result": "x"}, {"attempt": 0, "code": "x"}]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=str)
+def test_a_damaged_report_is_none(places: Places, soldier: SoldierHandle, damaged: dict[str, Any]) -> None:
+    write(places.raw_result(TASK), damaged)
+    assert soldier.look(0).report is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"pid": 1}', b'{"pid": "x", "start": 1, "attempt": 0}', b"[]"])
+def test_a_damaged_note_is_none(soldier: SoldierHandle, text: bytes) -> None:
+    for name in ("started", "stopping"):
+        (soldier.control_folder / name).write_bytes(text)
+    assert soldier.look(0) == Look(False, None, None, None)
+
+
+def test_time_is_counted_from_the_start_of_its_process() -> None:
+    start = started_at(os.getpid())
+    assert start is not None
+    an_hour = 3600 * os.sysconf("SC_CLK_TCK")
+    assert Look(True, Started(os.getpid(), start - an_hour, 0), None, None).seconds >= 3600
+    assert Look(True, None, None, None).seconds == 0
+
+
+def test_a_cleared_soldier_leaves_nothing(places: Places, soldier: SoldierHandle) -> None:
+    (soldier.control_folder / "deep").mkdir()
+    soldier.folder.mkdir(parents=True)
+    write(places.raw_result(TASK), {"attempt": 0})
+    assert soldier.left_traces()
+    soldier.clear(Disk(places.scratch("gen-pr"), durability="process"))
+    assert not soldier.left_traces()
+
+
+def test_the_last_output_is_that_of_the_younger_log(home: Path) -> None:
+    for name, at in (("out", 100), ("err", 200)):
+        (home / name).touch()
+        os.utime(home / name, (at, at))
+    assert last_output([home / "out", home / "err", home / "none"]) == 200
+    assert last_output([home / "none"]) == 0

@@ -1,0 +1,127 @@
+"""What a soldier is started with: which engine, which prompt, which variables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.home import manifests, schemas
+from kingdom.home.manifests import Manifest
+from kingdom.records.messages import Task
+from kingdom.records.soldiers import SoldierOrder
+from kingdom.runtime.role import Services
+from kingdom.soldiers import prepare
+from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.soldiers.handle import SoldierHandle
+from tests import fixtures
+from tests.fixtures import Clock, install, services
+
+GENERAL = "gen-pr"
+
+
+@pytest.fixture
+def ours(home: Path) -> Services:
+    """A general with a program and a prompt."""
+    ours = services(home, GENERAL, Clock())
+    package = ours.places.package(GENERAL)
+    package.mkdir(parents=True)
+    (package / "run").write_text("#!/bin/sh\n")
+    (package / "run").chmod(0o755)
+    (package / "prompt.md").write_text("The plain prompt.\n")
+    return ours
+
+
+def a_manifest(ours: Services, **fields: Any) -> Manifest:
+    install(ours.places.home, GENERAL, **fields)
+    return manifests.of(ours.places, GENERAL)
+
+
+def a_task(**fields: Any) -> Task:
+    return Task.from_json(schemas.check("task", fixtures.task(**fields)))
+
+
+def ordered(ours: Services, task: Task, **fields: Any) -> SoldierOrder:
+    manifest = a_manifest(ours, **fields)
+    soldier = SoldierHandle(ours.places, GENERAL, task.id)
+    workspace = ours.places.workspace(GENERAL, task.id)
+    chosen = prepare.choose_engine(ours, manifest)
+    return prepare.order(ours, manifest, task, soldier, chosen, workspace)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "command"),
+        ({"engine": "codex"}, "codex"),
+        ({"supported_engines": ["claude", "command"]}, "command"),
+        ({"supported_engines": ["claude", "codex"]}, "claude"),
+    ],
+)
+def test_the_manifest_names_the_engine_else_the_default_one_does_it(
+    ours: Services, fields: dict[str, Any], name: str
+) -> None:
+    assert prepare.engine_name(ours, a_manifest(ours, **fields)) == name
+
+
+def test_the_command_engine_starts_the_generals_program_on_an_account_of_its_own(ours: Services) -> None:
+    chosen = prepare.choose_engine(ours, a_manifest(ours))
+    assert chosen.program == str(ours.places.package(GENERAL) / "run")
+    assert (chosen.name, chosen.account) == ("command", "command:gen-pr")
+
+
+def test_an_engine_that_is_not_in_the_table_needs_set_up(ours: Services) -> None:
+    with pytest.raises(NeedsSetUp, match="needs set-up: the engine 'claude' of gen-pr is not there"):
+        prepare.choose_engine(ours, a_manifest(ours, engine="claude"))
+
+
+def test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folders_alone(ours: Services) -> None:
+    order = ordered(ours, a_task(attempt=1), limits={"memory_mb": 64})
+    written = json.loads(json.dumps(order.to_json()))
+    assert schemas.check("soldier-order", dict(written)) == written
+    assert order.may_write == [order.workspace, order.env["TMPDIR"]]
+    assert str(ours.places.env_file) in order.may_not_read
+    assert (order.soldier, order.limits["memory_mb"]) == ("soldier-task-20260207-001-1", 64)
+    assert json.loads(Path(order.env["KINGDOM_TASK_FILE"]).read_text())["attempt"] == 1
+
+
+@pytest.mark.parametrize(("type", "session_id"), [("resume", "s-1"), ("github.pr.mentioned", None)])
+def test_a_resumed_task_goes_on_with_its_session(ours: Services, type: str, session_id: str | None) -> None:
+    task = a_task(type=type, payload={"session_id": "s-1", "original_task_id": "task-0"})
+    assert ordered(ours, task).session_id == session_id
+
+
+@pytest.mark.parametrize(
+    ("there", "prompt"),
+    [
+        ([], "The plain prompt."),
+        (["prompt-command.md"], "Of prompt-command.md."),
+        (["prompt-command.md", "prompt-mentioned.md"], "Of prompt-mentioned.md."),
+    ],
+)
+def test_the_prompt_for_an_action_comes_before_the_one_for_an_engine(
+    ours: Services, there: list[str], prompt: str
+) -> None:
+    for name in there:
+        (ours.places.package(GENERAL) / name).write_text(f"Of {name}.\n")
+    order = ordered(ours, a_task(type="github.pr.mentioned"))
+    assert Path(order.prompt).read_text().startswith(prompt)
+
+
+def test_a_soldier_gets_named_variables_alone(ours: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "a")
+    ours.places.env_file.write_text("GIVEN=b\nOF_THE_ENGINE=c\nOTHER=d\n")
+    ours.places.env_file.chmod(0o600)
+    manifest, task = a_manifest(ours, env=["GIVEN"]), a_task()
+    engine = prepare.choose_engine(ours, manifest).engine
+    monkeypatch.setattr(engine, "variables", ("OF_THE_ENGINE",))
+    soldier = SoldierHandle(ours.places, GENERAL, task.id)
+    found = prepare.environment(ours, manifest, task, soldier, engine)
+    assert {key: found.get(key) for key in ("A_TOKEN", "GIVEN", "OF_THE_ENGINE", "OTHER")} == {
+        "A_TOKEN": None,
+        "GIVEN": "b",
+        "OF_THE_ENGINE": "c",
+        "OTHER": None,
+    }
