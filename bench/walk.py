@@ -219,11 +219,27 @@ def table(tree: Path, done: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join([*lines, ""])
 
 
+def called_files(done: dict[str, list[dict[str, Any]]]) -> str:
+    """List the files by how often others call into them, each with the functions that are called most."""
+    traces = [found for traces in done.values() for found in traces]
+    files: dict[str, Counter[str]] = {name: Counter() for found in traces for name in found["files"]}
+    for found in traces:
+        for _, _, file, function, count in found["calls"]:
+            files[file][function] += count
+    lines = [
+        f"{functions.total():5} {file}: {', '.join(f'{name} {count}' for name, count in functions.most_common(5))}"
+        for file, functions in sorted(files.items(), key=lambda item: -item[1].total())
+    ]
+    return "\n".join([*lines, ""])
+
+
 def main() -> int:
     words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     words.add_argument("--tree", type=Path, action="append", help="a checkout with its own .venv; may be repeated")
     words.add_argument("--live", action="store_true", help="roles that are at work already, beside each other")
-    words.add_argument("--list", action="store_true", help="also the files, in the order of the walk")
+    words.add_argument(
+        "--list", action="store_true", help="also how often each file is called from others, and for what"
+    )
     given = words.parse_args()
     for tree in given.tree or [Path(__file__).parent.parent]:
         with tempfile.TemporaryDirectory(prefix="kingdom-walk-", ignore_cleanup_errors=True) as scratch:
@@ -231,8 +247,7 @@ def main() -> int:
             done = walk.live() if given.live else walk.one_by_one()
             print(table(tree.resolve(), done))
             if given.list:
-                seen = dict.fromkeys(name for traces in done.values() for found in traces for name in found["files"])
-                print("\n".join(seen), end="\n\n")
+                print(called_files(done))
     return 0
 
 
