@@ -23,7 +23,7 @@ What Kingdom costs, beside the least that the machine needs for the same, and be
 - **Goal** is about the ratio, unless it names a unit. What is short of its goal says why below the table.
 - Absolute figures hold for the machine named in each part alone. Benchmarks never decide whether tests pass.
 
-`make bench` measures everything (about 20 minutes) and writes this page and `bench/results.json`; `make bench-quick`
+`make bench` measures everything (about half an hour) and writes this page and `bench/results.json`; `make bench-quick`
 prints a rough version in two minutes and writes nothing; `python -m bench court` measures one part again.
 How long the way of one event is, in files and calls instead of milliseconds, is printed by `python bench/walk.py`;
 `python bench/compare.py --old TREE` says whether another checkout is faster.
