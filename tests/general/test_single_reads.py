@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kingdom.envoy.outbound import Outbound
 from kingdom.king.court import Court
+from kingdom.runtime.processes import carriers, soldier_markers
 from kingdom.runtime.role import Job
 from kingdom.runtime.wake import Waker
 from tests.fixtures import MORNING, Clock, event, here, put, services, watched, write
@@ -59,7 +60,9 @@ def test_every_role_reads_what_an_event_becomes_once(general: GeneralRig, home: 
         return len(here(home, "messages", "sent")) == 2 and len(here(home, "tasks", "completed")) == 1
 
     wait_until(is_told, SOON, "both messages", (general.places.results,))
+    wait_until(lambda: not carriers(soldier_markers(home, TASK)), SOON, "the soldier's end")
     for role in roles.values():
+        role.turns()
         role.close()
     task, first, last = f"{TASK}.json", "msg-20260207-001.json", "msg-20260207-002.json"
     wanted: dict[str, dict[str, int]] = {
