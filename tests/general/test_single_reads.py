@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from kingdom.envoy.outbound import Outbound
+from kingdom.envoy.embassy import Embassy
 from kingdom.king.court import Court
 from kingdom.runtime.processes import carriers, soldier_markers
 from kingdom.runtime.role import Job
@@ -48,7 +48,7 @@ def test_every_role_reads_what_an_event_becomes_once(general: GeneralRig, home: 
     roles = {
         "king": Awake(Court(services(home, "king", clock))),
         "general": Awake(general.restart()),
-        "envoy": Awake(Outbound(services(home, "envoy", clock))),
+        "envoy": Awake(Embassy(services(home, "envoy", clock))),
     }
     for role in roles.values():
         role.opened.clear()

@@ -1,0 +1,89 @@
+"""docs/walk-of-an-event.md names the functions that one event runs through, in their order."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from click.testing import CliRunner
+
+from kingdom.cli.say import say
+from kingdom.envoy.embassy import Embassy
+from kingdom.king.court import Court
+from kingdom.runtime.processes import carriers, soldier_markers
+from kingdom.runtime.role import Job
+from tests.fixtures import Clock, here, services
+from tests.general.rig import SOON, TASK, GeneralRig, says
+from tests.waiting import wait_until
+
+TREE = Path(__file__).resolve().parents[2]
+PAGE = TREE / "docs/walk-of-an-event.md"
+ROW = re.compile(r"^\| ?([^|]*?) ?\| `(kingdom/[^`]+)` \| ([^|]+) \|$", re.MULTILINE)
+WHAT_TRAVELS, THE_WORK = "what travels", "4 the work"
+MOST_FILES = 14
+
+
+def named() -> list[tuple[str, str, str]]:
+    """Station, file and function, as the page names them."""
+    rows = ROW.findall(PAGE.read_text().partition("## Where the code is")[2])
+    return [(station, file, name) for station, file, names in rows for name in re.findall(r"`([^`]+)`", names)]
+
+
+@contextmanager
+def traced() -> Iterator[list[tuple[str, str]]]:
+    """File and function of every call in kingdom/, in order."""
+    calls: list[tuple[str, str]] = []
+    root = f"{TREE}/"
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(f"{root}kingdom/"):
+            calls.append((frame.f_code.co_filename.removeprefix(root), frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+def rest(job: Job) -> None:
+    """Turns of a role until nothing is left to do."""
+    while job.turn(None).worked:
+        pass
+    job.close()
+
+
+def test_the_page_names_what_an_event_runs_through_in_its_order(general: GeneralRig, home: Path, clock: Clock) -> None:
+    general.manifest(keywords=["brief me"])
+    general.runs(says(status="success", summary="done"))
+    campaign = general.restart()
+    with traced() as calls:
+        CliRunner(env={"KINGDOM_HOME": str(home)}).invoke(say, ["--no-wait", "brief me"], catch_exceptions=False)
+        rest(Court(services(home, "king", clock)))
+        general.result()
+        rest(Court(services(home, "king", clock)))
+        rest(Embassy(services(home, "envoy", clock)))
+    assert len(here(home, "messages", "sent")) == 2
+    wait_until(lambda: not carriers(soldier_markers(home, TASK)), SOON, "the soldier's end")
+    campaign.turn(None)
+
+    stations = named()
+    assert 10 <= len({file for _, file, _ in stations}) <= MOST_FILES
+    on_the_way = []
+    for station, file, name in stations:
+        found: Any = import_module(file.removesuffix(".py").replace("/", "."))
+        for part in name.split("."):
+            found = getattr(found, part)
+        if station != WHAT_TRAVELS and (station, name) != (THE_WORK, "serve"):
+            assert inspect.isfunction(found)
+            on_the_way.append((file, name))
+    assert [call for call in on_the_way if call not in calls] == []
+    left = iter(calls)
+    assert [call for call in on_the_way if call not in left] == [], "in another order"
