@@ -1,6 +1,7 @@
-"""The one read-only view of the kingdom: roles, queues, tasks, soldiers, trouble. Status and briefing show it.
+"""The state of a kingdom at one moment: roles, queues, tasks, soldiers, failures. Status, briefing and doctor show it.
 
-It must be quick, so it opens few files and needs no schema: what it cannot read it leaves out.
+It must be quick, so it opens few files and validates nothing: what cannot be read is left out. One more figure is one
+more field of `Picture`, filled in by `take`: `status --json` and the dashboard have it by that, status.py prints it.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ from kingdom.times import moment
 
 MOST_SHOWN = 5
 NEWEST_LOOKED_AT = 100
-"""Of what has ended, by id: a long past must not make a look slow."""
+"""How many ended files to look at, the highest ids: a long history must not make a look slow."""
 SETTLED_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class RoleView:
     name: str
+    #: working, idle, degraded, starting; down, quarantined, absent; silent: it holds its lock and its heartbeat is old.
     state: str
-    """working, idle, degraded, starting; stopped, quarantined, silent (holds its lock, does not beat), absent."""
     pid: int | None
+    #: Seconds since its last heartbeat.
     beat_age: float | None
 
     @property
@@ -48,38 +50,49 @@ class Picture:
     home: str
     taken_at: float
     roles: tuple[RoleView, ...]
+    #: Number of files by queue and state.
     queues: dict[str, dict[str, int]]
+    #: What has waited longest in any pending folder.
     oldest: dict[str, Any] | None
+    #: The first tasks in progress.
     under_way: tuple[dict[str, Any], ...]
+    #: The soldiers that run.
     soldiers: tuple[dict[str, Any], ...]
+    #: The newest things that went wrong, each with its reason.
     failures: tuple[dict[str, Any], ...]
+    #: Tasks that wait for a person's answer.
     questions: tuple[str, ...]
-    """Tasks that wait for a person's answer."""
+    #: Number of files in all dead/ folders.
     dead: int
+    #: green, yellow, orange, red; unknown when nobody measures.
     health: str
+    #: The latest measurements of the machine.
     vitals: dict[str, Any]
+    #: The scheduled run that comes next.
     next_run: dict[str, Any] | None
+    #: Scheduled runs that are due and may not start yet.
     held_runs: tuple[dict[str, Any], ...]
-    """Scheduled runs that are due and may not start yet."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def of(places: Places, system: Mapping[str, Any], now: float) -> Picture:
-    """The whole kingdom, by its system.yaml."""
+    """Return the picture of a kingdom with the roles that its system.yaml and manifests name."""
     hang_seconds = float(system["heartbeat"]["threshold_seconds"])
     return take(places, [row.name for row in roster.roles_of(places, system)], now, hang_seconds)
 
 
 def queues_of(places: Places) -> dict[str, dict[str, int]]:
+    """Return the number of files by queue and state."""
     return {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
 
 
 def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -> Picture:
+    """Return the picture of these roles and of everything else; a role is silent after `hang_seconds`."""
     queues = queues_of(places)
     vitals = read_json_or(places.resources, {})
-    plans = _plans(places)
+    schedules = _schedules(places)
     return Picture(
         home=str(places.home),
         taken_at=now,
@@ -93,15 +106,15 @@ def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
         vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},
-        next_run=min(plans, key=lambda plan: str(plan["next"]), default=None),
-        held_runs=tuple(plan for plan in plans if plan.get("held_since")),
+        next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
+        held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
     )
 
 
 def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:
     wanted = roster.desired_state(places, name)
-    beat = read_json_or(places.heartbeat(name), {})
-    pid = beat.get("pid") if isinstance(beat.get("pid"), int) else None
+    heartbeat = read_json_or(places.heartbeat(name), {})
+    pid = heartbeat.get("pid") if isinstance(heartbeat.get("pid"), int) else None
     try:
         age = max(0.0, now - os.stat(places.heartbeat(name)).st_mtime)
     except FileNotFoundError:
@@ -110,7 +123,7 @@ def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleVie
         return RoleView(name, "absent" if wanted == "up" else wanted, None, age)
     if age is None or age > hang_seconds:
         return RoleView(name, "silent", pid, age)
-    return RoleView(name, str(beat.get("state", "idle")), pid, age)
+    return RoleView(name, str(heartbeat.get("state", "idle")), pid, age)
 
 
 def _count(folder: Path) -> int:
@@ -127,7 +140,7 @@ def _counted(folder: str, _changed: int) -> int:
 
 
 def _last_change(folder: Path) -> int:
-    """A number that stays while nothing comes or goes. What has just changed may change again under the same time."""
+    """Return a number that changes when files come or go; a fresh folder may change again under the same time."""
     try:
         changed = os.stat(folder).st_mtime_ns
     except FileNotFoundError:
@@ -137,7 +150,7 @@ def _last_change(folder: Path) -> int:
 
 
 def _oldest(places: Places, now: float) -> dict[str, Any] | None:
-    """What has waited longest in any pending folder, by its file's time."""
+    """Return what has waited longest in any pending folder, by its file's time."""
     found: list[tuple[float, str, str]] = []
     for kind in MOVES:
         with suppress(FileNotFoundError), os.scandir(places.folder(kind, "pending")) as entries:
@@ -160,7 +173,7 @@ def _under_way(places: Places) -> Iterable[dict[str, Any]]:
 
 
 def _failures(places: Places) -> list[dict[str, Any]]:
-    """The newest that went wrong: failed tasks, messages nobody took, and what had to be buried."""
+    """Return the newest failures: failed tasks, messages that could not be sent, and files in dead/."""
     found: list[tuple[float, dict[str, Any]]] = []
     for kind in MOVES:
         for when, path in _newest(places.folder(kind, "dead"), ".reason"):
@@ -175,11 +188,11 @@ def _failures(places: Places) -> list[dict[str, Any]]:
                 found.append(
                     (when, {"what": path.stem, "why": read_json_or(places.result(path.stem), {}).get("error")})
                 )
-    return [{**each, "at": when} for when, each in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
+    return [{**failure, "at": when} for when, failure in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
 
 
 def _newest(folder: Path, ending: str) -> list[tuple[float, Path]]:
-    """With their times; a file may move on while we look."""
+    """Return the newest files with their times; a file may move away while we look."""
     dated: list[tuple[float, Path]] = []
     for name in _last_names(str(folder), ending, _last_change(folder)):
         path = folder / name
@@ -200,14 +213,15 @@ def _last_names(folder: str, ending: str, _changed: int) -> list[str]:
 
 
 def _by_day_and_number(name: str) -> tuple[str, int, str]:
-    """`task-20261118-1000` follows `task-20261118-999`."""
+    """Return a sort key by which `task-20261118-1000` follows `task-20261118-999`."""
     day, _, number = name.rpartition("-")
     return day, len(number), number
 
 
-def _plans(places: Places) -> list[dict[str, Any]]:
-    plans = read_json_or(places.own("king") / "schedules.json", {}).get("schedules")
-    return [plan for plan in plans if isinstance(plan, dict) and plan.get("next")] if isinstance(plans, list) else []
+def _schedules(places: Places) -> list[dict[str, Any]]:
+    found = read_json_or(places.own("king") / "schedules.json", {}).get("schedules")
+    rows = found if isinstance(found, list) else []
+    return [row for row in rows if isinstance(row, dict) and row.get("next")]
 
 
 def _part(vitals: dict[str, Any], name: str) -> dict[str, Any]:
@@ -216,7 +230,7 @@ def _part(vitals: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _fresh(vitals: dict[str, Any], now: float, hang_seconds: float) -> bool:
-    """Vitals that nobody takes any more tell nothing of now."""
+    """Return whether the vitals are recent: old ones say nothing of now."""
     try:
         return abs(now - moment(str(vitals.get("timestamp")))) <= hang_seconds
     except ValueError:

@@ -16,7 +16,7 @@ from kingdom.picture import Picture, RoleView
 from kingdom.rules.gate import ADMITS
 from kingdom.runtime.wake import Waker
 from kingdom.times import rests_until
-from kingdom.words import duration, one_line, table, time_apart
+from kingdom.words import STATES, duration, one_line, table, time_apart
 
 COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
 COLUMNS = {
@@ -26,7 +26,6 @@ COLUMNS = {
     "failed": ("failed",),
     "dead": ("dead",),
 }
-STATES = {"down": "stopped by hand", "silent": "silent, hung?", "absent": "not running"}
 WATCH_SECONDS = 1.0
 CLEAR = "\033[H\033[2J"
 
