@@ -161,4 +161,4 @@ def _all(home: Path) -> Iterator[Path]:
         top = home / name
         yield top
         for folder, folders, files in os.walk(top):
-            yield from (Path(folder, each) for each in (*folders, *files))
+            yield from (Path(folder, name) for name in (*folders, *files))

@@ -53,7 +53,7 @@ ATTEMPTS: dict[str, str] = {
     "an event moved": """os.rename(at("queue/events/pending/evt-other.json"), at("queue/events/completed/x.json"))""",
     "an event moved to itself": """os.rename(at("queue/events/pending/evt-other.json"), "mine.json")""",
     "its own file moved into the queue": """open("m", "w"); os.rename("m", at("queue/orders/pending/ord-1.json"))""",
-    "a letter": """open(at("queue/messages/pending/msg-forged.json"), "w").write("{}")""",
+    "a message": """open(at("queue/messages/pending/msg-forged.json"), "w").write("{}")""",
     "an order": """open(at("queue/orders/pending/ord-forged.json"), "w").write("{}")""",
     "a task for another": """open(at("queue/tasks/pending/task-forged.json"), "w").write("{}")""",
     "its own task changed": """open(at("queue/tasks/in_progress", TASK + ".json"), "a").write(" ")""",
@@ -77,8 +77,8 @@ ATTEMPTS: dict[str, str] = {
     "another's workspace": f"""open(at("workspace/{OTHER}/{LATER}/something"), "w")""",
     "another's room": f"""open(at("state/soldiers/{LATER}/result.json"), "w")""",
     "a mirror": f"""open(at("state/{GENERAL}/mirrors/something"), "w")""",
-    "another's camp": f"""open(at("state/{OTHER}/camp/{LATER}/started"), "w")""",
-    "the camp of a comrade": f"""open(at("state/{GENERAL}/camp/{LATER}/started"), "w")""",
+    "another general's control folder": f"""open(at("state/{OTHER}/camp/{LATER}/started"), "w")""",
+    "the control folder of another task": f"""open(at("state/{GENERAL}/camp/{LATER}/started"), "w")""",
     "a role's wish": """open(at("state/run/king"), "w")""",
     "the secrets written": """open(at(".env"), "a")""",
     "the program of the kingdom": (
@@ -98,7 +98,7 @@ open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
     "the secrets": """open(at(".env")).read()""",
     "the secrets by the way of a link": """os.symlink(at(".env"), "link"); open("link").read()""",
     "the hall's key": """open(at("state/gateway/jwt-secret")).read()""",
-    "the order of a comrade": f"""open(at("state/{GENERAL}/camp/{LATER}/something")).read()""",
+    "the order of another task": f"""open(at("state/{GENERAL}/camp/{LATER}/something")).read()""",
     "the key of the house's owner": """open(os.path.expanduser("~/.ssh/id_key")).read()""",
     # locks that would keep a role out
     "the king's lock": """fcntl.flock(os.open(at("state/king/lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
@@ -111,7 +111,7 @@ open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
     "what another says": f"""open(at("logs/sessions/soldier-{LATER}-0.out")).read()""",
     "what another has learnt": f"""open(at("memory/generals/{OTHER}/something")).read()""",
     "what another has cloned": f"""open(at("state/{OTHER}/mirrors/something")).read()""",
-    "a comrade's lock": f"""os.open(at("state/{OTHER}/camp/{LATER}/lock"), os.O_RDONLY)""",
+    "the lock of another soldier": f"""os.open(at("state/{OTHER}/camp/{LATER}/lock"), os.O_RDONLY)""",
     # other processes
     "a role ended": """os.kill(ROLE, signal.SIGKILL)""",
     "a role stopped": """os.kill(ROLE, signal.SIGSTOP)""",
@@ -248,7 +248,7 @@ def break_out(cell: Cell) -> list[str]:
         wrong = [f"the envoy ended: {ended}"] if ended is not None else []
         wrong += [] if ended is not None or standing(role.pid) == limits else ["the envoy stands elsewhere"]
         wrong += cells.changed(
-            *({k: v for k, v in each.items() if "envoy" not in k} for each in (before, cells.seen(cell, task)))
+            *({k: v for k, v in state.items() if "envoy" not in k} for state in (before, cells.seen(cell, task)))
         )
         wrong += [f"somebody came in by {door.getsockname()!r}" for door in doors if came_in(door)]
     (keys / "id_key").unlink()
@@ -383,7 +383,7 @@ def test_whatever_it_leaves_behind_is_cleared_away(what: str, where: str, deep: 
     left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
     wait_until(lambda: not any(os.path.lexists(path) for path in left), 20, "room and workspace are gone")
     hidden = ("workspace/*/.*", "state/soldiers/.*")
-    wait_until(lambda: not any(list(cell.home.glob(each)) for each in hidden), 60, "its litter is gone")
+    wait_until(lambda: not any(list(cell.home.glob(pattern)) for pattern in hidden), 60, "what it left is gone")
     assert not cells.changed(before, cells.seen(cell, task))
 
 
@@ -428,7 +428,7 @@ def check_survivors(cell: Cell, what: str) -> list[str]:
 
 
 @pytest.fixture
-def penned(home: Path) -> Path:
+def home_with_cgroups(home: Path) -> Path:
     probe = Cgroup(home, "probe")
     probe.create(4)
     there = probe.folder is not None and os.path.isdir(probe.folder)
@@ -438,9 +438,9 @@ def penned(home: Path) -> Path:
     return home
 
 
-def test_nothing_is_left_even_when_the_soldier_itself_is_killed(penned: Path) -> None:
+def test_nothing_is_left_even_when_the_soldier_itself_is_killed(home_with_cgroups: Path) -> None:
     """Who would have seen its children's end is gone, and they have thrown away what they are known by."""
-    wrong = check_orphan_of_the_dead(cells.build(penned))
+    wrong = check_orphan_of_the_dead(cells.build(home_with_cgroups))
     assert not wrong, wrong
 
 

@@ -78,11 +78,11 @@ def obey(cell: Cell, given: list[str]) -> list[str]:
     if served.returncode:
         wrong.append(f"the general ended with {served.returncode}: {served.stderr}")
     learned = f"memory/generals/{GENERAL}"
-    wrong += [each for each in cells.changed(before, after) if not each.startswith((learned, "memory/generals:"))]
+    wrong += [line for line in cells.changed(before, after) if not line.startswith((learned, "memory/generals:"))]
     obeyed = [int(cell.result(task).get("summary") or 0) for task in tasks]
     if sum(obeyed) < len(bodies):
         wrong.append(f"only {sum(obeyed)} orders were obeyed: {cell.result(tasks[0])}")
-    wrong += [each for task in tasks for each in outside_the_markers(cell.places.prompt(task).read_text())]
+    wrong += [line for task in tasks for line in outside_the_markers(cell.places.prompt(task).read_text())]
     wrong += cells.alive([pid for seconds in (300, 301, 302) for pid in sleepers(seconds, cell.home)])
     wrong += [f"written: {name}" for name in (".gitconfig", ".profile", ".ssh") if (cell.home / name).exists()]
     return wrong + cells.secrets_told(cell)

@@ -152,7 +152,7 @@ def serve(cell: Cell, tasks: list[str], seconds: float = 60) -> tuple[Pulse, lis
             for role in ("envoy", GENERAL):
                 feel(cell, role, beats, pulse)
             trees.until(lambda: False, 0.02)
-        wait_until(lambda: not camps(cell), 20, "the camps are cleared")
+        wait_until(lambda: not control_folders(cell), 20, "the control folders are cleared")
     return pulse, []
 
 
@@ -174,8 +174,8 @@ def awake(cell: Cell, role: str, module: str, *words: str) -> Iterator[subproces
         yield child
 
 
-def camps(cell: Cell) -> list[Path]:
-    return [camp for camp in (cell.places.own(GENERAL) / "camp").iterdir() if camp.name != cells.LATER]
+def control_folders(cell: Cell) -> list[Path]:
+    return [folder for folder in (cell.places.own(GENERAL) / "camp").iterdir() if folder.name != cells.LATER]
 
 
 def left_of(cell: Cell) -> list[str]:
@@ -254,7 +254,7 @@ def test_who_fills_the_disk_is_ended_and_makes_room_again(what: str, small_disk:
     assert beat["state"] != "degraded"
 
 
-def test_comrades_of_a_bomb_finish_their_work(home: Path) -> None:
+def test_soldiers_beside_a_fork_bomb_finish_their_work(home: Path) -> None:
     """Two that behave beside one that does not."""
     cell = cells.build(home, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
     good = """

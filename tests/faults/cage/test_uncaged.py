@@ -92,4 +92,4 @@ def test_the_doctor_says_it(cell: Cell) -> None:
 
 def test_the_command_line_says_it(cell: Cell) -> None:
     asked = trees.run(cell.tree, cell.home, ["-c", "from kingdom.cli.main import main; main(['doctor'])"])
-    assert f"warn  sandbox: {SAYS}: soldiers cannot be held" in asked.stdout, asked
+    assert f"warn  sandbox: {SAYS}: soldiers have no sandbox" in asked.stdout, asked
