@@ -258,9 +258,9 @@ class Engine:
         self, queue: QueueState, state: State, name: str, consumer: str, digest: str, until: int, now: int
     ) -> Leased | None:
         """None when there is nothing to hand out after all: expired, malformed or gone."""
-        if state == "ready" and (expires := names.expires_of(name)):
+        if queue.expiring and name in queue.expiring:
             queue.expiring.discard(name)
-            if expires <= now:
+            if names.expires_of(name) <= now:
                 self._drop(queue, name)
                 return None
         lease_id = self._ids.lease_id()
@@ -280,7 +280,7 @@ class Engine:
         except MalformedBody as error:
             body, content, wrong = error.text, None, error.why
         else:
-            content, wrong = self._content(queue, new, body)
+            content, wrong = self._content(queue, state, new, body)
         lease = Lease(queue, new, lease_id, digest, until)
         lease.consumer = consumer
         lease.attempt = attempt
@@ -305,8 +305,10 @@ class Engine:
             body,
         )
 
-    def _content(self, queue: QueueState, name: str, body: str) -> tuple[message_format.Content | None, str]:
-        if names.is_dead_letter(name):
+    def _content(
+        self, queue: QueueState, state: State, name: str, body: str
+    ) -> tuple[message_format.Content | None, str]:
+        if state == "dlq":
             return message_format.Content(body.strip(), "{}"), ""
         try:
             content = message_format.content(body, self.store.by_hand)
@@ -320,6 +322,9 @@ class Engine:
 
     def _reject(self, queue: QueueState, name: str, now: int) -> None:
         """Make a ready message a dead letter: leasing it to ourselves finds what is wrong with it."""
+        if 0 < names.expires_of(name) <= now:
+            self._drop(queue, name)
+            return
         self._lease(queue, "ready", name, "", names.digest(""), now, now)
 
     def _vanished(self, queue: QueueState, name: str, new: str) -> None:
