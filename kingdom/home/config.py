@@ -54,7 +54,7 @@ def validated(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, An
         raise BadConfig(path=path, line=":1", key="the file", why="must hold keys and values")
     whole: dict[str, Any] = schemas.with_defaults(schemas.load(schema), value)
     try:
-        return schemas.check(schema, whole)
+        return schemas.check(schema, whole, fill=False)
     except BadMessage as error:
         # The two validators differ in details, such as the last line break of a text.
         wrong = _by_line(schema, value, lines) or [((), str(error.facts["why"]))]

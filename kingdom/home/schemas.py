@@ -24,15 +24,23 @@ def load(name: str) -> Schema:
 
 
 @cache
-def _compiled(name: str) -> Callable[[Any], Any]:
-    checker: Callable[[Any], Any] = fastjsonschema.compile(load(name))
+def _compiled(name: str, fill: bool) -> Callable[[Any], Any]:
+    checker: Callable[[Any], Any] = fastjsonschema.compile(_without_id(name), use_default=fill)
     return checker
 
 
-def check(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    """Return the value with its schema's defaults filled in; BadMessage names the first field that does not fit."""
+def _without_id(name: str) -> Schema:
+    """A reference in a reference would be looked for below the id, somewhere else."""
+    return {key: part for key, part in load(name).items() if key != "$id"}
+
+
+def check(name: str, value: dict[str, Any], *, fill: bool = True) -> dict[str, Any]:
+    """Return the value with its schema's defaults filled in; BadMessage names the first field that does not fit.
+
+    Without `fill` the value is returned as it is: `with_defaults` has seen to it.
+    """
     try:
-        checked: dict[str, Any] = _compiled(name)(value)
+        checked: dict[str, Any] = _compiled(name, fill)(value)
     except fastjsonschema.JsonSchemaValueException as misfit:
         raise BadMessage(what=name, why=_plain(misfit)) from None
     return checked
@@ -60,15 +68,41 @@ def errors_in(name: str, value: object) -> list[tuple[tuple[str | int, ...], str
     return sorted((misfit for error in found for misfit in _misfits(error)), key=str)
 
 
-def with_defaults(schema: Schema, value: Any) -> Any:
-    """Fill in defaults at every depth: a group that is missing gets the defaults of an empty one."""
+def with_defaults(schema: Schema | bool, value: Any, root: Schema | None = None) -> Any:
+    """Fill in defaults at every depth: a group that is missing gets the defaults of an empty one.
+
+    `$ref` and `allOf` are followed; what `anyOf` offers gets no defaults. `root` is the schema that `$ref` points into.
+    """
+    if isinstance(schema, bool):
+        return value
+    root = schema if root is None else root
     if isinstance(value, dict):
-        properties: Schema = schema.get("properties", {})
-        missing = {key: part["default"] for key, part in properties.items() if key not in value and "default" in part}
-        return {key: with_defaults(properties.get(key, {}), part) for key, part in {**value, **missing}.items()}
+        schema = _expanded(schema, root)
+        known: Schema = schema.get("properties", {})
+        others: Any = schema.get("additionalProperties", {})
+        absent = {key: part for key, part in known.items() if key not in value and not isinstance(part, bool)}
+        missing = {key: part["default"] for key, part in absent.items() if "default" in part}
+        return {key: with_defaults(known.get(key, others), part, root) for key, part in {**value, **missing}.items()}
     if isinstance(value, list):
-        return [with_defaults(schema.get("items", {}), part) for part in value]
+        items = _expanded(schema, root).get("items", {})
+        return [with_defaults(items, part, root) for part in value]
     return value
+
+
+def _expanded(schema: Schema | bool, root: Schema) -> Schema:
+    """Return a schema with the properties of those that its `$ref` and `allOf` name. True and False have none."""
+    if isinstance(schema, bool):
+        return {}
+    if "$ref" in schema:
+        part: Any = root
+        for key in schema["$ref"].removeprefix("#/").split("/"):
+            part = part[key]
+        return _expanded(part, root)
+    if "allOf" not in schema:
+        return schema
+    parts = [*(_expanded(part, root) for part in schema["allOf"]), schema]
+    properties = {key: part for one in parts for key, part in one.get("properties", {}).items()}
+    return {**schema, "properties": properties}
 
 
 def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
@@ -82,7 +116,8 @@ def _misfits(error: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     if error.validator != "additionalProperties":
         yield place, _sentence(error)
         return
-    known = sorted(error.schema.get("properties", {}))
+    # A key that is allowed by a bare `true` belongs to those that build on the schema.
+    known = sorted(key for key, part in error.schema.get("properties", {}).items() if part is not True)
     for key in sorted(set(error.instance) - set(known), key=str):
         # An unknown key is its own place, not its group's.
         near = closest(str(key), known)
@@ -90,6 +125,8 @@ def _misfits(error: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 
 def _sentence(error: Any) -> str:
+    if error.validator == "not":
+        return "is not allowed here"
     if error.validator == "pattern":
         return f"{error.instance!r} does not match {error.validator_value}"
     return str(error.message)[:300]

@@ -57,9 +57,11 @@ def test_a_configuration_needs_no_line_and_knows_no_other_key(name: str) -> None
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_default_fits_its_own_schema(name: str) -> None:
+    definitions = schemas.load(name).get("definitions", {})
     for place, part in _parts(schemas.load(name), name):
         if "default" in part:
-            jsonschema.validate(part["default"], part, cls=jsonschema.Draft7Validator)
+            alone = {"definitions": definitions, **part}
+            jsonschema.validate(part["default"], alone, cls=jsonschema.Draft7Validator)
             assert place
 
 
@@ -143,6 +145,31 @@ def test_defaults_go_as_deep_as_the_groups_and_lists() -> None:
     }
     assert schemas.with_defaults(schema, {}) == {"group": {"n": 1}}
     assert "n" not in json.dumps(schema["properties"]["group"]["default"])
+
+
+def test_defaults_are_found_behind_a_reference_and_in_maps_but_not_in_alternatives() -> None:
+    schema = {
+        "definitions": {
+            "retry": {"properties": {"limit": {"default": 5}}},
+            "policy": {
+                "properties": {
+                    "retry": {"$ref": "#/definitions/retry", "default": {}},
+                    "ttl": {"default": 0},
+                    "name": True,
+                }
+            },
+        },
+        "properties": {
+            "defaults": {"default": {}, "allOf": [{"$ref": "#/definitions/policy"}], "properties": {"name": False}},
+            "queues": {"anyOf": [{"additionalProperties": {"$ref": "#/definitions/policy"}}]},
+            "clients": {"additionalProperties": {"properties": {"mode": {"default": "0700"}}}},
+        },
+    }
+    assert schemas.with_defaults(schema, {"queues": {"a": {}}, "clients": {"c": {}}}) == {
+        "defaults": {"retry": {"limit": 5}, "ttl": 0},
+        "queues": {"a": {}},
+        "clients": {"c": {"mode": "0700"}},
+    }
 
 
 def test_schemas_travel_with_the_program() -> None:
