@@ -42,6 +42,7 @@ class Backlog(Generic[R]):
         most_kept: int = MOST_KEPT,
     ) -> None:
         self._queue = queue
+        self._folder = queue.folder(state)
         self._state = state
         self._period = period
         self._mine = mine
@@ -66,7 +67,7 @@ class Backlog(Generic[R]):
             self.rescan()
             self.next_look = now + self._period()
         else:
-            self.note(arrivals.get(self._queue.folder(self._state), ()))
+            self.note(arrivals.get(self._folder, ()))
         if self._unfinished:
             self.next_look = min(self.next_look, now + LOOK_AGAIN_SECONDS)
         return rescans
@@ -151,7 +152,7 @@ class Backlog(Generic[R]):
 
     def _version(self, filename: str) -> Version | None:
         try:
-            about = os.lstat(f"{self._queue.folder(self._state)}/{filename}")
+            about = os.lstat(f"{self._folder}/{filename}")
         except FileNotFoundError:
             return None
         return about.st_ino, about.st_mtime_ns, about.st_size
