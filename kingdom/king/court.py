@@ -37,7 +37,7 @@ class Court:
         places = self._king.places
         yield from (places.folder("events", "pending"), places.folder("orders", "pending"))
         yield from (places.results, places.manifests)
-        yield from (places.folder("tasks", state) for state in ("in_progress", "completed"))
+        yield places.folder("tasks", "in_progress")
 
     def reload(self, services: Services) -> None:
         self._king.take_over(services)
@@ -53,15 +53,17 @@ class Court:
             for warning in self._schedules.check(self._king.generals):
                 self._king.log.warn(warning)
         now = self._king.monotonic()
-        worked = self._outcomes.follow(arrivals)
-        worked = self._orders.follow(arrivals, now) or worked
+        completed = self._outcomes.follow(arrivals)
+        ordered = self._orders.follow(arrivals, now)
         self._waiting_tasks.follow(arrivals, now)
-        worked = self._dispatch.next_group(arrivals) or worked
+        dispatched = self._dispatch.next_group(arrivals)
         self._check_chamberlain()
         looks = [backlog.next_look for backlog in self._king.backlogs]
         next_look = min(*looks, self._outcomes.next_look, self._schedules.next_look, self._next_check)
         busy = any(backlog.unsettled for backlog in self._king.backlogs)
-        return Turn(worked, wait=next_look - self._king.monotonic(), busy=busy)
+        more = ordered or self._outcomes.has_more or self._dispatch.has_more
+        worked = completed or ordered or dispatched
+        return Turn(worked, wait=next_look - self._king.monotonic(), busy=busy, settled=not more)
 
     def _check_chamberlain(self) -> None:
         """The chamberlain calls the roll of everybody else; the king calls his."""

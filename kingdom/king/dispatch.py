@@ -26,6 +26,8 @@ class Dispatch:
         self._king = king
         self._schedules = schedules
         self._backlog = king.backlog(king.queues.events)
+        self.has_more = False
+        """Whether the last group left something that could have been in it."""
 
     def next_group(self, arrivals: Arrivals) -> bool:
         """Turn a run that is due and the next group of events into tasks. Return whether there was any."""
@@ -38,12 +40,13 @@ class Dispatch:
         chosen = self._admitted(gate, 0 if run is None else 1)
         if chosen:
             self._serve_events(chosen)
+        self.has_more = run is not None or len(chosen) == BATCH
         return run is not None or bool(chosen)
 
     def _admitted(self, gate: Callable[[], Gate], taken: int) -> list[Queued]:
         """Return the next events in the order of service. What has begun, and what people answer, is never held."""
         chosen: list[Queued] = []
-        for queued in self._backlog:
+        for queued in self._backlog.waiting:
             if len(chosen) == BATCH:
                 break
             if queued.begun or queued.is_answer:

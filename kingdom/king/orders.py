@@ -39,9 +39,9 @@ class Orders:
     def follow(self, arrivals: Arrivals, now: float) -> bool:
         """Carry out the next order. Return whether there was one."""
         self._backlog.follow(arrivals, now)
-        queued = next(iter(self._backlog), None)
-        if queued is None:
+        if not self._backlog.waiting:
             return False
+        queued = self._backlog.waiting[0]
         order = self._backlog.take(queued.filename)
         self._backlog.drop([queued.filename])
         if order is not None:

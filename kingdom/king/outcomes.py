@@ -50,6 +50,8 @@ class Outcomes:
     def __init__(self, king: Context) -> None:
         self._king = king
         self._in_progress = king.backlog(king.queues.tasks, "in_progress")
+        self.has_more = False
+        """Whether the last group left something that could have been in it."""
         self._news = {king.places.results, king.places.folder("tasks", "in_progress")}
         self.next_look = 0.0
         """When `follow` wants to be called at the latest, by the monotonic clock."""
@@ -67,14 +69,14 @@ class Outcomes:
         elif self._news.isdisjoint(arrivals):
             return False
         count = self._complete_group()
-        if count == BATCH:
-            # A whole group means that there may be more.
+        self.has_more = count == BATCH
+        if self.has_more:
             self.next_look = now
         return count > 0
 
     def _complete_group(self) -> int:
         results = self._king.places.results
-        names = [queued.filename for queued in self._in_progress]
+        names = [queued.filename for queued in self._in_progress.waiting]
         ready = (name for name in names if is_there(results / name))
         decided = (decision for name in ready if (decision := self._decide(name)) is not None)
         decisions = list(islice(decided, BATCH))
