@@ -52,8 +52,6 @@ class Disk:
         self.guard = guard
         self.mode = mode
         self._made = 0
-        self.rewritten: set[str] = set()
-        """What this writer has replaced since somebody cleared it: that these files arrive is no news to it."""
 
     def create(self, path: Path, data: bytes) -> None:
         """Create a file. Collision when something is at `path` already."""
@@ -67,7 +65,7 @@ class Disk:
             for draft, path in drafts:
                 self.guard()
                 try:
-                    _rename_new(draft, path)
+                    rename_new(draft, path)
                 except FileExistsError:
                     os.unlink(draft)
                     taken.append(path)
@@ -84,14 +82,13 @@ class Disk:
             for draft, path in drafts:
                 self.guard()
                 os.replace(draft, path)
-                self.rewritten.add(str(path))
         self._sync_folders({_folder(path) for _, path in drafts})
 
     def move(self, src: Path, dst: Path) -> None:
         """Rename without replacing. FileNotFoundError when `src` is gone, Collision when `dst` is taken."""
         self.guard()
         try:
-            _rename_new(src, dst)
+            rename_new(src, dst)
         except FileExistsError:
             raise Collision(path=dst) from None
         self._sync_folders({_folder(dst), _folder(src)})
@@ -103,7 +100,7 @@ class Disk:
         for src, dst in pairs:
             self.guard()
             try:
-                _rename_new(src, dst)
+                rename_new(src, dst)
             except (FileExistsError, FileNotFoundError):
                 if not os.path.isdir(_folder(dst)):
                     raise
@@ -222,7 +219,7 @@ def _is_torn(fd: int) -> bool:
     return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
 
 
-def _rename_new(src: Name, dst: Name) -> None:
+def rename_new(src: Name, dst: Name) -> None:
     """Rename without replacing, also where the file system lacks RENAME_NOREPLACE."""
     if _libc.renameat2(_AT_FDCWD, os.fsencode(src), _AT_FDCWD, os.fsencode(dst), _NOREPLACE) == 0:
         return

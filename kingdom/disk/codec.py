@@ -26,6 +26,11 @@ UNFIT = (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV, err
 
 def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
     """Return the content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
+    return read_with_status(path, limit)[0]
+
+
+def read_with_status(path: Path | str, limit: int = LARGEST) -> tuple[bytes, os.stat_result]:
+    """Return the content of a regular file, and which file it was: see `read_bytes`."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -53,7 +58,7 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
                 break
         if left <= 0:
             raise BadFile(path=path, why=f"more than {limit} bytes")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts), status
     finally:
         os.close(fd)
 

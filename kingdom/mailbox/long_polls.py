@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -69,7 +68,7 @@ class LongPolls:
         pending = waiter.pending
         if not self._context.engine.has_ready(queue, waiter.consumer):
             return True
-        if not os.path.lexists(pending.path):  # its client has gone
+        if pending.is_withdrawn():
             return False
         try:
             data = waiter.command.answer(self._context, self._call_of(pending))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import orjson
 
+from kingdom.disk.bulk import FileIdentity
 from kingdom.mailbox.commands import CommandContext
 from kingdom.mailbox.requests import Request
 from kingdom.mq.call_fields import Data
@@ -16,7 +18,7 @@ from kingdom.mq.calls import Command
 class PendingRequest:
     request: Request
     #: Where the request's file lies.
-    folder: str
+    path: str
     #: The command's first name; the word that was asked when there is no such command.
     name: str
     command: Command[CommandContext] | None
@@ -29,9 +31,12 @@ class PendingRequest:
     #: For a command that takes several turns: how much the turns so far have done.
     done: int = 0
 
-    @property
-    def path(self) -> str:
-        return f"{self.folder}/{self.request.filename}"
+    def is_withdrawn(self) -> bool:
+        """Return whether its client has removed the request, or asked anew under the same name."""
+        try:
+            return FileIdentity.of(os.lstat(self.path)) != self.request.identity
+        except FileNotFoundError:
+            return True
 
     def succeed(self, data: Data) -> None:
         self.code = None

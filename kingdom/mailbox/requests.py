@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from kingdom.disk.codec import DEEPEST, parse_json, read_bytes
+from kingdom.disk.bulk import FileIdentity
+from kingdom.disk.codec import DEEPEST, parse_json, read_with_status
 from kingdom.errors import BadFile, BadInput, BadName
-from kingdom.home.places import check_name
+from kingdom.mq.mailbox_folders import check_client_id, check_request_id
 
 LARGEST_REQUEST = 64 << 20
 """Bytes: a batch of a hundred large payloads. What is larger is not read."""
+_CHECKS: Mapping[str, Callable[[object], str]] = {"requestId": check_request_id, "clientId": check_client_id}
 _SALVAGE = 1 << 16
 """Bytes of a broken request in which the names of its sender are looked for."""
 
@@ -22,6 +24,8 @@ _SALVAGE = 1 << 16
 @dataclass(frozen=True, slots=True)
 class Request:
     filename: str
+    #: Which file of that name it is: a client may use the name again as soon as it has its answer.
+    identity: FileIdentity
     id: str
     client: str
     #: The command's name, in any spelling.
@@ -47,7 +51,7 @@ class Unreadable(BadInput):
 def read(folder: str, filename: str) -> Request:
     """Return the request in a file. FileNotFoundError: its client removed it; Unreadable: it is not a request."""
     try:
-        data = read_bytes(f"{folder}/{filename}", LARGEST_REQUEST)
+        data, status = read_with_status(f"{folder}/{filename}", LARGEST_REQUEST)
     except BadFile as error:
         raise Unreadable("ERR_PARSE_ERROR", str(error.facts["why"]), None, None) from None
     try:
@@ -56,7 +60,7 @@ def read(folder: str, filename: str) -> Request:
         raise Unreadable("ERR_PARSE_ERROR", str(error), *_salvaged(data)) from None
     if not isinstance(value, dict):
         raise Unreadable("ERR_PARSE_ERROR", f"a JSON {type(value).__name__}, not an object", None, None)
-    return _validated(filename, value)
+    return _validated(filename, FileIdentity.of(status), value)
 
 
 def _as_our_clients_write(data: bytes) -> Any:
@@ -71,27 +75,25 @@ def _as_our_clients_write(data: bytes) -> Any:
     return value if orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) == data else None
 
 
-def _validated(filename: str, value: dict[str, Any]) -> Request:
+def _validated(filename: str, identity: FileIdentity, value: dict[str, Any]) -> Request:
     request_id, client = _name(value, "requestId"), _name(value, "clientId")
-    command, payload = value.get("command"), value.get("payload", {})
+    command, payload = value.get("command"), value.get("payload")
     deadline = value.get("deadlineMs")
     wrong = ""
     if not filename.endswith(".json"):
         wrong = "the file's name does not end in .json"
     elif request_id is None or client is None:
         wrong = _name_error(value)
-    elif filename[:-5] != request_id:
-        wrong = f"the file's name is not its requestId {request_id!r} followed by .json"
     elif not isinstance(command, str):
         wrong = "command is missing or not a text"
-    elif not isinstance(payload, dict):
-        wrong = "payload is not an object"
     elif not (deadline is None or _is_number(deadline)):
         wrong = "deadlineMs is not a number"
     elif not _is_number(value.get("timestampMs", 0)):
         wrong = "timestampMs is not a number"
     else:
-        return Request(filename, request_id, client, command, payload, deadline or 0)
+        # Original clients write null where a command has no fields.
+        given = payload if isinstance(payload, dict) else {}
+        return Request(filename, identity, request_id, client, command, given, deadline or 0)
     raise Unreadable("ERR_INVALID_REQUEST", wrong, request_id, client)
 
 
@@ -101,17 +103,17 @@ def _is_number(value: object) -> bool:
 
 def _name(value: Mapping[str, Any], key: str) -> str | None:
     try:
-        return check_name(key, value.get(key))
+        return _CHECKS[key](value.get(key))
     except BadName:
         return None
 
 
 def _name_error(value: Mapping[str, Any]) -> str:
-    for key in ("requestId", "clientId"):
+    for key, check in _CHECKS.items():
         if key not in value:
             return f"{key} is missing"
         try:
-            check_name(key, value[key])
+            check(value[key])
         except BadName as error:
             return str(error)
     raise AssertionError("both names are good")

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.bulk import Relay
+from kingdom.disk.bulk import FileIdentity, Relay
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadConfig, BadFile
 from kingdom.mq.client import LARGEST_ANSWER
@@ -78,9 +78,11 @@ class Responses:
         if self._next_sweep is None:
             self._next_sweep = self._clock() + self._keep
 
-    def remove_request(self, folder: str, filename: str) -> None:
-        """Remove an answered request; its file is kept, hidden, and a later answer is written over it."""
-        self._files.end(f"{folder}/{filename}")
+    def remove_request(self, path: str, identity: FileIdentity) -> bool:
+        """Remove an answered request, unless a new one lies there by now. Return whether it was removed.
+
+        Its file is kept, hidden, and a later answer is written over it."""
+        return self._files.end_if_same(path, identity)
 
     def _put(self, client: str, filename: str, answer: bytes) -> None:
         if client in self._clients:

@@ -194,7 +194,7 @@ class Server:
             return
         found = commands.find(request.command)
         name, command = found if found else (request.command.lower()[:40], None)
-        pending = PendingRequest(request, self._requests, name, command)
+        pending = PendingRequest(request, f"{self._requests}/{request.filename}", name, command)
         group.append(pending)
         if request.deadline_ms and self._context.clock() * 1000 > request.deadline_ms:
             pending.refuse("ERR_TIMEOUT", "its deadline had passed before it was read; nothing was done")
@@ -217,14 +217,12 @@ class Server:
             raise Unreadable("ERR_INVALID_REQUEST", why, None, None)
 
     def _set_apart(self, pending: PendingRequest, disk: Disk) -> None:
-        """Move a request to processing/."""
-        if pending.folder == self._processing:
+        """Move a request to processing/. An older one of its client under the same id is withdrawn with that."""
+        if pending.path.startswith(f"{self._processing}/"):
             return
-        apart = self._folders.processing / pending.request.filename
-        with suppress(FileNotFoundError):
-            os.unlink(apart)
+        apart = _make_room(self._folders.processing, pending.request)
         disk.move(Path(pending.path), apart)
-        pending.folder = self._processing
+        pending.path = str(apart)
 
     def _leave(self, name: str, why: str) -> None:
         """Leave a file where it is: the next look at the whole folder tries again."""
@@ -292,7 +290,8 @@ class Server:
             request = pending.request
             try:
                 self._responses.write(request.client, request.id, pending.answer)
-                self._responses.remove_request(pending.folder, request.filename)
+                if not self._responses.remove_request(pending.path, request.identity):
+                    self._arrived.append(request.filename)
             except FileNotFoundError:
                 pass
             except OSError as error:
@@ -350,10 +349,11 @@ class Server:
                 self._refuse_as_interrupted(request, found[0])
                 continue
             with suppress(FileNotFoundError):
-                try:
-                    self._unsynced.move(self._folders.processing / name, self._folders.requests / name)
-                except Collision:
+                if _is_there_anew(self._requests, request):
                     os.unlink(self._folders.processing / name)
+                else:
+                    back = _make_room(self._folders.requests, request)
+                    self._unsynced.move(self._folders.processing / name, back)
 
     def _refuse_as_interrupted(self, request: Request, name: str) -> None:
         if self._responses.has_folder_for(request.client):
@@ -370,3 +370,25 @@ class Server:
         if removed := self._responses.sweep():
             self._report(f"removed {removed} old answers", "info")
         return removed > 0
+
+
+def _make_room(folder: Path, request: Request) -> Path:
+    """Return a free path for a request: clients may use the same ids. An older request of its client under the same
+    id is removed, which withdraws it."""
+    path, number = folder / request.filename, 1
+    while os.path.lexists(path):
+        if _is_there_anew(str(folder), request, path.name):
+            os.unlink(path)
+        else:
+            number += 1
+            path = folder / f"{number}~{request.filename}"
+    return path
+
+
+def _is_there_anew(folder: str, request: Request, filename: str = "") -> bool:
+    """Return whether a file holds a request of the same client under the same id."""
+    try:
+        other = requests.read(folder, filename or request.filename)
+    except (FileNotFoundError, Unreadable):
+        return False
+    return (other.client, other.id) == (request.client, request.id)

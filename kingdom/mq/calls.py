@@ -71,14 +71,14 @@ class Command(Generic[Context]):
 
 
 def publish(engine: Engine, call: Call) -> Data:
-    return _stored(engine.publish(call[QUEUE], draft(call.payload), call.request_id))
+    return _stored(engine.publish(call[QUEUE], draft(call.payload), call.request_id, call.client))
 
 
 def publish_batch(engine: Engine, call: Call) -> Data:
     """Publish each message for itself: a bad one is refused in its place and does not stop the others."""
     drafts = [draft_or_refusal(message) for message in call[MESSAGES]]
     good = [entry for entry in drafts if isinstance(entry, Draft)]
-    stored = iter(engine.publish_batch(call[QUEUE], good, call.request_id) if good else [])
+    stored = iter(engine.publish_batch(call[QUEUE], good, call.request_id, call.client) if good else [])
     outcomes = [next(stored) if isinstance(entry, Draft) else entry for entry in drafts]
     return {"messages": [_failed(entry) if isinstance(entry, Refusal) else _stored(entry) for entry in outcomes]}
 
@@ -122,6 +122,7 @@ def extend_lease(engine: Engine, call: Call) -> Data:
 
 def status(engine: Engine, call: Call) -> Data:
     found = engine.status(call[QUEUE])
+    remembered = engine.remembered()
     return {
         "queue": found.queue,
         "metrics": {
@@ -137,6 +138,12 @@ def status(engine: Engine, call: Call) -> Data:
         },
         "paused": found.paused,
         "policy": found.policy.to_json(),
+        "remembered": {
+            "requests": remembered.requests,
+            "deduplicationKeys": remembered.deduplication_keys,
+            "bytes": remembered.bytes,
+            "mostBytes": remembered.most_bytes,
+        },
     }
 
 

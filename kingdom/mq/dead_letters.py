@@ -51,6 +51,9 @@ class DeadLetters:
     def listed(self, queue: str, limit: int = 100) -> list[DeadLetter]:
         """Return up to `limit` dead letters of a queue, those that died first at the head."""
         found: list[DeadLetter] = []
+        if not self._queues.is_seen(queue):
+            self._queues.check_unseen(queue)
+            return found
         for source, name in self._queues.dead_letters_of(queue):
             if len(found) >= limit:
                 break

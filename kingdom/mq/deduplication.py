@@ -2,46 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from itertools import zip_longest
+from typing import NamedTuple, Self
 
 from kingdom.mq import message_format, names
 from kingdom.mq.expiring_map import ExpiringMap, fingerprint
+from kingdom.mq.message_format import Draft
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.stores.base import DAY_MS, DedupEntry
 
 KEPT_MS = DAY_MS
-MOST_REQUESTS = 1_000_000
-MOST_KEYS = 6 * 699_050
-"""Six parts, each two thirds of a power of two: with one entry more a mapping takes twice the memory."""
+BYTES_FOR_REQUESTS = 64 << 20
+BYTES_FOR_KEYS = 128 << 20
+BYTES_OF_ID = 56
+
+
+class Request(NamedTuple):
+    """A publish that may come again."""
+
+    #: As its client named it.
+    id: str
+    #: The same for the same id of the same client with the same content to the same queue, and for nothing else.
+    key: str
+
+    @classmethod
+    def of(cls, client: str, queue: str, request_id: str, drafts: Sequence[Draft]) -> Self:
+        """Tell a request from others: ids alone do not, clients may use one again."""
+        message_format.whole_text("requestId", request_id)
+        texts = (client, queue, request_id, *(str(part) for draft in drafts for part in draft))
+        digest = blake2b(digest_size=15)
+        for text in texts:
+            data = text.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(data))
+            digest.update(data)
+        return cls(request_id, digest.hexdigest())
+
+
+class Remembered(NamedTuple):
+    """How much is remembered for all queues together."""
+
+    requests: int
+    deduplication_keys: int
+    #: The memory that they take, at most.
+    bytes: int
+    #: When it would be more, the oldest are forgotten before their time.
+    most_bytes: int
 
 
 class Deduplication:
-    _requests: ExpiringMap[int | tuple[int, ...]]
-    _keys: ExpiringMap[str]
-
     def __init__(self) -> None:
         #: New entries, which the store is told with the next commit.
         self.unsaved: list[DedupEntry] = []
-        self.forget()
+        self._requests = ExpiringMap[int | tuple[int, ...]](KEPT_MS, BYTES_FOR_REQUESTS)
+        self._keys = ExpiringMap[int](KEPT_MS, BYTES_FOR_KEYS)
 
     def forget(self) -> None:
         self.unsaved = []
-        self._requests = ExpiringMap(KEPT_MS, MOST_REQUESTS)
-        self._keys = ExpiringMap(KEPT_MS, MOST_KEYS)
+        self._requests.forget()
+        self._keys.forget()
 
     def load(self, entries: Iterable[DedupEntry]) -> None:
         """Take in what an earlier life remembered, oldest first."""
         for entry in entries:
             if entry.kind == "dedup":
-                self._keys.put(fingerprint(entry.queue, entry.key), entry.ids[0], entry.at)
+                self._keys.put(fingerprint(entry.queue, entry.key), names.id_as_number(entry.ids[0]), entry.at)
             else:
                 self._keep_request(entry)
 
-    def ids_of_request(self, request_id: str, count: int) -> tuple[str, ...] | None:
+    def remembered(self) -> Remembered:
+        kept = (self._requests, self._keys)
+        return Remembered(
+            len(self._requests), len(self._keys), sum(one.bytes for one in kept), sum(one.most_bytes for one in kept)
+        )
+
+    def ids_of_request(self, request: Request, count: int) -> tuple[str, ...] | None:
         """Return the ids that this request led to, with gaps for what was refused or lost. None: it is new."""
-        message_format.whole_text("requestId", request_id)
-        found = self._requests.get(fingerprint(request_id))
+        found = self._requests.get(fingerprint(request.key))
         if found is None:
             return None
         ids = tuple(names.id_from_number(number) for number in ((found,) if isinstance(found, int) else found))
@@ -50,19 +88,21 @@ class Deduplication:
     def duplicate_of(self, queue: QueueState, dedup_key: str, now: int) -> str | None:
         """Return the id of the message that came under the same key, within the queue's window."""
         message_format.whole_text("deduplicationKey", dedup_key)
-        name = self._keys.get(fingerprint(queue.name, dedup_key))
-        if name is None or names.created_of(name) + queue.policy.dedup_ms <= now:
+        number = self._keys.get(fingerprint(queue.name, dedup_key))
+        if number is None:
             return None
-        return name[names.MESSAGE_ID]
+        message_id = names.id_from_number(number)
+        return message_id if names.created_of(message_id) + queue.policy.dedup_ms > now else None
 
-    def note_request(self, queue_name: str, request_id: str, ids: tuple[str, ...], now: int) -> None:
-        entry = DedupEntry("request", now, queue_name, request_id, ids)
+    def note_request(self, queue_name: str, request: Request, ids: tuple[str, ...], now: int) -> None:
+        entry = DedupEntry("request", now, queue_name, request.key, ids)
         self._keep_request(entry)
         self.unsaved.append(entry)
 
     def note_key(self, queue_name: str, dedup_key: str, name: str, now: int) -> None:
-        self._keys.put(fingerprint(queue_name, dedup_key), name, now)
-        self.unsaved.append(DedupEntry("dedup", now, queue_name, dedup_key, (name[names.MESSAGE_ID],)))
+        message_id = name[names.MESSAGE_ID]
+        self._keys.put(fingerprint(queue_name, dedup_key), names.id_as_number(message_id), now)
+        self.unsaved.append(DedupEntry("dedup", now, queue_name, dedup_key, (message_id,)))
 
     def _keep_request(self, entry: DedupEntry) -> None:
         """What a crash left of a request may tell only a part of it: it adds to what the journal knows."""
@@ -72,4 +112,7 @@ class Deduplication:
         if before is not None:
             known = (before,) if isinstance(before, int) else before
             numbers = tuple(new or old for new, old in zip_longest(numbers, known, fillvalue=0))
-        self._requests.put(key, numbers[0] if len(numbers) == 1 else numbers, entry.at)
+        if len(numbers) == 1:
+            self._requests.put(key, numbers[0], entry.at)
+        else:
+            self._requests.put(key, numbers, entry.at, len(numbers) * BYTES_OF_ID)

@@ -16,8 +16,8 @@ import orjson
 from kingdom.disk.lock import Lock
 from kingdom.mq import message_format, names
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.deduplication import Deduplication
-from kingdom.mq.errors import InvalidRequest, MessageNotFound, QueueNotFound, Refusal, StoreError, ValidationFailed
+from kingdom.mq.deduplication import Deduplication, Remembered, Request
+from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal, StoreError, ValidationFailed
 from kingdom.mq.failures import Failures, Log, Outcome
 from kingdom.mq.leases import Lease, Leases, digest_of
 from kingdom.mq.message_format import Draft, MalformedBody
@@ -145,38 +145,45 @@ class Engine:
 
     # --- publishing
 
-    def publish(self, queue: str, draft: Draft, request_id: str = "") -> Published:
-        """Add a message. With a request id that is known already, return what it led to then."""
+    def publish(self, queue: str, draft: Draft, request_id: str = "", client: str = "") -> Published:
+        """Add a message. A request of this client under an id and with a content that came before returns what it
+        led to then."""
         self._ensure_loaded()
-        known = self._dedup.ids_of_request(request_id, 1) if request_id else None
-        published = self._publish(queue, draft, request_id, 0, known)
-        if request_id and not published.duplicate:
-            self._dedup.note_request(queue, request_id, (published.message_id,), self.clock())
+        request = Request.of(client, queue, request_id, (draft,)) if request_id else None
+        known = self._dedup.ids_of_request(request, 1) if request else None
+        published = self._publish(queue, draft, request, 0, known)
+        if request and not published.duplicate:
+            self._dedup.note_request(queue, request, (published.message_id,), self.clock())
         return published
 
-    def publish_batch(self, queue: str, drafts: Sequence[Draft], request_id: str = "") -> list[Published | Refusal]:
+    def publish_batch(
+        self, queue: str, drafts: Sequence[Draft], request_id: str = "", client: str = ""
+    ) -> list[Published | Refusal]:
         """Add messages and return an outcome for each: one that is refused does not stop the others."""
         self._ensure_loaded()
-        known = self._dedup.ids_of_request(request_id, len(drafts)) if request_id else None
+        request = Request.of(client, queue, request_id, drafts) if request_id else None
+        known = self._dedup.ids_of_request(request, len(drafts)) if request else None
         outcomes: list[Published | Refusal] = []
         try:
             for index, draft in enumerate(drafts):
                 try:
-                    outcomes.append(self._publish(queue, draft, request_id, index, known))
+                    outcomes.append(self._publish(queue, draft, request, index, known))
                 except Refusal as refusal:
                     outcomes.append(refusal)
         finally:
             # Also when the disk fails half-way: asked again, the batch goes on where it stopped.
-            self._remember_batch(queue, request_id, outcomes)
+            self._remember_batch(queue, request, outcomes)
         return outcomes
 
-    def _remember_batch(self, queue_name: str, request_id: str, outcomes: Sequence[Published | Refusal]) -> None:
-        if request_id and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in outcomes):
+    def _remember_batch(
+        self, queue_name: str, request: Request | None, outcomes: Sequence[Published | Refusal]
+    ) -> None:
+        if request and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in outcomes):
             ids = tuple("" if isinstance(outcome, Refusal) else outcome.message_id for outcome in outcomes)
-            self._dedup.note_request(queue_name, request_id, ids, self.clock())
+            self._dedup.note_request(queue_name, request, ids, self.clock())
 
     def _publish(
-        self, queue_name: str, draft: Draft, request_id: str, index: int, known: tuple[str, ...] | None
+        self, queue_name: str, draft: Draft, request: Request | None, index: int, known: tuple[str, ...] | None
     ) -> Published:
         if known is not None and known[index]:
             return Published(known[index], names.key(queue_name, known[index]), True)
@@ -194,10 +201,10 @@ class Engine:
             if wrong:
                 raise ValidationFailed(queue=queue_name, why=wrong)
         sequence = self._ids.next_sequence()
-        kind = names.REMEMBERED if request_id or draft.dedup_key else names.PLAIN_KIND
+        kind = names.REMEMBERED if request or draft.dedup_key else names.PLAIN_KIND
         message_id = self._ids.message_id(now, sequence, kind)
-        if request_id:
-            extra = message_format.request_line(request_id, index) + extra
+        if request:
+            extra = message_format.request_line(request.id, request.key, index) + extra
         if draft[1:] == _PLAIN and not queue.policy.ttl_ms:
             due, expires = now, 0
             if queue.header_at != now:
@@ -230,7 +237,8 @@ class Engine:
         own = self._by_name.get(queue)
         sources = self._queues.dead_letter_sources.get(queue)
         if own is None and sources is None:
-            raise QueueNotFound(queue=queue)
+            self._queues.check_unseen(queue)
+            return []
         if visibility_ms is not None:
             _check_range("visibilityTimeoutSec", visibility_ms, 1, LATEST // 10)
         now = self.clock()
@@ -458,12 +466,14 @@ class Engine:
         sources = self._queues.dead_letter_sources.get(queue, [])
         own = self._by_name.get(queue)
         if own is None:
-            if not sources:
-                raise QueueNotFound(queue=queue)
-            own = QueueState(queue, sources[0].policy)
+            own = QueueState(queue, sources[0].policy if sources else self._queues.check_unseen(queue))
         if own.next_release <= now:
             self._timers.release_due(own, now)
         return QueueStatus.of(own, sources, now)
+
+    def remembered(self) -> Remembered:
+        """Return how much is remembered of requests and deduplication keys."""
+        return self._dedup.remembered()
 
     def peek(self, queue: str, limit: int = 10) -> list[Waiting]:
         """Return the messages that come next, without handing them out."""

@@ -1,4 +1,4 @@
-"""A mapping for what must be remembered for a while, and then forgotten cheaply: request ids, deduplication keys."""
+"""A mapping for what must be remembered for a while, and then forgotten cheaply: requests, deduplication keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
 PARTS = 6
+ENTRY_BYTES = 176
+"""Memory of an entry with a small value, at most: its key, its value, its place in a dictionary that has just grown."""
 
 
 def fingerprint(*texts: str) -> bytes:
@@ -15,12 +17,17 @@ def fingerprint(*texts: str) -> bytes:
 
 
 class ExpiringMap(Generic[Value]):
-    """Forgets in parts, oldest first: what is older than `keep_ms`, what is more than `most`."""
+    """Forgets in parts, oldest first: what is older than `keep_ms`, and what would take more than `most_bytes`."""
 
-    def __init__(self, keep_ms: int, most: int) -> None:
-        self._part_ms = keep_ms // (PARTS - 1) + 1
-        self._part_most = max(1, most // PARTS)
+    def __init__(self, keep_ms: int, most_bytes: int) -> None:
+        self.keep_ms = keep_ms
+        self.most_bytes = most_bytes
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget everything."""
         self._parts: list[dict[bytes, Value]] = [{}]
+        self._sizes = [0]
         self._youngest = self._parts[0]
         self._youngest_since = 0
 
@@ -30,11 +37,19 @@ class ExpiringMap(Generic[Value]):
                 return part[key]
         return None
 
-    def put(self, key: bytes, value: Value, at: int) -> None:
-        """Remember a value since `at`, in ms."""
-        if len(self._youngest) >= self._part_most or at - self._youngest_since >= self._part_ms:
+    def put(self, key: bytes, value: Value, at: int, more_bytes: int = 0) -> None:
+        """Remember a value since `at`, in ms. `more_bytes`: what it takes beyond a small one."""
+        part_ms = self.keep_ms // (PARTS - 1) + 1
+        if self._sizes[0] >= self.most_bytes // PARTS or at - self._youngest_since >= part_ms:
             self._begin_part(at)
+        if key not in self._youngest:
+            self._sizes[0] += ENTRY_BYTES + more_bytes
         self._youngest[key] = value
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes, at most."""
+        return sum(self._sizes)
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
@@ -43,5 +58,6 @@ class ExpiringMap(Generic[Value]):
         if self._youngest:
             self._youngest = {}
             self._parts.insert(0, self._youngest)
-            del self._parts[PARTS:]
+            self._sizes.insert(0, 0)
+            del self._parts[PARTS:], self._sizes[PARTS:]
         self._youngest_since = at

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
-from kingdom.mq.expiring_map import ExpiringMap, fingerprint
+from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
@@ -66,7 +66,7 @@ class Leases:
         self.by_message_id.clear()
         self._ends.clear()
         self._acked, self._acked_before = {}, {}
-        self._expired = ExpiringMap(KEPT_MS, MOST_REMEMBERED)
+        self._expired = ExpiringMap(KEPT_MS, MOST_REMEMBERED * ENTRY_BYTES)
 
     def begin(self, lease: Lease) -> None:
         message_id = lease.name[MESSAGE_ID]

@@ -1,4 +1,4 @@
-"""Where a mailbox's folders are."""
+"""Where a mailbox's folders are, and which names may stand in them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kingdom.errors import BadName
 from kingdom.home.places import Places
 
 NAMES = {"requestsDir": "requests", "processingDir": "processing", "responsesDir": "responses", "deadDir": "dead"}
 """What clients write when nobody told them otherwise; the schema says the same, and a test compares."""
+LONGEST_CLIENT_ID = 250
+LONGEST_REQUEST_ID = 200
+"""Bytes: a file name may have 255."""
+
+
+def check_client_id(client_id: object) -> str:
+    """Return a client's id, which names its folder of answers, or raise BadName."""
+    return _path_component("clientId", client_id, LONGEST_CLIENT_ID)
+
+
+def check_request_id(request_id: object) -> str:
+    """Return a request's id, which names its answer, or raise BadName."""
+    return _path_component("requestId", request_id, LONGEST_REQUEST_ID)
+
+
+def _path_component(what: str, name: object, longest: int) -> str:
+    if not isinstance(name, str):
+        raise BadName(what=what, name=name, why=f"a {type(name).__name__}, not a text")
+    size = len(name.encode("utf-8", "surrogatepass"))
+    why = ""
+    if not name:
+        why = "empty"
+    elif size > longest:
+        why, name = f"{size} bytes, more than {longest}", f"{name[:40]}…"
+    elif name.startswith("."):
+        why = "it starts with a dot"
+    elif "/" in name or "\0" in name:
+        why = "a slash or a NUL is in it"
+    elif any("\ud800" <= letter <= "\udfff" for letter in name):
+        why = "a lone surrogate, which is no character"
+    if why:
+        raise BadName(what=what, name=name, why=why)
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,8 @@ def write(message_id: str, head: str, request: str, attributes: str, payload: st
     return f"{_START}{message_id}{head}{request},{_ATTRIBUTES}{attributes}{_PAYLOAD}{payload}{_END}"
 
 
-def request_line(request_id: str, index: int) -> str:
-    return f',\n  "requestId": {quoted(request_id)},\n  "requestIndex": {index}'
+def request_line(request_id: str, request_key: str, index: int) -> str:
+    return f',\n  "requestId": {quoted(request_id)},\n  "requestKey": "{request_key}",\n  "requestIndex": {index}'
 
 
 def spliced(draft: Draft) -> tuple[str, str]:
@@ -249,7 +249,7 @@ def original(record: str) -> str:
 
 
 def failure_of(record: str) -> dict[str, Any]:
-    """Return the failure part of a dead letter; empty when a person damaged it."""
+    """Return the failure part of a dead letter; empty when a person spoiled it."""
     line_end = record.find("\n", len(_FAILURE))
     try:
         if record.startswith(_FAILURE):

@@ -51,6 +51,10 @@ class Queues:
             raise QueueNotFound(queue=name)
         return queue
 
+    def is_seen(self, name: str) -> bool:
+        """Return whether there is a queue of this name, or one whose dead letters go there."""
+        return name in self.by_name or name in self.dead_letter_sources
+
     def dead_letters_of(self, name: str) -> Iterator[tuple[QueueState, str]]:
         """Yield the dead letters of a queue, also under the name of its dead-letter queue."""
         queue = self.by_name.get(name)
@@ -60,6 +64,14 @@ class Queues:
         return ((source, dead) for source in queues for dead in list(source.dead.values()))
 
     # --- opening and steering
+
+    def check_unseen(self, name: str) -> Policy:
+        """Return the policy that a queue will have which nobody has published to yet: a consumer may start first.
+        QueueNotFound when only named queues may exist."""
+        if self._settings.strict:
+            raise QueueNotFound(queue=name)
+        _check_name(name)
+        return self._settings.defaults
 
     def to_publish(self, name: str) -> QueueState:
         """Return the queue that a publisher names, new if need be, unless only named queues may exist."""
@@ -71,8 +83,7 @@ class Queues:
         """Return the queue, new if there is none. InvalidRequest when that is no name for one."""
         queue = self.by_name.get(name)
         if queue is None:
-            if not name or len(name) > LONGEST_NAME or not name.isprintable():
-                raise InvalidRequest(field="queue", why=f"1 to {LONGEST_NAME} printable characters name a queue")
+            _check_name(name)
             queue = self.get_or_create(name)
         return queue
 
@@ -135,3 +146,8 @@ class Queues:
         for queue in self.by_name.values():
             if queue.policy.dlq_enabled and queue.policy.dlq_of(queue.name) != queue.name:
                 self.dead_letter_sources.setdefault(queue.policy.dlq_of(queue.name), []).append(queue)
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise InvalidRequest(field="queue", why=f"1 to {LONGEST_NAME} printable characters name a queue")

@@ -35,8 +35,7 @@ def ours(home: Path) -> Services:
 @contextmanager
 def process(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen(words or SLEEPER, env={"PATH": os.environ["PATH"], **environment}, start_new_session=True)
-    # Popen returns before the kernel shows the new program's environment.
-    wait_until(Path(f"/proc/{child.pid}/environ").read_bytes, 5, "the process shows its environment")
+    wait_until(lambda: started_at(child.pid), 5, "the process has started")
     try:
         yield child
     finally:

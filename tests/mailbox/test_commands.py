@@ -220,6 +220,15 @@ def test_status_has_counts_and_the_policy(box: ByHand) -> None:
     assert answer["policy"]["retry"]["limit"] == 5
 
 
+def test_status_says_how_much_is_remembered_and_how_much_may_be(box: ByHand) -> None:
+    before = box.data("status", {"queue": "q"})["remembered"]
+    published(box, deduplicationKey="k")
+    after = box.data("status", {"queue": "q"})["remembered"]
+    assert (before["requests"], before["deduplicationKeys"], before["bytes"]) == (0, 0, 0)
+    assert (after["requests"], after["deduplicationKeys"]) == (1, 1)
+    assert 0 < after["bytes"] < after["mostBytes"] == 192 << 20
+
+
 def test_queues_lists_all_with_counts(box: ByHand) -> None:
     published(box, "a")
     published(box, "b")
@@ -274,10 +283,8 @@ def test_names_may_hold_any_printable_text(box: ByHand, name: str) -> None:
 UNKNOWN = {"queue": "nowhere"}
 REFUSALS: list[tuple[str, Any, str]] = [
     ("no_such", {}, "ERR_UNKNOWN_COMMAND"),
-    ("consume_next", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
-    ("status", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
     ("peek", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
-    ("list_dlq", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
+    ("dlq_stats", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
     ("pause", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
     ("purge", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
     ("publish", {}, "ERR_INVALID_REQUEST"),

@@ -122,9 +122,7 @@ def test_kingdom_mq_is_the_same_queue(manager: Running, q: str, monkeypatch: Any
 
 def test_kingdom_mq_has_the_exit_codes_of_yirangmq(home: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv("KINGDOM_HOME", str(home))
-    ends = [
-        kingdom("mq", *words) for words in (("consume", "--queue", "q", "--direct"), ("nonsense",), (), ("health",))
-    ]
+    ends = [kingdom("mq", *words) for words in (("peek", "--queue", "q", "--direct"), ("nonsense",), (), ("health",))]
     assert ends == [1, 2, 2, 3]
     said = capsys.readouterr().err
     assert said.startswith("kingdom mq: ERR_QUEUE_NOT_FOUND: ")
@@ -141,7 +139,7 @@ def test_kingdom_loads_no_queue_before_it_is_asked_for_one(home: Path) -> None:
 
 
 def test_a_refusal_ends_with_1_and_one_line(manager: Running, q: str) -> None:
-    ended = manager.cli("consume", "--queue", "nowhere")
+    ended = manager.cli("peek", "--queue", "nowhere")
     assert ended.returncode == 1
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()

@@ -336,8 +336,7 @@ def test_without_dead_letters_the_exhausted_go_to_the_archive_and_it_is_said(hou
     house.reopen()
     assert house.counts() == (0, 0, 0, 0)
     assert "mq.dropped" in house.said
-    with pytest.raises(QueueNotFound):
-        house.mq.dead_letters.listed(f"{QUEUE}-dlq")
+    assert house.mq.dead_letters.listed(f"{QUEUE}-dlq") == []
 
 
 def test_jitter_spreads_the_wait(open_house: Open, backend: str) -> None:
@@ -464,6 +463,32 @@ def test_the_same_request_publishes_once(house: House) -> None:
     assert house.counts() == (0, 0, 0, 0)
 
 
+OTHER_REQUESTS: dict[str, tuple[str, Draft, str, str]] = {
+    "client": (QUEUE, Draft("x"), "req-1", "b"),
+    "queue": ("elsewhere", Draft("x"), "req-1", "a"),
+    "payload": (QUEUE, Draft("y"), "req-1", "a"),
+    "priority": (QUEUE, Draft("x", priority=1), "req-1", "a"),
+    "id": (QUEUE, Draft("x"), "req-2", "a"),
+}
+
+
+@pytest.mark.parametrize("differs", OTHER_REQUESTS)
+def test_a_request_with_the_same_id_that_differs_is_a_new_message(house: House, differs: str) -> None:
+    first = house.mq.publish(QUEUE, Draft("x"), "req-1", "a")
+    other = house.mq.publish(*OTHER_REQUESTS[differs])
+    assert (other.message_id != first.message_id, other.duplicate) == (True, False)
+    house.mq.commit()
+    house.reopen(kill=True)
+    for asked, message in (((QUEUE, Draft("x"), "req-1", "a"), first), (OTHER_REQUESTS[differs], other)):
+        assert house.mq.publish(*asked) == message._replace(duplicate=True)
+
+
+def test_a_batch_with_the_same_id_and_other_content_is_new_messages(house: House) -> None:
+    for text in ("x", "y"):
+        house.mq.publish_batch(QUEUE, [Draft(text), Draft(text)], "req-1", "a")
+    assert house.counts() == (4, 0, 0, 0)
+
+
 def test_the_same_batch_publishes_once_and_each_of_it_for_itself(house: House) -> None:
     house.use({"schema": {"type": "object"}})
     drafts = [Draft("{}"), Draft("7"), Draft('{"b": 1}')]
@@ -542,11 +567,17 @@ def test_a_payload_that_does_not_fit_is_refused(house: House) -> None:
 
 
 def test_unknown_queues_are_named_as_such(house: House) -> None:
-    for call in (house.mq.status, house.mq.queues.pause, house.mq.peek, house.mq.purge, house.mq.dead_letters.listed):
+    for call in (house.mq.queues.pause, house.mq.peek, house.mq.purge, house.mq.dead_letters.counts):
         with pytest.raises(QueueNotFound):
             call("nowhere")
-    with pytest.raises(QueueNotFound):
-        house.mq.lease("nowhere", "c")
+
+
+def test_a_queue_that_nobody_has_published_to_is_empty(house: House) -> None:
+    assert house.mq.lease("nowhere", "c") == house.mq.dead_letters.listed("nowhere") == []
+    assert house.counts("nowhere") == (0, 0, 0, 0)
+    assert house.mq.queues.names() == []
+    with pytest.raises(InvalidRequest):
+        house.mq.lease("no\nwhere", "c")
 
 
 def test_strict_settings_take_only_named_queues(open_house: Open, backend: str) -> None:
@@ -554,6 +585,9 @@ def test_strict_settings_take_only_named_queues(open_house: Open, backend: str) 
     house.publish()
     with pytest.raises(QueueNotFound):
         house.publish(queue="other")
+    for call in (house.mq.status, house.mq.dead_letters.listed, lambda queue: house.mq.lease(queue, "c")):
+        with pytest.raises(QueueNotFound):
+            call("other")
     assert house.mq.queues.names() == [QUEUE]
 
 

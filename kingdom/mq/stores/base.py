@@ -77,13 +77,13 @@ class Found(NamedTuple):
 
 
 class DedupEntry(NamedTuple):
-    """What must outlive the message: a request id or deduplication key, and the message ids it led to."""
+    """What must outlive the message: a request or deduplication key, and the message ids it led to."""
 
     kind: Literal["request", "dedup"]
     #: When it was made, in ms since the epoch.
     at: int
     queue: str
-    #: The request id or the deduplication key.
+    #: The request's key (see kingdom.mq.deduplication) or the deduplication key.
     key: str
     #: One per message of the request; empty for a message that was refused.
     ids: tuple[str, ...]

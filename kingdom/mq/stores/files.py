@@ -154,7 +154,7 @@ class FileStore:
             created, message_id = names.created_of(name), name[MESSAGE_ID]
             if key := about.get("deduplicationKey"):
                 entries.append(DedupEntry("dedup", created, queue, key, (message_id,)))
-            if request := about.get("requestId"):
+            if request := about.get("requestKey"):
                 batches.setdefault((queue, request), {})[about.get("requestIndex", 0)] = message_id
         for (queue, request), ids in batches.items():
             whole = tuple(ids.get(index, "") for index in range(max(ids) + 1))
@@ -240,7 +240,7 @@ class FileStore:
             return [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
 
     def _record(self, folder: str) -> dict[str, object] | None:
-        """None for a folder that is no queue, or whose record a person damaged so that its name cannot be told."""
+        """None for a folder that is no queue, or whose record a person spoiled and no name can be told."""
         try:
             about = orjson.loads(read_bytes(f"{folder}/{self._folder_names['meta']}/{RECORD}"))
         except (FileNotFoundError, BadFile, orjson.JSONDecodeError):

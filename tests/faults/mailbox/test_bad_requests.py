@@ -15,7 +15,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile
-from kingdom.home.places import check_name
+from kingdom.mq.mailbox_folders import check_client_id
 from tests.faults import oracle, trees
 from tests.faults.changes import body, replace
 from tests.faults.doors import EVIL
@@ -54,11 +54,8 @@ OWN_KINDS: dict[str, Maker] = {
     "client-path": _with(clientId="../../up"),
     "client-slash": _with(clientId="a/b"),
     "client-dot": _with(clientId=".hidden"),
-    "client-long": _with(clientId="x" * 201),
-    "id-of-another": _with(requestId="somebody-else"),
-    "payload-list": _with(payload=[]),
-    "payload-text": _with(payload="{}"),
-    "payload-null": _with(payload=None),
+    "client-long": _with(clientId="x" * 251),
+    "id-long": _with(requestId="x" * 201),
     "deadline-text": _with(deadlineMs="soon"),
     "deadline-true": _with(deadlineMs=True),
     "timestamp-text": _with(timestampMs="now"),
@@ -133,7 +130,7 @@ def check_kinds(tree: Path) -> list[str]:
     wrong += [
         f"{name} got an answer without an error" for name, answer in told.items() if name != "good" and answer["ok"]
     ]
-    can_be_told = {"bad-command-number", "bad-payload-list", "bad-deadline-text", "bad-duplicate-key", "bad-nan"}
+    can_be_told = {"bad-command-number", "bad-deadline-text", "bad-duplicate-key", "bad-nan"}
     wrong += [f"{name} was not told" for name in sorted(can_be_told - told.keys())]
     before = {path: path.lstat().st_mtime_ns for path in (root / "dead").iterdir()}
     wrong += serve_once(tree, home)
@@ -185,7 +182,7 @@ def check_names(tree: Path) -> list[str]:
     wrong += [f"outside: {path}" for path in jail.rglob("*") if inside not in path.parents and path not in outside]
     for path in (*root.glob("responses/*"), *root.glob("responses/*/*.json")):
         try:
-            check_name("name", path.name)
+            check_client_id(path.name)
         except Exception as error:  # noqa: BLE001 - whatever it says is the finding
             wrong.append(f"a strange name: {path} ({error})")
     store = inside / "queue" / "mq"

@@ -117,7 +117,7 @@ MUTANTS = [
     Mutant(
         "a publish is not remembered by its request",
         "kingdom.mq.calls",
-        replace("A.publish(B, C, call.request_id)", 'A.publish(B, C, "")'),
+        replace("A.publish(B, C, call.request_id, D)", 'A.publish(B, C, "", D)'),
         caught_by="kills",
     ),
     Mutant(
