@@ -18,6 +18,7 @@ from kingdom.cli.queue_files import Found, find, newest, reason
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile, NoSuchThing
 from kingdom.home.states import MOVES
+from kingdom.records.messages import ORDER_COMMANDS
 from kingdom.words import one_line, printable, table, time_apart
 
 SHOWN = 20
@@ -69,20 +70,6 @@ def show_event(id: str) -> None:
     _show_file(find(home.find(), id, ("events",)))
 
 
-@events.command("discard")
-@click.argument("id")
-def discard_event(id: str) -> int:
-    """Discard an event that still waits: it becomes no task."""
-    return give_order.give(home.find(), "discard", id)
-
-
-@events.command("requeue")
-@click.argument("id")
-def requeue_event(id: str) -> int:
-    """Put a discarded event back into the queue."""
-    return give_order.give(home.find(), "requeue", id)
-
-
 def _event_row(event: Found) -> tuple[str, ...]:
     outcome = event.get("discarded_reason") or event.get("task_id") or ""
     if event.state == "dead":
@@ -115,20 +102,6 @@ def show_task(id: str) -> None:
     with suppress(FileNotFoundError):
         result = places.result(found.id)
         print(f"{result}:\n{_text(result)}", end="")
-
-
-@tasks.command("retry")
-@click.argument("id")
-def retry_task(id: str) -> int:
-    """Try a task that has ended again, as a new task in the same conversation."""
-    return give_order.give(home.find(), "retry", id)
-
-
-@tasks.command("cancel")
-@click.argument("id")
-def cancel_task(id: str) -> int:
-    """Cancel a task. If a soldier works on it, its general ends the soldier."""
-    return give_order.give(home.find(), "cancel", id)
 
 
 def _task_row(task: Found) -> tuple[str, ...]:
@@ -169,13 +142,6 @@ def list_queue(folder: str, most: int, as_json: bool) -> None:
 def show_file(file: str) -> None:
     """Show one file of any queue, and where it lies."""
     _show_file(find(home.find(), file))
-
-
-@queue.command("requeue")
-@click.argument("id")
-def requeue(id: str) -> int:
-    """Put back what was discarded or has failed, or what lies in dead/ and has been corrected."""
-    return give_order.give(home.find(), "requeue", id)
 
 
 def _folder(named: str) -> tuple[str, str]:
@@ -232,3 +198,17 @@ def _short_id(file: Found) -> str:
 
 def _age(file: Found) -> str:
     return f"{time_apart(file.get('created_at'), time.time())} ago"
+
+
+def _order_command(action: str, help: str) -> click.Command:
+    @click.command(action, help=help)
+    @click.argument("id")
+    def give(id: str) -> int:
+        return give_order.give(home.find(), action, id)
+
+    return give
+
+
+for _action, _groups in ORDER_COMMANDS.items():
+    for _group, _help in _groups.items():
+        {"events": events, "tasks": tasks, "queue": queue}[_group].add_command(_order_command(_action, _help))

@@ -52,6 +52,8 @@ class Disk:
         self.guard = guard
         self.mode = mode
         self._made = 0
+        self.rewritten: set[str] = set()
+        """What this writer has replaced since somebody cleared it: that these files arrive is no news to it."""
 
     def create(self, path: Path, data: bytes) -> None:
         """Create a file. Collision when something is at `path` already."""
@@ -82,6 +84,7 @@ class Disk:
             for draft, path in drafts:
                 self.guard()
                 os.replace(draft, path)
+                self.rewritten.add(str(path))
         self._sync_folders({_folder(path) for _, path in drafts})
 
     def move(self, src: Path, dst: Path) -> None:

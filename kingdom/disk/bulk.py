@@ -6,9 +6,8 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kingdom.disk.atomic import NEW_FILE, Durability, rename_new, sync_file_system, write_whole
 
@@ -26,27 +25,29 @@ _MOST_AT_ONCE = 1 << 20
 
 
 class SyncMethod:
-    """Which way of syncing a group is the faster one on this disk: tried by turns, then the better, and again later."""
+    """Finds the faster way to sync a batch on this disk: tries both by turns, then takes the better for a while."""
 
     TRIALS = 4
     ROUND = 256
 
-    def __init__(self, ways: Sequence[Literal["fsync", "syncfs"]] = ("fsync", "syncfs")) -> None:
-        self._ways = ways
+    METHODS = ("fsync", "syncfs")
+
+    def __init__(self) -> None:
+        #: The shortest time per file of each method in this round.
         self._took: dict[str, float] = {}
         self._turn = 0
 
     def choose(self) -> str:
         turn = self._turn % self.ROUND
         self._turn += 1
-        if turn < self.TRIALS * len(self._ways):
-            return self._ways[turn % len(self._ways)]
+        if turn < self.TRIALS * len(self.METHODS):
+            return self.METHODS[turn % len(self.METHODS)]
         return min(self._took, key=self._took.__getitem__)
 
-    def learn(self, way: str, seconds_each: float) -> None:
-        """The best of a round counts: one slow sync among others is somebody else's writing."""
-        fresh = (self._turn - 1) % self.ROUND < len(self._ways)
-        self._took[way] = seconds_each if fresh else min(seconds_each, self._took.get(way, seconds_each))
+    def learn(self, method: str, seconds: float) -> None:
+        """Note the seconds per file. The best of a round counts: one slow sync is somebody else's writing."""
+        fresh = (self._turn - 1) % self.ROUND < len(self.METHODS)
+        self._took[method] = seconds if fresh else min(seconds, self._took.get(method, seconds))
 
 
 class FileBatch:
@@ -71,7 +72,7 @@ class FileBatch:
     ) -> None:
         self.scratch = scratch
         self.power = durability == "power"
-        self._way = SyncMethod()
+        self._sync_method = SyncMethod()
         self.most_spares = most_spares
         self.mode = mode
         self._made = 0
@@ -84,6 +85,7 @@ class FileBatch:
         self._syncers: ThreadPoolExecutor | None = None
 
     def create(self, folder: str, name: str, data: bytes) -> None:
+        """Write a new file."""
         size = len(data)
         if self._spares:
             draft = self._spares.pop()
@@ -112,7 +114,7 @@ class FileBatch:
             self._show()
 
     def move(self, folder: str, name: str, to: str, new: str) -> None:
-        """FileNotFoundError when it is gone."""
+        """Move a file. FileNotFoundError when it is gone."""
         src = f"{folder}/{name}"
         if self.power:
             self._gained[to] = None
@@ -123,7 +125,7 @@ class FileBatch:
         os.rename(src, f"{to}/{new}")
 
     def remove(self, folder: str, name: str, spares: str = "") -> None:
-        """FileNotFoundError when it is gone. `spares`: the folder that keeps it to be written over, if it may be kept.
+        """Delete a file, or keep it in the folder `spares` to be written over. FileNotFoundError when it is gone.
 
         The best one is where new files appear: there a rename has just left room, and no folder grows.
         """
@@ -156,13 +158,14 @@ class FileBatch:
             os.close(fd)
 
     def commit(self) -> None:
+        """Make all changes durable."""
         if not self.power:
             return
         if self._unseen:
             self._show()
         self._sync(self._gained)
         if self._leaving:
-            removed = self._take_away()
+            removed = self._remove_leaving()
             self._sync(self._lost)
             self._spares += removed
         else:
@@ -175,25 +178,27 @@ class FileBatch:
                 os.close(fd)
             with suppress(OSError):
                 os.unlink(draft)
-        for book in (self._unseen, self._leaving, self._gained, self._lost):
-            book.clear()
+        for pending in (self._unseen, self._leaving, self._gained, self._lost):
+            pending.clear()
 
     @property
     def has_removals(self) -> bool:
+        """Whether the next commit removes files."""
         return bool(self._leaving)
 
     def has(self, folder: str, name: str) -> bool:
+        """Return whether the file is there, also one that nobody can see yet."""
         path = f"{folder}/{name}"
         return path in self._unseen or os.path.lexists(path)
 
     def sweep(self) -> None:
-        """Throw away what a killed life left unfinished."""
+        """Delete what a killed life left unfinished."""
         self._spares.clear()
         for name in os.listdir(self.scratch):
             os.unlink(f"{self.scratch}/{name}")
 
     def trim(self, most: int) -> int:
-        """Give back the space of up to `most` spares. Returns how many are left."""
+        """Delete up to `most` spares. Returns how many are left."""
         for _ in range(min(most, len(self._spares))):
             with suppress(FileNotFoundError):
                 os.unlink(self._spares.pop())
@@ -222,13 +227,13 @@ class FileBatch:
             for fd in drafts:
                 os.fsync(fd)
         else:
-            way = self._way.choose()
+            method = self._sync_method.choose()
             began = time.monotonic()
-            if way == "syncfs":
+            if method == "syncfs":
                 self._sync_all(drafts[0])
             else:
                 self._sync_each(drafts)
-            self._way.learn(way, (time.monotonic() - began) / len(drafts))
+            self._sync_method.learn(method, (time.monotonic() - began) / len(drafts))
         while self._unseen:
             path = next(iter(self._unseen))
             fd, draft = self._unseen[path]
@@ -248,7 +253,7 @@ class FileBatch:
         sync_file_system(fd, self.scratch)
 
     def _sync(self, folders: dict[str, None]) -> None:
-        """Each folder leaves the book only after it is synced."""
+        """Sync folders; each is taken off the list only after it is synced."""
         while folders:
             folder = next(iter(folders))
             fd = self._folders.get(folder)
@@ -257,7 +262,7 @@ class FileBatch:
             os.fsync(fd)
             del folders[folder]
 
-    def _take_away(self) -> list[str]:
+    def _remove_leaving(self) -> list[str]:
         removed: list[str] = []
         while self._leaving:
             path, spares = next(iter(self._leaving.items()))
@@ -302,7 +307,7 @@ class Relay:
         self._made = 0
 
     def put(self, path: str, data: bytes) -> None:
-        """FileNotFoundError when its folder is not there."""
+        """Write a file. FileNotFoundError when its folder is not there."""
         fd, draft, size = self._draft()
         try:
             try:
@@ -318,7 +323,10 @@ class Relay:
             raise
 
     def end(self, path: str) -> None:
-        """FileNotFoundError when it is gone. What has other names or another owner is never written over."""
+        """Delete a file, or keep it to be written over. FileNotFoundError when it is gone.
+
+        What has other names or another owner is never written over.
+        """
         if len(self._spares) < self._most_spares and self._may_be_written_over(os.lstat(path)):
             spare = self._name()
             os.rename(path, spare)
@@ -346,7 +354,7 @@ class Relay:
         return True
 
     def leave(self, path: str) -> None:
-        """Ended as well, but it stays where it lies until the next file is written over it, which saves a move."""
+        """Give a file up to be written over, where it lies: that saves a move."""
         if not self._spares and self._may_be_written_over(os.lstat(path)):
             self._spares.append(path)
         else:

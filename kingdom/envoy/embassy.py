@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 
 from kingdom.envoy.channels import Channels
@@ -30,9 +29,15 @@ class Embassy:
         heard = self._inbound.take_in()
         self._backlog.follow(arrivals, self._services.monotonic())
         messages = self._next_messages()
-        self._outbound.send(messages)
-        worked = heard or bool(messages) or len(self._backlog) > 0
-        return Turn(worked, self._backlog.next_look - self._services.monotonic(), busy=self._backlog.unsettled)
+        if messages or arrivals is None:
+            self._outbound.send(messages)
+        more = heard or bool(self._backlog.waiting)
+        return Turn(
+            more or bool(messages),
+            wait=self._backlog.next_look - self._services.monotonic(),
+            busy=self._backlog.unsettled,
+            settled=not more,
+        )
 
     def reload(self, services: Services) -> None:
         """Begin anew with what is in the files, as a new process would."""
@@ -64,10 +69,12 @@ class Embassy:
 
     def _next_batch(self) -> list[Queued]:
         """Return the most urgent ones, each after the message that opens its task's thread."""
-        first = list(islice(self._backlog, BATCH))
+        first = self._backlog.waiting[:BATCH]
         tasks = {queued.about for queued in first if THREAD_RULES[queued.type].in_thread}
         opening = {
-            queued.about: queued for queued in self._backlog if queued.type == "thread_start" and queued.about in tasks
+            queued.about: queued
+            for queued in self._backlog.waiting
+            if queued.type == "thread_start" and queued.about in tasks
         }
         in_order = (queued for one in first for queued in (opening.get(one.about), one) if queued is not None)
         return list(dict.fromkeys(in_order))

@@ -30,7 +30,7 @@ class Inbound:
         for name in self._channels.switched_on():
             try:
                 yield from self._channels.get(name).folders()
-            except ChannelRefused as error:
+            except (ChannelRefused, OSError) as error:  # it is tried again at the next turn
                 self._note_down(name, str(error))
 
     def take_in(self) -> bool:

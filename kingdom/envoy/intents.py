@@ -30,8 +30,10 @@ class Intents:
         """Note durably that these messages are about to be posted."""
         since = stamp(self._services.clock())
         self._services.disk.create_all(
-            (self._intents / f"{message.id}.json", to_json({"letter": message.id, "since": since}))
-            for message in messages
+            [
+                (self._intents / f"{message.id}.json", to_json({"letter": message.id, "since": since}))
+                for message in messages
+            ]
         )
 
     def interrupt(self, messages: Iterable[Message]) -> None:
@@ -48,7 +50,7 @@ class Intents:
     def write_receipts(self, posted: Iterable[Posted]) -> None:
         """Note durably where these messages were posted."""
         self._services.disk.create_all(
-            (self._receipts / f"{post.message.id}.json", to_json(_receipt(post))) for post in posted
+            [(self._receipts / f"{post.message.id}.json", to_json(_receipt(post))) for post in posted]
         )
 
     def remove(self, message_ids: Iterable[str]) -> None:

@@ -64,9 +64,9 @@ class Campaign:
         for task in [task for task, child in self._children.items() if child.poll() is not None]:
             del self._children[task]
         self._resting.clear()
-        steps = [self._step(queued) for queued in list(self._in_progress)]
+        steps = [self._step(queued) for queued in list(self._in_progress.waiting)]
         claimed = self._claim()
-        return Turn(any(steps) or claimed, wait=self._sleep(), busy=len(self._in_progress) > 0)
+        return Turn(any(steps) or claimed, wait=self._sleep(), busy=bool(self._in_progress.waiting))
 
     def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._general.services.monotonic()
@@ -79,8 +79,8 @@ class Campaign:
     def _claim(self) -> bool:
         free = BATCH
         if (most := self._general.manifest.max_soldiers) is not None:
-            free = min(BATCH, most - sum(queued.filename not in self._resting for queued in self._in_progress))
-        chosen = list(self._pending)[: max(0, free)]
+            free = min(BATCH, most - sum(queued.filename not in self._resting for queued in self._in_progress.waiting))
+        chosen = self._pending.waiting[: max(0, free)]
         if not chosen:
             return False
         services = self._general.services
@@ -242,4 +242,4 @@ class Campaign:
     def _sleep(self) -> float:
         """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""
         quiet = self._pending.next_look - self._general.services.monotonic()
-        return min(quiet, 1.0) if len(self._in_progress) else quiet
+        return min(quiet, 1.0) if self._in_progress.waiting else quiet

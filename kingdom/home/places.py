@@ -116,7 +116,6 @@ class Places:
         self.session_logs = self.logs / "sessions"
         self.mailbox = self.queue / "mailbox"
         self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
-        self._folder_names = {key: str(folder) for key, folder in self._folders.items()}
 
     def folder(self, kind: str, state: str) -> Path:
         """Return queue/<kind>/<state>, which holds files <id>.json."""
@@ -124,10 +123,6 @@ class Places:
 
     def queue_file(self, kind: str, state: str, name: str) -> Path:
         return self._folders[kind, state] / f"{check_name(kind, name)}.json"
-
-    def queue_path(self, kind: str, state: str, name: str) -> str:
-        """Return the same as text, for callers that handle thousands."""
-        return f"{self._folder_names[kind, state]}/{check_name(kind, name)}.json"
 
     def own(self, role: str) -> Path:
         """Return the state folder of a role: nobody else writes there."""

@@ -13,8 +13,10 @@ from kingdom.home.states import MOVES
 from kingdom.king.messages import MessageDraft
 from kingdom.king.replay_index import ReplayIndex
 from kingdom.records import load
+from kingdom.records.backlog import MOST_KEPT, Backlog
 from kingdom.records.ids import DailyCounter, highest_number
 from kingdom.records.messages import Json, Message, Task
+from kingdom.records.queues import Queue, R
 from kingdom.rules import routing
 from kingdom.rules.gate import Gate
 from kingdom.runtime.role import Services
@@ -60,6 +62,7 @@ class Context:
     def __init__(self, services: Services) -> None:
         self.take_over(services)
         self.replays = ReplayIndex(self.disk, self.places.own("king") / "done.idx", self.clock)
+        self.backlogs: list[Backlog[Any]] = []
         self.generals: list[manifests.Manifest] = []
         self.routes = routing.table([])
         self._seen_manifests: object = None
@@ -86,9 +89,11 @@ class Context:
     def now(self) -> str:
         return stamp(self.clock())
 
-    def period(self) -> float:
-        """Return the seconds between two looks at a whole queue folder."""
-        return float(self.config["intervals"]["event_check_seconds"])
+    def backlog(self, queue: Queue[R], state: str = "pending", most_kept: int = MOST_KEPT) -> Backlog[R]:
+        """Make a backlog that the king's turn takes into account when it says how long it may sleep."""
+        backlog = Backlog(queue, state, period=self._period, most_kept=most_kept)
+        self.backlogs.append(backlog)
+        return backlog
 
     def read_manifests(self) -> bool:
         """Return whether the generals have changed; a broken manifest is logged and skipped."""
@@ -152,6 +157,9 @@ class Context:
             id = str(decision.cause.message_ids[draft.part])
             if _is_fresh(draft, before) or not self.is_made("messages", id):
                 yield draft.message(id, now)
+
+    def _period(self) -> float:
+        return float(self.config["intervals"]["event_check_seconds"])
 
     def _numbers(self, kind: str, prefix: str) -> DailyCounter:
         folders = [self.places.folder(kind, state) for state in ANYWHERE[kind]]

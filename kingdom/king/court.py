@@ -12,7 +12,7 @@ from kingdom.king.dispatch import Dispatch
 from kingdom.king.orders import Orders
 from kingdom.king.outcomes import Outcomes
 from kingdom.king.schedule_log import ScheduleLog
-from kingdom.records.backlog import Arrivals, Backlog
+from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import alert
 from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
@@ -28,7 +28,7 @@ class Court:
         self._orders = Orders(king)
         self._schedules = ScheduleLog(king)
         self._dispatch = Dispatch(king, self._schedules)
-        self._waiting_tasks = Backlog(king.queues.tasks, period=king.period, most_kept=0)
+        self._waiting_tasks = king.backlog(king.queues.tasks, most_kept=0)
         """Generals look only at their own tasks: one that nobody can read is the king's to set aside."""
         self._roll_call = under_launcher(services, lambda: [ROLES["chamberlain"]])
         self._next_check = 0.0 if self._roll_call else float("inf")
@@ -37,7 +37,7 @@ class Court:
         places = self._king.places
         yield from (places.folder("events", "pending"), places.folder("orders", "pending"))
         yield from (places.results, places.manifests)
-        yield from (places.folder("tasks", state) for state in ("in_progress", "completed"))
+        yield places.folder("tasks", "in_progress")
 
     def reload(self, services: Services) -> None:
         self._king.take_over(services)
@@ -53,15 +53,17 @@ class Court:
             for warning in self._schedules.check(self._king.generals):
                 self._king.log.warn(warning)
         now = self._king.monotonic()
-        worked = self._outcomes.follow(arrivals)
-        worked = self._orders.follow(arrivals, now) or worked
+        completed = self._outcomes.follow(arrivals)
+        ordered = self._orders.follow(arrivals, now)
         self._waiting_tasks.follow(arrivals, now)
-        worked = self._dispatch.next_group(arrivals) or worked
+        dispatched = self._dispatch.next_group(arrivals)
         self._check_chamberlain()
-        parts = (self._outcomes, self._orders, self._waiting_tasks, self._dispatch.backlog)
-        next_look = min(self._schedules.next_look, self._next_check, *(part.next_look for part in parts))
-        busy = any(part.unsettled for part in parts)
-        return Turn(worked, wait=next_look - self._king.monotonic(), busy=busy)
+        looks = [backlog.next_look for backlog in self._king.backlogs]
+        next_look = min(*looks, self._outcomes.next_look, self._schedules.next_look, self._next_check)
+        busy = any(backlog.unsettled for backlog in self._king.backlogs)
+        more = ordered or self._outcomes.has_more or self._dispatch.has_more
+        worked = completed or ordered or dispatched
+        return Turn(worked, wait=next_look - self._king.monotonic(), busy=busy, settled=not more)
 
     def _check_chamberlain(self) -> None:
         """The chamberlain calls the roll of everybody else; the king calls his."""

@@ -12,7 +12,7 @@ from kingdom.king.answers import Unanswerable, question_of, resume
 from kingdom.king.context import ANYWHERE, Context, Decision
 from kingdom.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.records import notes
-from kingdom.records.backlog import Arrivals, Backlog
+from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Event, Queued, Task
 from kingdom.rules.gate import Gate
 from kingdom.times import stamp
@@ -25,11 +25,13 @@ class Dispatch:
     def __init__(self, king: Context, schedules: ScheduleLog) -> None:
         self._king = king
         self._schedules = schedules
-        self.backlog = Backlog(king.queues.events, period=king.period)
+        self._backlog = king.backlog(king.queues.events)
+        self.has_more = False
+        """Whether the last group left something that could have been in it."""
 
     def next_group(self, arrivals: Arrivals) -> bool:
         """Turn a run that is due and the next group of events into tasks. Return whether there was any."""
-        look = self.backlog.follow(arrivals, self._king.monotonic())
+        look = self._backlog.follow(arrivals, self._king.monotonic())
         # One look at the machine a turn, and none while nothing waits.
         gate = cache(self._king.gate)
         run = self._schedules.next_due(gate, look)
@@ -38,12 +40,13 @@ class Dispatch:
         chosen = self._admitted(gate, 0 if run is None else 1)
         if chosen:
             self._serve_events(chosen)
+        self.has_more = run is not None or len(chosen) == BATCH
         return run is not None or bool(chosen)
 
     def _admitted(self, gate: Callable[[], Gate], taken: int) -> list[Queued]:
         """Return the next events in the order of service. What has begun, and what people answer, is never held."""
         chosen: list[Queued] = []
-        for queued in self.backlog:
+        for queued in self._backlog.waiting:
             if len(chosen) == BATCH:
                 break
             if queued.begun or queued.is_answer:
@@ -55,12 +58,12 @@ class Dispatch:
 
     def _serve_events(self, chosen: Sequence[Queued]) -> None:
         names = [queued.filename for queued in chosen]
-        events = [event for name in names if (event := self.backlog.take(name)) is not None]
+        events = [event for name in names if (event := self._backlog.take(name)) is not None]
         fresh = [self._without_foreign_task(event) for event in self._drop_duplicates(events)]
         ids = iter(self._king.task_ids(sum(event.task_id is None for event in fresh)))
         decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
         self._king.hand_over(decisions, partial(self._king.queues.events.update, "pending"), self._finish)
-        self.backlog.drop(names)
+        self._backlog.drop(names)
 
     def _serve_run(self, run: ScheduledRun) -> None:
         task_id = run.task_id or self._king.task_ids(1)[0]

@@ -14,7 +14,7 @@ from kingdom.home import manifests
 from kingdom.home.places import check_name
 from kingdom.king.context import ANYWHERE, Context
 from kingdom.records import notes
-from kingdom.records.backlog import Arrivals, Backlog
+from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Order, Task
 
 GOES_ON = {
@@ -34,22 +34,14 @@ class OrderRefused(Exception):
 class Orders:
     def __init__(self, king: Context) -> None:
         self._king = king
-        self._backlog = Backlog(king.queues.orders, period=king.period)
-
-    @property
-    def unsettled(self) -> bool:
-        return self._backlog.unsettled
-
-    @property
-    def next_look(self) -> float:
-        return self._backlog.next_look
+        self._backlog = king.backlog(king.queues.orders)
 
     def follow(self, arrivals: Arrivals, now: float) -> bool:
         """Carry out the next order. Return whether there was one."""
         self._backlog.follow(arrivals, now)
-        queued = next(iter(self._backlog), None)
-        if queued is None:
+        if not self._backlog.waiting:
             return False
+        queued = self._backlog.waiting[0]
         order = self._backlog.take(queued.filename)
         self._backlog.drop([queued.filename])
         if order is not None:

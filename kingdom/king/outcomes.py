@@ -17,7 +17,7 @@ from kingdom.king import messages
 from kingdom.king.context import Context, Decision
 from kingdom.king.messages import MessageDraft
 from kingdom.records import notes
-from kingdom.records.backlog import Arrivals, Backlog
+from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Event, Result, Task
 
 BATCH = 128
@@ -49,16 +49,13 @@ OUTCOMES: Mapping[str, Outcome] = {
 class Outcomes:
     def __init__(self, king: Context) -> None:
         self._king = king
-        self._in_progress = Backlog(king.queues.tasks, "in_progress", period=king.period)
-        self._next_look = self._next_lost = 0.0
-
-    @property
-    def unsettled(self) -> bool:
-        return self._in_progress.unsettled
-
-    @property
-    def next_look(self) -> float:
-        return min(self._next_look, self._in_progress.next_look)
+        self._in_progress = king.backlog(king.queues.tasks, "in_progress")
+        self.has_more = False
+        """Whether the last group left something that could have been in it."""
+        self._news = {king.places.results, king.places.folder("tasks", "in_progress")}
+        self.next_look = 0.0
+        """When `follow` wants to be called at the latest, by the monotonic clock."""
+        self._next_lost = 0.0
 
     def follow(self, arrivals: Arrivals) -> bool:
         """Complete the next group of tasks that have a result. Return whether there was any."""
@@ -67,20 +64,19 @@ class Outcomes:
         if now >= self._next_lost:
             self._next_lost = now + LOST_SECONDS
             self._fail_lost()
-        places = self._king.places
-        if arrivals is None or now >= self._next_look:
-            self._next_look = now + self._king.config["intervals"]["result_check_seconds"]
-        elif places.results not in arrivals and places.folder("tasks", "in_progress") not in arrivals:
+        if arrivals is None or now >= self.next_look:
+            self.next_look = now + self._king.config["intervals"]["result_check_seconds"]
+        elif self._news.isdisjoint(arrivals):
             return False
         count = self._complete_group()
-        if count == BATCH:
-            # A whole group means that there may be more.
-            self._next_look = now
+        self.has_more = count == BATCH
+        if self.has_more:
+            self.next_look = now
         return count > 0
 
     def _complete_group(self) -> int:
         results = self._king.places.results
-        names = [queued.filename for queued in self._in_progress]
+        names = [queued.filename for queued in self._in_progress.waiting]
         ready = (name for name in names if is_there(results / name))
         decided = (decision for name in ready if (decision := self._decide(name)) is not None)
         decisions = list(islice(decided, BATCH))

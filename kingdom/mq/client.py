@@ -63,18 +63,23 @@ class Delivery:
     message_id: str
     message_key: str
     queue: str
+    #: The payload word for word.
     text: str
+    #: The attributes word for word: a JSON object.
     attributes_text: str
     priority: int
+    #: How often the message has been handed out, with this time.
     attempt: int
+    #: When it was published, in ms since the epoch.
     created_at: int
     lease_id: str
     consumer_id: str
+    #: When the lease ends, in ms since the epoch.
     lease_until: int
 
     @property
     def payload(self) -> Any:
-        """What was published: the JSON value, or the plain text when it is not JSON."""
+        """Return what was published: the JSON value, or the plain text when it is not JSON."""
         return _value(self.text)
 
     @property
@@ -128,7 +133,7 @@ class Client:
             raise NotRunning(what="the queue manager", hint=f"there is no mailbox at {self.root}; {START_IT}")
         self._wake = wake
         self._sent = 0
-        self._move_in()
+        self._open_folder()
 
     # --- messages
 
@@ -148,7 +153,7 @@ class Client:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Published:
-        """Durable when it returns. Publishing again under the same `request_id` changes nothing."""
+        """Publish a message, durable when it returns. Again under the same `request_id` it changes nothing."""
         payload = _given(
             queue=queue,
             message=message,
@@ -166,10 +171,11 @@ class Client:
     def publish_batch(
         self, queue: str, messages: Sequence[Any], *, request_id: str | None = None, timeout: float | None = None
     ) -> list[Published | Refused]:
-        """One outcome each, in order. Bare payloads; for priorities and the rest use `call("publish_batch", …)`."""
-        payload = {"queue": queue, "messages": [{"message": each} for each in messages]}
+        """Publish bare payloads; returns one outcome each, in order. For priorities use `call("publish_batch", …)`."""
+        payload = {"queue": queue, "messages": [{"message": message} for message in messages]}
         answer = self.call("publish_batch", payload, request_id=request_id, timeout=timeout)
-        return [_refused(each["error"]) if "error" in each else _published(each) for each in answer["messages"]]
+        outcomes = answer["messages"]
+        return [_refused(outcome["error"]) if "error" in outcome else _published(outcome) for outcome in outcomes]
 
     def consume(
         self,
@@ -182,7 +188,7 @@ class Client:
     ) -> Delivery | None:
         """Lease the next message for `visibility` seconds, waiting up to `wait` seconds for one."""
         payload = _given(queue=queue, consumerId=consumer_id, visibilityTimeoutSec=visibility, waitMs=int(wait * 1000))
-        answer = self.call("consume_next", payload, timeout=self._patience(timeout) + wait)
+        answer = self.call("consume_next", payload, timeout=self._timeout(timeout) + wait)
         if answer["message"] is None:
             return None
         return Delivery.from_answer(answer["message"], answer["lease"])
@@ -197,7 +203,7 @@ class Client:
         wait: float = 0,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        """Up to `limit` messages; waits only for the first."""
+        """Lease up to `limit` messages; waits only for the first."""
         payload = _given(
             queue=queue,
             limit=limit,
@@ -205,27 +211,27 @@ class Client:
             visibilityTimeoutSec=visibility,
             waitMs=int(wait * 1000),
         )
-        answer = self.call("consume_batch", payload, timeout=self._patience(timeout) + wait)
-        return [Delivery.from_answer(each["message"], each["lease"]) for each in answer["messages"]]
+        answer = self.call("consume_batch", payload, timeout=self._timeout(timeout) + wait)
+        return [Delivery.from_answer(leased["message"], leased["lease"]) for leased in answer["messages"]]
 
     def ack(self, delivery: Delivery | str, *, timeout: float | None = None) -> None:
-        """Done: the message is gone. Acknowledging twice is no error."""
+        """End a lease: the message is done and deleted. Acknowledging twice is no error."""
         self.call("ack", _lease_of(delivery), timeout=timeout)
 
     def ack_batch(self, deliveries: Iterable[Delivery], *, timeout: float | None = None) -> list[Answer]:
-        """One outcome each, in order: `{"messageKey", "ok", "error"?}`."""
-        acks = [_lease_of(each) for each in deliveries]
+        """Acknowledge each; returns one outcome each, in order: `{"messageKey", "ok", "error"?}`."""
+        acks = [_lease_of(delivery) for delivery in deliveries]
         outcomes: list[Answer] = self.call("ack_batch", {"acks": acks}, timeout=timeout)["results"]
         return outcomes
 
     def nack(
         self, delivery: Delivery | str, reason: str = "", *, requeue: bool = False, timeout: float | None = None
     ) -> None:
-        """Failed: try again by the queue's retry rule, or straight to the dead letters."""
+        """End a lease: the message failed. With `requeue` the retry rule applies, else it becomes a dead letter."""
         self.call("nack", {**_lease_of(delivery), "reason": reason, "requeue": requeue}, timeout=timeout)
 
     def extend(self, delivery: Delivery | str, visibility: float | None = None, *, timeout: float | None = None) -> int:
-        """Hold on to it longer. Returns the new end of the lease in ms since the epoch."""
+        """Extend a lease. Returns its new end in ms since the epoch."""
         payload = _given(**_lease_of(delivery), visibilityTimeoutSec=visibility)
         return int(self.call("extend_lease", payload, timeout=timeout)["leaseUntil"])
 
@@ -239,7 +245,7 @@ class Client:
         return found
 
     def peek(self, queue: str, limit: int = 10) -> list[Answer]:
-        """The next messages, without taking them."""
+        """Return the next messages without leasing them."""
         seen: list[Answer] = self.call("peek", {"queue": queue, "limit": limit})["messages"]
         return seen
 
@@ -250,7 +256,7 @@ class Client:
         self.call("resume", {"queue": queue})
 
     def purge(self, queue: str, *, dlq: bool = False, older_than_ms: int | None = None) -> int:
-        """Throw away what waits (or the dead letters). Returns how many."""
+        """Delete what waits (or the dead letters). Returns how many."""
         payload = _given(queue=queue, dlq=dlq, olderThanMs=older_than_ms, yes=True)
         return int(self.call("purge", payload)["purged"])
 
@@ -304,8 +310,11 @@ class Client:
         request_id: str | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Any command by its name. Refused when the manager says no, TookTooLong or NotRunning when it says nothing."""
-        seconds = self._patience(timeout)
+        """Send any command by its name and return the data of its answer.
+
+        Refused when the manager says no, TookTooLong or NotRunning when it says nothing.
+        """
+        seconds = self._timeout(timeout)
         self._sent += 1
         number = check_request_id(request_id) if request_id else f"{self._token}-{self._sent}"
         name, now_ms = f"{number}.json", int(self._clock() * 1000)
@@ -325,7 +334,7 @@ class Client:
         try:
             answer = orjson.loads(self._await(name, seconds))
         except KeyboardInterrupt:
-            self._take_back(name)
+            self._withdraw(name)
             raise
         if not answer["ok"]:
             raise _refused(answer["error"])
@@ -333,7 +342,7 @@ class Client:
         return data
 
     def close(self) -> None:
-        """Leaves nothing behind, unless the caller chose the client's name and may come back to it."""
+        """Remove this client's files, unless the caller chose its name and may come back to it."""
         self._waker.close()
         with suppress(OSError):
             self._files.sweep()
@@ -353,7 +362,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def _patience(self, timeout: float | None) -> float:
+    def _timeout(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else timeout
 
     def _await(self, name: str, seconds: float) -> bytes:
@@ -363,7 +372,7 @@ class Client:
         while True:
             left = end - time.monotonic()
             if self._waker.wait(max(0.0, min(left, longest))) is None:
-                self._move_again()
+                self._reopen_folder()
             try:
                 data = read_bytes(path, LARGEST_ANSWER)
             except FileNotFoundError:
@@ -373,7 +382,7 @@ class Client:
                 self._files.leave(path)
                 return data
 
-    def _move_in(self) -> None:
+    def _open_folder(self) -> None:
         make_folder(self._drafts)
         # A manager that is somebody else reads our requests by their mode.
         ours = os.stat(self._requests).st_uid == os.geteuid()
@@ -381,26 +390,26 @@ class Client:
         self._files.sweep()
         self._waker = Waker([self._folder], self._wake)
 
-    def _move_again(self) -> None:
+    def _reopen_folder(self) -> None:
         """Our folder was removed while we were idle: what we watch is not what lies at its path now."""
         self._waker.close()
-        self._move_in()
+        self._open_folder()
 
     def _send(self, name: str, request: bytes) -> None:
         try:
             self._files.put(f"{self._requests}/{name}", request)
         except FileNotFoundError:
-            self._move_again()
+            self._reopen_folder()
             self._files.put(f"{self._requests}/{name}", request)
 
-    def _take_back(self, name: str) -> None:
+    def _withdraw(self, name: str) -> None:
         """A request that waits for a message lies in processing/; without its file the manager forgets it."""
         for folder in (self._requests, self._processing):
             with suppress(OSError):
                 os.unlink(folder / name)
 
     def _gave_up(self, name: str, seconds: float) -> KingdomError:
-        self._take_back(name)
+        self._withdraw(name)
         if not self.manager_runs():
             return NotRunning(what="the queue manager", hint=START_IT)
         return TookTooLong(

@@ -249,7 +249,7 @@ def original(record: str) -> str:
 
 
 def failure_of(record: str) -> dict[str, Any]:
-    """Return the failure part of a dead letter; empty when a person spoiled it."""
+    """Return the failure part of a dead letter; empty when a person damaged it."""
     line_end = record.find("\n", len(_FAILURE))
     try:
         if record.startswith(_FAILURE):

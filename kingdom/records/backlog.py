@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -42,6 +42,7 @@ class Backlog(Generic[R]):
         most_kept: int = MOST_KEPT,
     ) -> None:
         self._queue = queue
+        self._folder = queue.folder(state)
         self._state = state
         self._period = period
         self._mine = mine
@@ -49,15 +50,13 @@ class Backlog(Generic[R]):
         self._most_kept = most_kept
         self._known: dict[str, Queued | None] = {}
         self._kept: dict[str, _Kept[R]] = {}
-        self._order: list[Queued] = []
         self._unfinished: set[str] = set()
+        self.waiting: list[Queued] = []
+        """What waits, in the order of service."""
         self.next_look = 0.0
         """When `follow` wants to be called at the latest, by the monotonic clock."""
-
-    @property
-    def unsettled(self) -> bool:
+        self.unsettled = False
         """Whether something may still be written at this moment: rescan in LOOK_AGAIN_SECONDS."""
-        return bool(self._unfinished)
 
     def follow(self, arrivals: Arrivals, now: float) -> bool:
         """Take in what has arrived; rescan when arrivals were lost or it is time to. Return whether it rescanned."""
@@ -66,24 +65,25 @@ class Backlog(Generic[R]):
             self.rescan()
             self.next_look = now + self._period()
         else:
-            self.note(arrivals.get(self._queue.folder(self._state), ()))
+            self.note(arrivals.get(self._folder, ()))
         if self._unfinished:
             self.next_look = min(self.next_look, now + LOOK_AGAIN_SECONDS)
         return rescans
 
     def rescan(self) -> None:
         self._unfinished.clear()
+        self.unsettled = False
         there = self._queue.file_names(self._state)
         self.drop(self._known.keys() - set(there))
         new = [queued for name in there if name not in self._known and (queued := self._look(name))]
         if new:
-            self._order = sorted([*self._order, *new])
+            self.waiting = sorted([*self.waiting, *new])
 
     def note(self, names: Iterable[str]) -> None:
         """Take in files that have arrived. Echoes of our own renames are known, or gone again."""
         for name in names:
             if name not in self._known and (queued := self._look(name)):
-                insort(self._order, queued)
+                insort(self.waiting, queued)
 
     def take(self, filename: str) -> R | None:
         """Return the record that waits in a file, read again only if the file has changed since it arrived.
@@ -106,7 +106,7 @@ class Backlog(Generic[R]):
             self._known.pop(name, None)
             self._kept.pop(name, None)
         if gone:
-            self._order = [queued for queued in self._order if queued.filename not in gone]
+            self.waiting = [queued for queued in self.waiting if queued.filename not in gone]
 
     def give(self, filenames: Iterable[str], other: Backlog[R]) -> None:
         """Hand over files that were moved into the folder of another backlog, with what is known of them."""
@@ -115,16 +115,10 @@ class Backlog(Generic[R]):
             queued = self._known.get(name)
             if queued is not None and name not in other._known:
                 other._known[name] = queued
-                insort(other._order, queued)
+                insort(other.waiting, queued)
                 if (kept := self._kept.get(name)) is not None:
                     other._kept[name] = kept
         self.drop(names)
-
-    def __iter__(self) -> Iterator[Queued]:
-        return iter(self._order)
-
-    def __len__(self) -> int:
-        return len(self._order)
 
     def _look(self, filename: str) -> Queued | None:
         # Before it is read: should the file change meanwhile, its version will not fit, and it is read again.
@@ -134,10 +128,12 @@ class Backlog(Generic[R]):
         if record is None:
             if self._owner and self._version(filename) is not None:
                 self._unfinished.add(filename)
+            self.unsettled = bool(self._unfinished)
             return None
         if self._mine is not None and not self._mine(record):
             self._known[filename] = None
             return None
+        self.unsettled = bool(self._unfinished)
         self._keep(filename, version, record)
         queued = self._known[filename] = record.queued()
         return queued
@@ -151,7 +147,7 @@ class Backlog(Generic[R]):
 
     def _version(self, filename: str) -> Version | None:
         try:
-            about = os.lstat(f"{self._queue.folder(self._state)}/{filename}")
+            about = os.lstat(f"{self._folder}/{filename}")
         except FileNotFoundError:
             return None
         return about.st_ino, about.st_mtime_ns, about.st_size

@@ -16,7 +16,7 @@ from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import BadFile, BadInput
 from kingdom.home import schemas
 from kingdom.home.places import Places, check_name, is_hidden
-from kingdom.home.states import check_move
+from kingdom.home.states import MOVES, check_move
 from kingdom.log import Log
 from kingdom.records.messages import Event, Filed, Message, Order, Task
 from kingdom.times import stamp
@@ -35,31 +35,31 @@ class Queue(Generic[R]):
     ) -> None:
         self.kind = kind
         self._record = record
-        self._places = places
+        self._folders = {state: places.folder(kind, state) for state in MOVES[kind]}
         self._disk = disk
         self._log = log
         self._clock = clock
 
     def folder(self, state: str) -> Path:
-        return self._places.folder(self.kind, state)
+        return self._folders[state]
 
     def create(self, records: Iterable[R]) -> None:
         """Write new files into `pending`, durable together. A record whose name is taken is left out."""
-        self._disk.create_all((self._path("pending", record.id), to_json(record.to_json())) for record in records)
+        self._disk.create_all([(self._path("pending", record.id), to_json(record.to_json())) for record in records])
 
     def update(self, state: str, records: Iterable[R]) -> None:
         """Rewrite records that lie in this state, durable together."""
-        self._disk.rewrite_all((self._path(state, record.id), to_json(record.to_json())) for record in records)
+        self._disk.rewrite_all([(self._path(state, record.id), to_json(record.to_json())) for record in records])
 
     def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
         """Move records between states, durable together. Return the ids that could not: gone, or already in `dst`."""
         check_move(self.kind, src, dst)
-        stuck = self._disk.move_all((self._path(src, id), self._path(dst, id)) for id in ids)
+        stuck = self._disk.move_all([(self._path(src, id), self._path(dst, id)) for id in ids])
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
 
     def file_names(self, state: str) -> list[str]:
         """Return the names that a reader may see, in no order."""
-        with os.scandir(self.folder(state)) as entries:
+        with os.scandir(self._folders[state]) as entries:
             return [entry.name for entry in entries if not is_hidden(entry.name)]
 
     def ids(self, state: str) -> list[str]:
@@ -77,7 +77,7 @@ class Queue(Generic[R]):
 
         The queue's owner, its one consumer, moves what cannot be read to `dead`.
         """
-        path = f"{self.folder(state)}/{filename}"
+        path = f"{self._folders[state]}/{filename}"
         try:
             if not filename.endswith(".json"):
                 raise BadFile(path=filename, why="its name does not end in .json")
@@ -105,7 +105,7 @@ class Queue(Generic[R]):
         self._log.event("file.buried", kind=self.kind, file=target.name, reason=reason)
 
     def _path(self, state: str, id: str) -> str:
-        return self._places.queue_path(self.kind, state, id)
+        return f"{self._folders[state]}/{check_name(self.kind, id)}.json"
 
     def _may_be_unfinished(self, path: str) -> bool:
         try:

@@ -215,7 +215,7 @@ class _Loop:
             again = turn.worked and not turn.settled
             if turn.ended or (self._spec.once and not again and not turn.busy):
                 break
-            arrivals = self._waker.wait(0.0 if again else min(turn.wait, self._longest_sleep()))
+            arrivals = self._wait(0.0 if again else min(turn.wait, self._longest_sleep()))
         self._job.close()
         self._services.log.info("stops")
         self._services.log.event("system.shutdown", role=self._services.name)
@@ -224,6 +224,14 @@ class _Loop:
         self._waker.close()
         self._services.alarm.close()
         return int(Exit.DONE)
+
+    def _wait(self, seconds: float) -> dict[Path, list[str]] | None:
+        """Sleep until the next turn. A file that this role has just rewritten itself does not wake it."""
+        disks = (self._services.disk, self._services.unsynced)
+        arrivals = self._waker.wait(seconds, disks[0].rewritten | disks[1].rewritten)
+        for disk in disks:
+            disk.rewritten.clear()
+        return arrivals
 
     def _turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._arm_timer()

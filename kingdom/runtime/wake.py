@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -40,17 +41,25 @@ class Waker:
         if mode == "inotify":
             self._watch(folders)
 
-    def wait(self, seconds: float) -> dict[Path, list[str]] | None:
-        """Sleep at most `seconds`. Return names that arrived, by folder; None when some were lost: look everywhere."""
-        if self._unwatched and self._watch_again():
-            return None
-        ready = dict(self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
-        for fd in ready:
-            if fd in self._on_wake:
-                self._on_wake[fd]()
-        if self._inotify is None or self._inotify.fileno() not in ready:
-            return {}
-        return self._arrivals(self._inotify)
+    def wait(self, seconds: float, own: Collection[str] = ()) -> dict[Path, list[str]] | None:
+        """Sleep at most `seconds`. Return names that arrived, by folder; None when some were lost: look everywhere.
+
+        Arrivals of the sleeper's `own` making, given by path, do not end the sleep.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            if self._unwatched and self._watch_again():
+                return None
+            ready = dict(self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
+            for fd in ready:
+                if fd in self._on_wake:
+                    self._on_wake[fd]()
+            if self._inotify is None or self._inotify.fileno() not in ready:
+                return {}
+            arrivals = self._arrivals(self._inotify, own)
+            seconds = until - time.monotonic()
+            if arrivals != {} or len(ready) > 1 or seconds <= 0:
+                return arrivals
 
     @property
     def polls(self) -> bool:
@@ -83,7 +92,7 @@ class Waker:
             return
         self._poll.register(self._inotify.fileno(), select.POLLIN)
 
-    def _arrivals(self, inotify: INotify) -> dict[Path, list[str]] | None:
+    def _arrivals(self, inotify: INotify, own: Collection[str]) -> dict[Path, list[str]] | None:
         arrived: dict[Path, list[str]] = {}
         lost = False
         for event in inotify.read(timeout=0):
@@ -95,7 +104,9 @@ class Waker:
             elif event.mask & Q_OVERFLOW:
                 lost = True
             elif not is_hidden(event.name):
-                arrived.setdefault(self._folders[event.wd], []).append(event.name)
+                folder = self._folders[event.wd]
+                if f"{folder}/{event.name}" not in own:
+                    arrived.setdefault(folder, []).append(event.name)
         return None if lost else arrived
 
     def _watch_again(self) -> bool:

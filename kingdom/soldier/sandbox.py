@@ -116,7 +116,8 @@ def _limit(limits: Mapping[str, int]) -> None:
     for what, most in (
         (resource.RLIMIT_DATA, (limits["memory_mb"] << 20) * 5 // 4),
         (resource.RLIMIT_CPU, limits["cpu_seconds"] + 1),
-        (resource.RLIMIT_NPROC, _own_processes() + limits["processes"]),
+        # A few more than allowed: only what it can exceed is seen, and named, by `limits`.
+        (resource.RLIMIT_NPROC, _own_processes() + limits["processes"] + 8),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(what)

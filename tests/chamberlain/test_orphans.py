@@ -35,7 +35,8 @@ def ours(home: Path) -> Services:
 @contextmanager
 def process(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen(words or SLEEPER, env={"PATH": os.environ["PATH"], **environment}, start_new_session=True)
-    wait_until(lambda: started_at(child.pid), 5, "the process has started")
+    # Popen returns before the kernel shows the new program's environment.
+    wait_until(Path(f"/proc/{child.pid}/environ").read_bytes, 5, "the process shows its environment")
     try:
         yield child
     finally:

@@ -90,7 +90,7 @@ def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
     role = Rounds(ours)
     for _ in range(4):
         role.turn(None)
-    assert [("86 % full" in each) for each in letters(home)] == [True]
+    assert [("86 % full" in text) for text in letters(home)] == [True]
 
 
 def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: Machine) -> None:

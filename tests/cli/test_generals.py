@@ -135,7 +135,7 @@ def test_the_list_names_what_cannot_be_used(terminal: Terminal) -> None:
     assert "gen-briefing  does not run  " in said.out
     assert "cannot be used: " in said.out
     told = json.loads(terminal("generals", "ls", "--json").out)
-    assert [each["name"] for each in told["generals"]] == ["gen-briefing", "gen-herald"]
+    assert [general["name"] for general in told["generals"]] == ["gen-briefing", "gen-herald"]
     assert len(told["bad"]) == 1
 
 

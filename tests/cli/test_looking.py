@@ -150,7 +150,7 @@ def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
     assert "msg-1 (thread_start): '[start]' was sent on console, in console" in told
     assert "msg-2 (notification): 'x' was not sent, refused 3 times: no such room" in told
     story = json.loads(terminal.ok("why", "task-1", "--json"))
-    assert [each["id"] for each in story["followed_by"]] == ["msg-1", "msg-2"]
+    assert [part["id"] for part in story["followed_by"]] == ["msg-1", "msg-2"]
     assert story == json.loads(terminal.ok("why", "evt-1", "--json"))["followed_by"][0]
 
 

@@ -242,7 +242,7 @@ def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court
         f"pick(Places(Path(sys.argv[1])), {launcher!r}).start_launcher([row('king'), row('gen-a')])"
     )
     crowd = [subprocess.Popen([sys.executable, "-c", program, court.places.home]) for _ in range(4)]
-    assert [each.wait(SOON) for each in crowd] == [0] * len(crowd)
+    assert [process.wait(SOON) for process in crowd] == [0] * len(crowd)
     court.wait_for_beats("king", "gen-a")
     assert [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1]
 

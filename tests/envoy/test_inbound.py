@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kingdom.envoy.channels import Channels
 from kingdom.envoy.channels.base import Said
 from kingdom.envoy.embassy import Embassy
 from kingdom.home import schemas
@@ -164,6 +165,23 @@ def test_a_channel_that_is_not_switched_on_is_not_listened_to(home: Path, clock:
     pigeon.say(loft, HELLO)
     settle(home, clock)
     assert here(home, "events", "pending") == []
+
+
+def test_a_channel_works_with_its_kit(home: Path, clock: Clock) -> None:
+    given = services(home, "envoy", clock)
+    given = replace(given, config={**given.config, "pigeon": {"loft": 3}}, secrets={"PIGEON_TOKEN": "x"})
+    kit = Channels(given)._kit("pigeon")
+    assert (kit.config, kit.secrets, kit.folder) == (
+        {"loft": 3},
+        {"PIGEON_TOKEN": "x"},
+        given.places.own("envoy") / "pigeon",
+    )
+    assert "PIGEON_TOKEN" not in repr(kit)
+
+
+def test_the_folders_of_a_channel_wake_the_envoy(envoy: Envoy, loft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pigeon.Pigeon, "folders", lambda _: (loft / "said",))
+    assert list(envoy.embassy.folders()) == [envoy.services.places.folder("messages", "pending"), loft / "said"]
 
 
 def test_new_configuration_opens_the_channels_anew(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_broken_manifest_is_told_with_its_line_and_the_others_serve(home: Path
     install(home, "gen-a", **fields)
     install(home, "gen-z")
     good, (bad,) = manifests.installed(places)
-    assert [each.name for each in good] == ["gen-z"]
+    assert [manifest.name for manifest in good] == ["gen-z"]
     with pytest.raises(BadConfig, match=told):
         raise bad
 

@@ -68,7 +68,7 @@ def test_every_default_fits_its_own_schema(name: str) -> None:
 def _parts(schema: Any, place: str) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(schema, dict):
         return []
-    inner = [each for key, part in schema.items() for each in _parts(part, f"{place}.{key}") if key != "default"]
+    inner = [found for key, part in schema.items() for found in _parts(part, f"{place}.{key}") if key != "default"]
     return [(place, schema), *inner]
 
 

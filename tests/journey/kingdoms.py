@@ -104,9 +104,9 @@ class Kingdom:
                 found.append(json.loads(path.read_text()))
         return found
 
-    def letters(self, task: str) -> list[str]:
+    def messages(self, task: str) -> list[str]:
         """What has been said in a task's thread, in order."""
-        return [each["content"] for each in self.all("messages", "sent") if each["task_id"] == task]
+        return [message["content"] for message in self.all("messages", "sent") if message["task_id"] == task]
 
     def task_of(self, event: str) -> str:
         for state in ("dispatched", "completed"):  # the way it goes, so that it is met in one of them

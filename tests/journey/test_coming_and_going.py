@@ -66,7 +66,7 @@ def test_what_is_said_while_all_sleep_is_heard_later(own: Kingdom) -> None:
     assert f"{event} is a console.message" in own.ok("why", event)
     own.ok("up")
     own.until_there(own.places.queue_file("events", "completed", event))
-    own.until(lambda: len(own.letters(own.task_of(event))) == 2, "both letters")
+    own.until(lambda: len(own.messages(own.task_of(event))) == 2, "both messages")
 
 
 def test_a_stopped_role_stays_down_until_it_is_started(own: Kingdom) -> None:
@@ -115,8 +115,8 @@ def test_changed_configuration_is_taken_over_and_a_broken_one_is_not(own: Kingdo
     own.until(lambda: "took over new configuration" in log.read_text(), "the king takes it over")
     own.event("evt-test-9", "console.message")
     own.until_there(own.places.queue_file("events", "completed", "evt-test-9"))
-    letters = [each for each in own.all("messages", "sent") if each["task_id"] == own.task_of("evt-test-9")]
-    assert {each["channel"] for each in letters} == {"market"}
+    messages = [message for message in own.all("messages", "sent") if message["task_id"] == own.task_of("evt-test-9")]
+    assert {message["channel"] for message in messages} == {"market"}
 
 
 def test_a_general_that_was_uninstalled_does_not_come_back(own: Kingdom) -> None:
@@ -143,5 +143,5 @@ def test_two_who_start_it_at_once_do_not_disturb_each_other(own: Kingdom) -> Non
     own.ok("down")
     with ThreadPoolExecutor() as both:
         done = list(both.map(lambda _: own.run("up"), range(2)))
-    assert [each.returncode for each in done] == [0, 0], [each.stdout + each.stderr for each in done]
+    assert [start.returncode for start in done] == [0, 0], [start.stdout + start.stderr for start in done]
     assert own.run("status").returncode == 0

@@ -19,8 +19,8 @@ def test_brief_me_comes_back_through_every_queue(kingdom: Kingdom) -> None:
     event = kingdom.all("events", "completed")[-1]
     task = kingdom.read("tasks", "completed", event["task_id"])
     assert (task["event_id"], task["outcome"]) == (event["id"], "success")
-    assert kingdom.letters(task["id"])[0] == "[start] console.message"
-    assert kingdom.letters(task["id"])[1] == said.partition("\n")[2].rstrip("\n")
+    assert kingdom.messages(task["id"])[0] == "[start] console.message"
+    assert kingdom.messages(task["id"])[1] == said.partition("\n")[2].rstrip("\n")
 
 
 def test_a_briefing_tells_what_the_files_say(kingdom: Kingdom) -> None:
@@ -46,10 +46,10 @@ def test_the_herald_answers_what_nobody_else_understands(kingdom: Kingdom) -> No
     assert "say: 'brief', 'brief me'" in said
 
 
-def test_letters_as_json(kingdom: Kingdom) -> None:
-    letters = [json.loads(line) for line in kingdom.ok("say", "--json", "brief me").splitlines()]
-    assert [letter["type"] for letter in letters] == ["thread_start", "notification"]
-    assert {letter["source_ref"]["channel"] for letter in letters} == {"console"}
+def test_messages_as_json(kingdom: Kingdom) -> None:
+    messages = [json.loads(line) for line in kingdom.ok("say", "--json", "brief me").splitlines()]
+    assert [message["type"] for message in messages] == ["thread_start", "notification"]
+    assert {message["source_ref"]["channel"] for message in messages} == {"console"}
 
 
 def test_without_waiting_the_event_is_named(kingdom: Kingdom) -> None:

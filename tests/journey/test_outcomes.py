@@ -24,7 +24,9 @@ def test_a_discarded_event_can_be_taken_up_again(kingdom: Kingdom) -> None:
     kingdom.ok("generals", "install", str(package))
     kingdom.until(lambda: "gen-late" in kingdom.places.system_log.read_text(), "the king knows gen-late")
     assert kingdom.ok("queue", "requeue", "evt-test-2") == "back in events/pending\n"
-    kingdom.until(lambda: "[complete] later.wanted — better late" in str(kingdom.all("messages", "sent")), "the letter")
+    kingdom.until(
+        lambda: "[complete] later.wanted — better late" in str(kingdom.all("messages", "sent")), "the message"
+    )
     assert kingdom.read("tasks", "completed", kingdom.task_of("evt-test-2"))["outcome"] == "success"
 
 
@@ -64,8 +66,8 @@ def test_a_question_waits_for_a_person_and_their_answer_goes_on_with_the_work(ki
     assert "waits for your answer" in kingdom.ok("why", task)
     answered = kingdom.ok("say", "--answer", task, "blue").splitlines()
     assert answered == ["answer received, resuming", "[complete] resume of console.message — painted blue"]
-    letters = [each for each in kingdom.all("messages", "sent") if each["task_id"] == task]
-    assert len({each["posted"]["thread"] for each in letters if each["type"] != "thread_start"}) == 1
+    messages = [message for message in kingdom.all("messages", "sent") if message["task_id"] == task]
+    assert len({message["posted"]["thread"] for message in messages if message["type"] != "thread_start"}) == 1
 
 
 ASKS_TWICE = """
@@ -87,10 +89,10 @@ def test_a_question_after_a_question_keeps_thread_and_ground_and_takes_one_answe
     assert kingdom.ok("say", "--answer", second, "that").splitlines()[-1].endswith("— done at last")
     assert json.loads(kingdom.ok("report", "--json"))["questions"] == []
     assert len(set((kingdom.home / "grounds").read_text().split())) == 1
-    heads = [text.partition(" ")[0] for text in kingdom.letters(first)]
+    heads = [text.partition(" ")[0] for text in kingdom.messages(first)]
     assert heads == ["[start]", "[question]", "answer", "[question]", "answer", "[complete]"]
-    letters = [each for each in kingdom.all("messages", "sent") if each["task_id"] == first]
-    assert len({each["posted"]["thread"] for each in letters if each["type"] != "thread_start"}) == 1
+    messages = [message for message in kingdom.all("messages", "sent") if message["task_id"] == first]
+    assert len({message["posted"]["thread"] for message in messages if message["type"] != "thread_start"}) == 1
     awaited = json.loads((kingdom.places.own("envoy") / "awaiting-responses.json").read_text())
     assert not {first, second} & awaited.keys()
 
@@ -101,7 +103,7 @@ def test_an_answer_to_nothing_is_refused_before_it_is_sent(kingdom: Kingdom) -> 
     assert "task-20200101-001 has no open question" in said
 
 
-def test_a_letter_for_a_general_that_was_taken_out(kingdom: Kingdom) -> None:
+def test_a_message_for_a_general_that_was_taken_out(kingdom: Kingdom) -> None:
     package = kingdom.general("gen-leaves", answer(status="success", summary="bye"), keywords=["farewell"])
     kingdom.ok("generals", "install", str(package))
     assert "bye" in kingdom.ok("say", "farewell")

@@ -34,13 +34,13 @@ def standing_in(kingdom: Kingdom, role: str, script: str, *words: str) -> Iterat
 
 
 def said_of(kingdom: Kingdom, event: str) -> str:
-    """The last letter about what became of an event."""
+    """The last message about what became of an event."""
 
     def final() -> str | None:
         ended = kingdom.places.queue_file("events", "completed", event).exists()
-        tasks = [each["id"] for each in kingdom.all("tasks", "completed") if each["event_id"] == event]
-        letters = [each for task in tasks for each in kingdom.letters(task)]
-        return letters[-1] if ended and letters and letters[-1].startswith("[complete]") else None
+        tasks = [done["id"] for done in kingdom.all("tasks", "completed") if done["event_id"] == event]
+        messages = [message for task in tasks for message in kingdom.messages(task)]
+        return messages[-1] if ended and messages and messages[-1].startswith("[complete]") else None
 
     sent = kingdom.places.folder("messages", "sent")
     return str(kingdom.until(final, f"an answer to {event}", sent))

@@ -1,4 +1,4 @@
-"""What people read of a piece of work, from its first letter to its last; `pytest -s` prints it."""
+"""What people read of a piece of work, from its first message to its last; `pytest -s` prints it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ENOUGH_TO_MISS_IT = 3.0
 
 
 def told(kingdom: Kingdom, task: str, last: str) -> list[str]:
-    kingdom.until(lambda: any(each.startswith(last) for each in kingdom.letters(task)), f"{last} of {task}")
-    letters = kingdom.letters(task)
-    print(f"\n{task}:", *letters, sep="\n  ")
-    return letters
+    kingdom.until(lambda: any(text.startswith(last) for text in kingdom.messages(task)), f"{last} of {task}")
+    messages = kingdom.messages(task)
+    print(f"\n{task}:", *messages, sep="\n  ")
+    return messages
 
 
 def installed(kingdom: Kingdom, name: str, run: str, **manifest: object) -> None:
@@ -87,7 +87,7 @@ def test_a_proclamation_is_said_beside_the_thread(kingdom: Kingdom) -> None:
     task = kingdom.task_of("evt-r-1")
     assert told(kingdom, task, "[complete]") == ["[start] a.release", "[complete] a.release — released"]
     assert told(kingdom, f"proclamation-{task}", "1.0") == ["1.0 is out"]
-    sent = {each["content"]: each["channel"] for each in kingdom.all("messages", "sent")}
+    sent = {message["content"]: message["channel"] for message in kingdom.all("messages", "sent")}
     assert (sent["[complete] a.release — released"], sent["1.0 is out"]) == ("releases", "town-square")
 
 
@@ -111,12 +111,12 @@ def test_a_burst_is_served_whole(own: Kingdom) -> None:
     done, ended = own.places.folder("messages", "sent"), own.places.folder("tasks", "completed")
     wait_until(lambda: len(os.listdir(done)) >= 2 * BURST, 30 + BURST, f"{2 * BURST} messages", [done])
     wait_until(lambda: len(os.listdir(ended)) >= BURST, 30, f"{BURST} tasks have ended", [ended])
-    print(f"\n{BURST} events, {2 * BURST} letters in {time.monotonic() - began:.1f} s")
-    outcomes = Counter(each["outcome"] for each in own.all("tasks", "completed"))
-    said = Counter(each["content"] for each in own.all("messages", "sent"))
+    print(f"\n{BURST} events, {2 * BURST} messages in {time.monotonic() - began:.1f} s")
+    outcomes = Counter(task["outcome"] for task in own.all("tasks", "completed"))
+    said = Counter(message["content"] for message in own.all("messages", "sent"))
     assert outcomes == {"success": BURST}
     assert said == {"[start] a.wave": BURST, "[complete] a.wave — served": BURST}
-    assert Counter(each["event_id"] for each in own.all("tasks", "completed")).most_common(1)[0][1] == 1
+    assert Counter(task["event_id"] for task in own.all("tasks", "completed")).most_common(1)[0][1] == 1
 
 
 def test_weekdays_at_ten_in_the_evening() -> None:

@@ -34,7 +34,7 @@ def test_it_runs_under_supervisord_and_says_so(bare: Kingdom) -> None:
     assert "- Roles: 5 of 5 at work" in bare.ok("say", "brief me")
     doctor = bare.ok("doctor")
     assert "warn  tmux: not installed: roles run under supervisord" in doctor
-    assert "supervisord stands" in doctor
+    assert "supervisord runs" in doctor
     code, said = bare.refused("attach", "king")
     assert code == 1
     assert "tmux" in said

@@ -11,7 +11,7 @@ from kingdom.king import messages
 from kingdom.king.orders import ORDERS
 from kingdom.king.outcomes import OUTCOMES
 from kingdom.log import EVENT_TYPES
-from kingdom.records.messages import Event, Result, Task
+from kingdom.records.messages import ORDER_COMMANDS, Event, Result, Task
 from tests.fixtures import event, task
 
 DEFAULT = "dev-eddy"
@@ -184,4 +184,4 @@ def test_every_outcome_has_a_row_whose_event_is_known() -> None:
 
 
 def test_every_order_has_a_row() -> None:
-    assert set(ORDERS) == set(schemas.load("order")["properties"]["action"]["enum"])
+    assert set(ORDERS) == set(ORDER_COMMANDS) == set(schemas.load("order")["properties"]["action"]["enum"])

@@ -24,7 +24,7 @@ def queues(home: Path, clock: Clock) -> Queues:
 
 
 def names(backlog: Backlog[Event]) -> list[str]:
-    return [each.filename.removesuffix(".json") for each in backlog]
+    return [each.filename.removesuffix(".json") for each in backlog.waiting]
 
 
 def test_a_backlog_is_sorted_however_things_arrive(queues: Queues, home: Path) -> None:
@@ -73,12 +73,12 @@ def test_a_file_that_is_being_written_in_place_is_given_time(queues: Queues, hom
     clock.now = path.stat().st_mtime + SETTLING_SECONDS / 2
     backlog.rescan()
     assert backlog.unsettled
-    assert (len(backlog), here(home, "events", "dead")) == (0, [])
+    assert (len(backlog.waiting), here(home, "events", "dead")) == (0, [])
     with open(path, "a") as file:
         file.write(json.dumps(event()).partition(", ")[2])
     backlog.note(["evt-1.json"])
     assert not backlog.unsettled
-    assert [each.filename for each in backlog] == ["evt-1.json"]
+    assert [each.filename for each in backlog.waiting] == ["evt-1.json"]
 
 
 def test_a_file_that_stays_half_written_is_buried(queues: Queues, home: Path, clock: Clock) -> None:
@@ -115,7 +115,7 @@ def test_the_echo_of_a_file_that_has_moved_on_opens_nothing(queues: Queues, home
     queues.events.move(["evt-1"], "pending", "completed")
     backlog.drop(["evt-1.json"])
     assert watched(lambda: backlog.note(["evt-1.json"])) == []
-    assert (len(backlog), backlog.take("evt-1.json")) == (0, None)
+    assert (len(backlog.waiting), backlog.take("evt-1.json")) == (0, None)
 
 
 def test_what_moves_to_another_folder_is_not_read_again(queues: Queues, home: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_moves_to_another_folder_is_not_read_again(queues: Queues, home: Pa
     backlog.rescan()
     queues.events.move(["evt-1"], "pending", "dispatched")
     backlog.give(["evt-1.json"], other)
-    assert (len(backlog), names(other)) == (0, ["evt-1"])
+    assert (len(backlog.waiting), names(other)) == (0, ["evt-1"])
     assert watched(lambda: (other.rescan(), other.take("evt-1.json"))) == []
 
 
@@ -142,10 +142,13 @@ def test_it_says_when_it_wants_to_look_again(queues: Queues, home: Path, clock: 
     backlog = Backlog(queues.events, period=lambda: 10.0)
     assert backlog.follow({}, 100.0), "nothing was ever looked at"
     put(home, "events", "pending", **event("evt-1"))
-    assert (backlog.follow({}, 109.0), len(backlog), backlog.next_look) == (False, 0, 110.0)
-    assert (backlog.follow({}, 110.0), len(backlog), backlog.next_look) == (True, 1, 120.0)
+    assert (backlog.follow({}, 109.0), len(backlog.waiting), backlog.next_look) == (False, 0, 110.0)
+    assert (backlog.follow({}, 110.0), len(backlog.waiting), backlog.next_look) == (True, 1, 120.0)
     put(home, "events", "pending", **event("evt-2"))
-    assert (backlog.follow({queues.events.folder("pending"): ["evt-2.json"]}, 111.0), len(backlog)) == (False, 2)
+    assert (backlog.follow({queues.events.folder("pending"): ["evt-2.json"]}, 111.0), len(backlog.waiting)) == (
+        False,
+        2,
+    )
     assert (backlog.follow(None, 112.0), backlog.next_look) == (True, 122.0)
     half = queues.events.folder("pending") / "evt-3.json"
     half.write_text("{")

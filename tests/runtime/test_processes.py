@@ -30,7 +30,7 @@ SOON = 10.0
 MARK = frozenset({b"KINGDOM_TEST_TASK=task-1"})
 
 
-class Camp:
+class Started:
     """Processes that a test has started."""
 
     def __init__(self) -> None:
@@ -46,13 +46,13 @@ class Camp:
 
 
 @pytest.fixture
-def camp() -> Iterator[Camp]:
-    camp = Camp()
-    yield camp
+def started() -> Iterator[Started]:
+    started = Started()
+    yield started
     end_carriers(MARK)
-    for each in camp.all:
-        each.kill()
-        each.communicate()
+    for process in started.all:
+        process.kill()
+        process.communicate()
 
 
 def pids_said(process: subprocess.Popen[str], count: int) -> list[int]:
@@ -60,8 +60,8 @@ def pids_said(process: subprocess.Popen[str], count: int) -> list[int]:
     return [int(process.stdout.readline()) for _ in range(count)]
 
 
-def test_a_process_is_named_by_its_pid_and_start(camp: Camp) -> None:
-    process = camp.start("exec sleep 300")
+def test_a_process_is_named_by_its_pid_and_start(started: Started) -> None:
+    process = started.start("exec sleep 300")
     start = started_at(process.pid)
     assert start is not None
     assert 0 <= age(start) < 60
@@ -71,44 +71,46 @@ def test_a_process_is_named_by_its_pid_and_start(camp: Camp) -> None:
     assert started_at(2**22 + 1) is None
 
 
-def test_a_name_with_spaces_and_brackets_confuses_nobody(camp: Camp, home: Path) -> None:
+def test_a_name_with_spaces_and_brackets_confuses_nobody(started: Started, home: Path) -> None:
     odd = home / ") R 1 (x"
     odd.symlink_to(str(shutil.which("sleep")))
-    process = camp.start(f"echo $$; exec '{odd}' 300")
+    process = started.start(f"echo $$; exec '{odd}' 300")
     pids_said(process, 1)
     wait_until(lambda: ") R 1 (x" in Path(f"/proc/{process.pid}/stat").read_text(), SOON, "its odd name")
     assert started_at(process.pid) is not None
     assert process.pid in tree(os.getpid())
 
 
-def test_look_alikes_do_not_carry_the_marker(camp: Camp) -> None:
-    ours = camp.start("echo $$; exec sleep 300")
-    others = [camp.start("echo $$; exec sleep 300", task) for task in ("task-10", "task-", "xtask-1")]
-    others.append(camp.start("echo $$; exec sleep 300", "other", NOTE="KINGDOM_TEST_TASK=task-1"))
-    for each in (ours, *others):
-        pids_said(each, 1)
+def test_look_alikes_do_not_carry_the_marker(started: Started) -> None:
+    ours = started.start("echo $$; exec sleep 300")
+    others = [started.start("echo $$; exec sleep 300", task) for task in ("task-10", "task-", "xtask-1")]
+    others.append(started.start("echo $$; exec sleep 300", "other", NOTE="KINGDOM_TEST_TASK=task-1"))
+    for process in (ours, *others):
+        pids_said(process, 1)
     assert [pid for pid, _ in carriers(MARK)] == [ours.pid]
-    assert not any(carries(each.pid, MARK) for each in others)
+    assert not any(carries(process.pid, MARK) for process in others)
     assert end_carriers(MARK) == 1
-    assert [runs(each.pid) for each in others] == [True] * 4
+    assert [runs(process.pid) for process in others] == [True] * 4
 
 
-def test_the_whole_family_goes_wherever_it_hid(camp: Camp) -> None:
-    process = camp.start("echo $$; setsid sh -c 'echo $$; exec sleep 300' & (sh -c 'echo $$; exec sleep 300' &) ; wait")
+def test_the_whole_family_goes_wherever_it_hid(started: Started) -> None:
+    process = started.start(
+        "echo $$; setsid sh -c 'echo $$; exec sleep 300' & (sh -c 'echo $$; exec sleep 300' &) ; wait"
+    )
     family = pids_said(process, 3)
     assert end_carriers(MARK) >= 3
     wait_until(lambda: not any(map(runs, family)), SOON, "their end")
 
 
-def test_a_home_may_have_any_name(camp: Camp, home: Path) -> None:
+def test_a_home_may_have_any_name(started: Started, home: Path) -> None:
     odd = home / os.fsdecode(b"caf\xe9")
-    child = camp.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_TASK_ID="task-1")
+    child = started.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_TASK_ID="task-1")
     wait_until(lambda: carries(child.pid, soldier_markers(odd, "task-1")), SOON, "its markers")
     assert list(tasks_at_work(odd)) == ["task-1"]
 
 
-def test_who_began_before_is_left_alone(camp: Camp) -> None:
-    process = camp.start("echo $$; exec sleep 300")
+def test_who_began_before_is_left_alone(started: Started) -> None:
+    process = started.start("echo $$; exec sleep 300")
     pids_said(process, 1)
     start = started_at(process.pid)
     assert start is not None
@@ -118,8 +120,8 @@ def test_who_began_before_is_left_alone(camp: Camp) -> None:
     assert runs(process.pid)
 
 
-def test_a_pid_that_names_another_process_now_gets_no_signal(camp: Camp) -> None:
-    process = camp.start("exec sleep 300")
+def test_a_pid_that_names_another_process_now_gets_no_signal(started: Started) -> None:
+    process = started.start("exec sleep 300")
     start = started_at(process.pid)
     assert start is not None
     send([(process.pid, start - 1), (2**22 + 1, start)], signal.SIGKILL)
@@ -128,8 +130,8 @@ def test_a_pid_that_names_another_process_now_gets_no_signal(camp: Camp) -> None
     assert process.wait() == -signal.SIGKILL
 
 
-def test_a_tree_holds_every_descendant_and_no_zombie(camp: Camp) -> None:
-    process = camp.start("sh -c 'echo $$; sh -c \"echo \\$\\$; exec sleep 300\" & wait' & true & echo $!; wait %1")
+def test_a_tree_holds_every_descendant_and_no_zombie(started: Started) -> None:
+    process = started.start("sh -c 'echo $$; sh -c \"echo \\$\\$; exec sleep 300\" & wait' & true & echo $!; wait %1")
     wait_until(lambda: len(tree(process.pid)) >= 2, SOON, "its children")
     assert process.pid not in tree(process.pid)
     assert set(tree(process.pid)) <= set(tree(os.getpid()))

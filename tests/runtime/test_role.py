@@ -423,6 +423,32 @@ def test_how_it_wakes_is_taken_over(castle: Castle) -> None:
     assert ended(king) == (0, ""), "and signals still wake it"
 
 
+FOLLOWING = """
+class Following(Job):
+    def folders(self):
+        return [self.services.places.home / self.services.config["slack"]["default_channel"]]
+
+    def turn(self, arrivals):
+        self.services.log.info(f"arrived: {sorted(name for names in (arrivals or {}).values() for name in names)}")
+        return super().turn(arrivals)
+
+build = Following
+"""
+
+
+def test_the_folders_that_it_watches_are_taken_over(castle: Castle) -> None:
+    for name in ("one", "two"):
+        (castle.home / name).mkdir()
+    castle.configure("king", "slack: {default_channel: one}\n")
+    king = castle.play(FOLLOWING)
+    castle.until(castle.is_idle, "sleep")
+    castle.configure("king", "slack: {default_channel: two}\n")
+    king.send_signal(signal.SIGUSR1)
+    castle.logged("took over")
+    (castle.home / "two" / "a.json").touch()
+    castle.logged("['a.json'")
+
+
 # --- what passes
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk.atomic import Disk
 from kingdom.home.places import is_hidden
 from kingdom.runtime.wake import Alarm, ProcessExits, Waker
 
@@ -230,3 +231,15 @@ def test_a_signal_after_the_end_rings_nothing(capfd: pytest.CaptureFixture[str])
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_file_that_the_sleeper_has_rewritten_itself_does_not_wake_it(home: Path) -> None:
+    waker = Waker([home])
+    disk = Disk(home / ".scratch", durability="process")
+    disk.rewrite(home / "own.json", b"{}")
+    assert waker.wait(0.05, disk.rewritten) == {}
+    disk.rewritten.clear()
+    disk.rewrite(home / "own.json", b"{}")
+    disk.rewrite(home / "other.json", b"{}")
+    assert waker.wait(5.0, {str(home / "own.json")}) == {home: ["other.json"]}
+    waker.close()

@@ -240,7 +240,7 @@ class FileStore:
             return [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
 
     def _record(self, folder: str) -> dict[str, object] | None:
-        """None for a folder that is no queue, or whose record a person spoiled and no name can be told."""
+        """None for a folder that is no queue, or whose record a person damaged so that its name cannot be told."""
         try:
             about = orjson.loads(read_bytes(f"{folder}/{self._folder_names['meta']}/{RECORD}"))
         except (FileNotFoundError, BadFile, orjson.JSONDecodeError):

@@ -68,8 +68,8 @@ class HybridStore(SqliteStore):
             self._bulky.add(name[MESSAGE_ID])
         try:
             return data.decode()
-        except UnicodeDecodeError as spoiled:
-            raise MalformedBody(f"not UTF-8 at byte {spoiled.start}", data.decode("utf-8", "replace")) from None
+        except UnicodeDecodeError as error:
+            raise MalformedBody(f"not UTF-8 at byte {error.start}", data.decode("utf-8", "replace")) from None
 
     def commit(self) -> None:
         try:

@@ -134,14 +134,14 @@ class SqliteStore:
     # --- what is remembered
 
     def remember(self, entries: Iterable[DedupEntry]) -> None:
-        statement = self._sql["append_memo"]
+        statement = self._sql["append_entry"]
         self._steps += [
             (statement, (entry.kind, entry.at, entry.queue, entry.key, " ".join(one or "-" for one in entry.ids)))
             for entry in entries
         ]
 
     def recall(self, since: int) -> Iterator[DedupEntry]:
-        for kind, at, queue, key, ids in self._query("select_memos", (since,)):
+        for kind, at, queue, key, ids in self._query("select_entries", (since,)):
             yield DedupEntry(kind, at, queue, key, tuple("" if one == "-" else one for one in ids.split(" ")))
 
     # --- the group
@@ -236,8 +236,8 @@ class SqliteStore:
                 self._write([], settle=True)
             if now - self._forgot_at >= DAY_MS // 24:
                 self._forgot_at = now
-                self._connection.execute(self._sql["forget_memos"], (now - DAY_MS,))
-                self._connection.execute(self._sql["forget_many_memos"], (MOST_REMEMBERED,))
+                self._connection.execute(self._sql["forget_entries"], (now - DAY_MS,))
+                self._connection.execute(self._sql["forget_many_entries"], (MOST_REMEMBERED,))
             if idle:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
@@ -412,5 +412,5 @@ def _text(value: object) -> str:
         return str(value)
     try:
         return value.decode()
-    except UnicodeDecodeError as spoiled:
-        raise MalformedBody(f"not UTF-8 at byte {spoiled.start}", value.decode("utf-8", "replace")) from None
+    except UnicodeDecodeError as error:
+        raise MalformedBody(f"not UTF-8 at byte {error.start}", value.decode("utf-8", "replace")) from None

@@ -90,17 +90,17 @@ SELECT substr(key, 8), value FROM {{kv_table}} WHERE value_type = 'policy' AND v
 -- name: select_setting
 SELECT value FROM {{kv_table}} WHERE key = ?;
 
--- name: append_memo
+-- name: append_entry
 -- a request or deduplication key, in the same transaction as the message it led to
 INSERT INTO msg_memo (kind, at, queue, key, ids) VALUES (?, ?, ?, ?, ?);
 
--- name: select_memos
+-- name: select_entries
 SELECT kind, at, queue, key, ids FROM msg_memo WHERE at >= ? ORDER BY position;
 
--- name: forget_memos
+-- name: forget_entries
 DELETE FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo WHERE at < ?);
 
--- name: forget_many_memos
+-- name: forget_many_entries
 DELETE FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo) - ?;
 
 -- name: select_states

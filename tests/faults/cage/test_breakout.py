@@ -20,7 +20,7 @@ from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 from tests.waiting import wait_until
 
-ABSTRACT = "\0kingdom-breakout"
+ABSTRACT = f"\0kingdom-breakout-{os.getpid()}"
 
 PRELUDE = """
 import ctypes, fcntl, json, os, resource, shutil, signal, socket, struct, subprocess, sys, time
@@ -300,6 +300,7 @@ def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+UNREADABLE = "mode 000" if trees.is_root() else "Permission denied"
 PLANTED: dict[str, tuple[str, str]] = {
     "a link to the secrets": ("""os.symlink(at(".env"), RESULT)""", "symbolic link"),
     "a link to itself": ("""os.symlink(RESULT, RESULT)""", "symbolic link"),
@@ -316,7 +317,7 @@ PLANTED: dict[str, tuple[str, str]] = {
         f"its task_id is {LATER}",
     ),
     "a status that does not exist": ("""open(RESULT, "w").write('{"status": "triumph"}')""", "no valid result"),
-    "a file that nobody may read": ("""open(RESULT, "w").write("{}"); os.chmod(RESULT, 0)""", "mode 000"),
+    "a file that nobody may read": ("""open(RESULT, "w").write("{}"); os.chmod(RESULT, 0)""", UNREADABLE),
     "nothing": ("pass", "no result"),
 }
 
