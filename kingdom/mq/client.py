@@ -135,8 +135,6 @@ class Client:
         self._sent = 0
         self._open_folder()
 
-    # --- messages
-
     def publish(
         self,
         queue: str,
@@ -235,8 +233,6 @@ class Client:
         payload = _given(**_lease_of(delivery), visibilityTimeoutSec=visibility)
         return int(self.call("extend_lease", payload, timeout=timeout)["leaseUntil"])
 
-    # --- queues
-
     def status(self, queue: str) -> Answer:
         return self.call("status", {"queue": queue})
 
@@ -259,8 +255,6 @@ class Client:
         """Delete what waits (or the dead letters). Returns how many."""
         payload = _given(queue=queue, dlq=dlq, olderThanMs=older_than_ms, yes=True)
         return int(self.call("purge", payload)["purged"])
-
-    # --- dead letters
 
     def list_dlq(self, queue: str, limit: int = 100) -> list[Answer]:
         letters: list[Answer] = self.call("list_dlq", {"queue": queue, "limit": limit})["messages"]
@@ -287,8 +281,6 @@ class Client:
 
     def dlq_stats(self, queue: str, since_ms: int | None = None) -> Answer:
         return self.call("dlq_stats", _given(queue=queue, sinceMs=since_ms))
-
-    # --- the manager
 
     def health(self) -> Answer:
         return self.call("health", {})

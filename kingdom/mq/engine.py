@@ -143,8 +143,6 @@ class Engine:
         self._ensure_loaded()
         return self._dead_letters
 
-    # --- publishing
-
     def publish(self, queue: str, draft: Draft, request_id: str = "", client: str = "") -> Published:
         """Add a message. A request of this client under an id and with a content that came before returns what it
         led to then."""
@@ -228,8 +226,6 @@ class Engine:
         if draft.dedup_key:
             self._dedup.note_key(queue_name, draft.dedup_key, name, now)
         return Published(message_id, names.key(queue_name, message_id))
-
-    # --- leasing
 
     def lease(self, queue: str, consumer: str, limit: int = 1, visibility_ms: int | None = None) -> list[Leased]:
         """Hand out up to `limit` messages: those of the queue, then dead letters that are consumed under its name."""
@@ -360,8 +356,6 @@ class Engine:
         self._queues.arrived = set()
         return arrived
 
-    # --- the end of a lease
-
     def ack(self, key: str, lease_id: str = "", consumer: str = "") -> None:
         """End a lease: the message is done. The same ack again is no error."""
         self._ensure_loaded()
@@ -418,8 +412,6 @@ class Engine:
         self._leases.extend(lease, new, until)
         return until
 
-    # --- time
-
     def sweep(self, now: int | None = None) -> int | None:
         """Do what is due; return when something is due next. Free when nothing is."""
         self._ensure_loaded()
@@ -456,8 +448,6 @@ class Engine:
         self._tidy_at = now + TIDY_MS
         happened = [queue.sample_counts(now) for queue in self._by_name.values()]
         self.store.tidy(now, idle=not any(happened))
-
-    # --- looking and clearing away
 
     def status(self, queue: str) -> QueueStatus:
         """Return the figures of a queue, or of a dead-letter queue that is only a name."""
@@ -506,8 +496,6 @@ class Engine:
         if repair:
             self._opening.load()
         return findings
-
-    # --- the group
 
     def commit(self) -> None:
         """Make all since the last commit as durable as the configuration says. StoreError: all of it is undecided."""

@@ -104,8 +104,6 @@ class Leases:
         lease.until = -1
         self._acked[message_id] = lease
 
-    # --- whose it is
-
     def held(self, key: str, lease_id: str, consumer: str, now: int) -> Lease:
         """Return the lease that the caller may end. With neither lease id nor consumer nobody's right is checked."""
         lease = self.by_message_id.get(key[MESSAGE_ID])
@@ -146,8 +144,6 @@ class Leases:
             return MessageNotFound(key=key)
         # Leased before, perhaps in another life of ours: then it is this lease that ended.
         return LeaseExpired(key=key) if lease_id and names.attempt_of(waiting) else LeaseMismatch(key=key)
-
-    # --- time
 
     def expired(self, now: int) -> Iterator[Lease]:
         """Yield the leases that have run out; the caller ends each."""

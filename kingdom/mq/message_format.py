@@ -205,9 +205,6 @@ def header(body: str) -> dict[str, Any]:
     return dict(value)
 
 
-# --- dead letters
-
-
 class Failure(NamedTuple):
     code: str
     message: str

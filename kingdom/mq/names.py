@@ -56,9 +56,6 @@ WAITING_NAME = rf"{_HEAD}-\d\d*(?:\.[^\Wlr]\w*)*-[0-9a-f-]{{36}}"
 """What has a lease or a reason in its name does not wait; in an inbox a person has laid it."""
 
 
-# --- writing names
-
-
 def plain(due: int, sequence: int, message_id: str) -> str:
     """Return the name of a fresh message that says nothing but its payload."""
     return f"1000000-{due:013d}-{sequence:08d}-0-{message_id}"
@@ -134,9 +131,6 @@ def _join(fields: dict[str, str]) -> str:
     return ".".join(letter + text for letter, text in fields.items())
 
 
-# --- reading names
-
-
 def is_id(text: str) -> bool:
     """Return whether the text is a message id."""
     return _ID.match(text) is not None
@@ -199,7 +193,7 @@ def by_due(name: str) -> str:
     return name[8:30]
 
 
-# --- names of delayed messages, turned so that they sort by due time
+# Names of delayed messages, turned so that they sort by due time.
 
 TURNED_DUE = slice(13)
 
@@ -211,9 +205,6 @@ def due_first(name: str) -> str:
 
 def rank_first(turned: str) -> str:
     return f"{turned[14:22]}{turned[:14]}{turned[22:]}"
-
-
-# --- message keys: what callers know a message by
 
 
 def key(queue: str, message_id: str) -> str:
@@ -232,9 +223,6 @@ def queue_of_key(text: str) -> str:
 def key_range(queue: str) -> tuple[str, str]:
     """Return the first key that a queue's messages can have, and the first one behind them."""
     return f"msg:{queue}:", f"msg:{queue};"
-
-
-# --- message ids
 
 
 class Ids:

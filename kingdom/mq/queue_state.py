@@ -99,8 +99,6 @@ class QueueState:
         #: When the next delayed message is due.
         self.next_release = NEVER
 
-    # --- waiting messages
-
     def add_ready(self, name: str) -> None:
         if len(name) == names.PLAIN_LENGTH:
             heappush(self.ready, name)
@@ -238,8 +236,6 @@ class QueueState:
     def ready_count(self) -> int:
         return len(self.ready) + self.targeted_count
 
-    # --- dead letters
-
     def add_dead(self, name: str) -> None:
         self.dead[name[names.MESSAGE_ID]] = name
 
@@ -249,8 +245,6 @@ class QueueState:
     def first_dead(self) -> str:
         """Return the dead letter that may be consumed first: the quarantined stay where they are. Empty: none."""
         return next((name for name in self.dead.values() if not names.is_quarantined(name)), "")
-
-    # --- counting
 
     def note_handled(self, ms: int) -> None:
         """Count the time from a lease to its ack."""

@@ -63,8 +63,6 @@ class Queues:
             raise QueueNotFound(queue=name)
         return ((source, dead) for source in queues for dead in list(source.dead.values()))
 
-    # --- opening and steering
-
     def check_unseen(self, name: str) -> Policy:
         """Return the policy that a queue will have which nobody has published to yet: a consumer may start first.
         QueueNotFound when only named queues may exist."""
@@ -107,8 +105,6 @@ class Queues:
         if queue.paused != paused:
             queue.paused = paused
             self._save(queue)
-
-    # --- as the store has them
 
     def load(self) -> None:
         """Make all queues empty, each with the policy that it was given last."""

@@ -68,8 +68,6 @@ class FileStore:
         self._entries: list[DedupEntry] = []
         self._stray_finder = StrayFinder(self._folders, self._batch, self._disk)
 
-    # --- messages
-
     def put(self, queue: str, state: State, name: str, body: str) -> None:
         data = body.encode()
         if len(data) > SMALL_ENOUGH_TO_KEEP:
@@ -129,8 +127,6 @@ class FileStore:
     def release_due(self, queue: str, now: int) -> None:
         """Delayed and ready messages lie in the same folder."""
 
-    # --- what is remembered
-
     def remember(self, entries: Iterable[DedupEntry]) -> None:
         self._entries += entries
 
@@ -168,8 +164,6 @@ class FileStore:
             return message_format.header(message_format.original(body) if names.is_dead_letter(name) else body)
         return {}
 
-    # --- the group
-
     def commit(self) -> None:
         """What is remembered goes down after the messages it is about: they tell it too as long as they lie here,
         so it must be safe only before they go."""
@@ -204,8 +198,6 @@ class FileStore:
             self._journal.sync()
         self._journal.close()
         self._batch.close()
-
-    # --- queues
 
     def queues(self) -> Mapping[str, str]:
         records: dict[str, str] = {}
@@ -262,8 +254,6 @@ class FileStore:
         inbox = f"{folder}/{self._folder_names['inbox']}"
         return next(queue for queue, folders in self._folders.items() if folders["ready"] == inbox)
 
-    # --- loading
-
     def load(self) -> Iterator[Found]:
         try:
             make_folder(Path(self._scratch))
@@ -289,8 +279,6 @@ class FileStore:
         except OSError as error:
             raise self._failure("read what lies there", error) from None
 
-    # --- files laid in by hand
-
     def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
         try:
             return self._stray_finder.next_strays(budget, waiting)
@@ -306,8 +294,6 @@ class FileStore:
         except OSError as error:
             raise self._failure("adopt a file", error) from None
 
-    # --- the check
-
     def check(self, repair: bool, now: int) -> list[Finding]:
         findings: list[Finding] = []
         archived_before = now - self._config.archive_keep_ms
@@ -322,8 +308,6 @@ class FileStore:
         except OSError as error:
             raise self._failure("look the files over", error) from None
         return findings
-
-    # --- failures of the disk
 
     def _failure(self, action: str, error: OSError) -> StoreError:
         why = f"{error.strerror or error} ({error.filename or self._root})"

@@ -32,9 +32,6 @@ def listed(folder: str) -> list[str]:
     return _ANY.findall("\n".join(os.listdir(folder)))
 
 
-# --- taking over
-
-
 class Messages:
     """What a new life finds in the folders of one queue."""
 
@@ -77,9 +74,6 @@ def _take_over(folder: str, pattern: re.Pattern[str], looked: dict[str, int]) ->
     else:
         looked[folder] = changed
     return found
-
-
-# --- files laid in by hand
 
 
 class StrayFinder:
@@ -158,9 +152,6 @@ class StrayFinder:
         self._disk.rewrite(Path(folders["dlq"], f"{file[:200]}.reason"), to_json({"file": file, "reason": why}))
         with suppress(FileNotFoundError):
             self._batch.move(folders["ready"], file, folders["dlq"], file[:200])
-
-
-# --- the check
 
 
 def check_queue(

@@ -63,7 +63,7 @@ class HybridStore(SqliteStore):
         except FileNotFoundError:
             raise MessageGone from None
         except OSError as error:
-            raise self._trouble("read a payload", error) from None
+            raise self._failure("read a payload", error) from None
         if len(data) > SMALL_ENOUGH_TO_KEEP:
             self._bulky.add(name[MESSAGE_ID])
         try:
@@ -109,14 +109,14 @@ class HybridStore(SqliteStore):
             for queue in records:
                 self._make_folder(queue)
         except OSError as error:
-            raise self._trouble("list queues", error) from None
+            raise self._failure("list queues", error) from None
         return records
 
     def save_queue(self, queue: str, record: str) -> None:
         try:
             self._make_folder(queue)
         except OSError as error:
-            raise self._trouble("make a folder", error) from None
+            raise self._failure("make a folder", error) from None
         super().save_queue(queue, record)
 
     def load(self) -> Iterator[Found]:
@@ -130,7 +130,7 @@ class HybridStore(SqliteStore):
                 if self._check_on_start:
                     self._clear_orphans(found)
         except OSError as error:
-            raise self._trouble("read what lies there", error) from None
+            raise self._failure("read what lies there", error) from None
         yield from found
 
     def check(self, repair: bool, now: int) -> list[Finding]:
@@ -148,10 +148,8 @@ class HybridStore(SqliteStore):
             if repair:
                 self._clear_orphans(list(super().load()))
         except OSError as error:
-            raise self._trouble("look the payloads over", error) from None
+            raise self._failure("look the payloads over", error) from None
         return findings
-
-    # --- files
 
     def _write_payload(self, queue: str, file: str, body: str) -> None:
         data = body.encode()
@@ -161,7 +159,7 @@ class HybridStore(SqliteStore):
             self._batch.create(self._folder(queue), file, data)
         except OSError as error:
             # Nothing of it can be seen: only this message is refused, the group goes on.
-            raise self._trouble("write a payload", error) from None
+            raise self._failure("write a payload", error) from None
 
     def _remove_later(self, queue: str, file: str) -> None:
         keep = _id_of(file) not in self._bulky
@@ -189,8 +187,6 @@ class HybridStore(SqliteStore):
 
     def _queue_in(self, folder: str) -> str:
         return next((queue for queue, name in self._folders.items() if name == folder), "")
-
-    # --- what does not fit together
 
     def _was_closed(self) -> bool:
         """Whether the life before this one said farewell: then nothing can be left over. True only once."""

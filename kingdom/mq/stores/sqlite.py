@@ -75,8 +75,6 @@ class SqliteStore:
         self._now = 0
         self._connection = self._connect()
 
-    # --- messages
-
     def put(self, queue: str, state: State, name: str, body: str) -> None:
         self._log(names.key_of(queue, name), queue, state, name, body, True)
 
@@ -122,7 +120,7 @@ class SqliteStore:
         try:
             row = self._connection.execute(self._sql["select_body"], (key,)).fetchone()
         except sqlite3.Error as error:
-            raise self._trouble("read a message", error) from None
+            raise self._failure("read a message", error) from None
         if row is None:
             raise MessageGone
         return row[0] if isinstance(row[0], str) else _text(row[0])
@@ -130,8 +128,6 @@ class SqliteStore:
     def release_due(self, queue: str, now: int) -> None:
         self._now = now
         self._steps.append((self._sql["release_due"], (now, queue)))
-
-    # --- what is remembered
 
     def remember(self, entries: Iterable[DedupEntry]) -> None:
         statement = self._sql["append_entry"]
@@ -143,8 +139,6 @@ class SqliteStore:
     def recall(self, since: int) -> Iterator[DedupEntry]:
         for kind, at, queue, key, ids in self._query("select_entries", (since,)):
             yield DedupEntry(kind, at, queue, key, tuple("" if one == "-" else one for one in ids.split(" ")))
-
-    # --- the group
 
     def commit(self) -> None:
         steps = self._steps
@@ -249,8 +243,6 @@ class SqliteStore:
                 self._write([], settle=True)
         self._connection.close()
 
-    # --- queues
-
     def queues(self) -> Mapping[str, str]:
         return dict(self._query("select_policies"))
 
@@ -263,9 +255,7 @@ class SqliteStore:
         try:
             self._connection.execute(self._sql["save_record"], (key, value, kind, now, now))
         except sqlite3.Error as error:
-            raise self._trouble("keep a queue's policy", error) from None
-
-    # --- loading
+            raise self._failure("keep a queue's policy", error) from None
 
     def load(self) -> Iterator[Found]:
         self._forget()
@@ -288,15 +278,13 @@ class SqliteStore:
             except sqlite3.Error as error:
                 self._break("bring the tables up to date", error)
 
-    # --- nothing can be laid in by hand
+    # Nothing can be laid in by hand.
 
     def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:
         raise MessageGone
-
-    # --- looking it over
 
     def check(self, repair: bool, now: int) -> list[Finding]:
         findings: list[Finding] = []
@@ -337,8 +325,6 @@ class SqliteStore:
             self._query("delete_state", (key,))
             self._query("delete_body", (key,))
 
-    # --- the connection
-
     def _connect(self) -> sqlite3.Connection:
         own = self._config.part("sqlite")
         make_folder(self._path.parent)
@@ -353,7 +339,7 @@ class SqliteStore:
             template = self._config.base / own["schemaPath"] if own["schemaPath"] else None
             migrate(connection, self._tables, template)
         except sqlite3.Error as error:
-            raise self._trouble("open the database", error) from None
+            raise self._failure("open the database", error) from None
         return connection
 
     def _query(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
@@ -363,14 +349,14 @@ class SqliteStore:
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise self._trouble("answer", error) from None
+            raise self._failure("answer", error) from None
 
-    def _trouble(self, action: str, error: Exception) -> StoreError:
+    def _failure(self, action: str, error: Exception) -> StoreError:
         return StoreError(backend="sqlite", action=action, why=f"{error} ({self._path})")
 
     def _break(self, action: str, error: Exception) -> NoReturn:
         self.broken = True
-        raise self._trouble(action, error) from None
+        raise self._failure(action, error) from None
 
 
 @cache
