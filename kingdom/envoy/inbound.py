@@ -58,8 +58,9 @@ class Inbound:
         queue.create(new)
         for event in new:
             self._services.log.info(f"{event.id} ({event.type}) was said by {event.payload['user']}")
-            is_answer = event.type.endswith(".human_response")
-            self._services.log.event("message.human_response" if is_answer else "event.detected", event_id=event.id)
+            self._services.log.event(
+                "message.human_response" if event.answers_question else "event.detected", event_id=event.id
+            )
 
     def _event(self, channel: str, said: Said) -> Event:
         payload: dict[str, Any] = {"user_id": said.user, "user": said.user, "text": said.text}

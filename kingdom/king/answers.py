@@ -68,7 +68,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
 
 def question_of(event: Event) -> str | None:
     """Return the task whose question an event answers; None for a reply in a conversation."""
-    return _original(event) if event.type.endswith(".human_response") else None
+    return _original(event) if event.answers_question else None
 
 
 def _context(event: Event) -> Mapping[str, Any]:

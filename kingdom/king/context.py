@@ -24,8 +24,6 @@ from kingdom.times import stamp
 
 RESERVED = 64
 """Numbers that are noted on disk before they are needed: a lone event does not wait for two more files."""
-ANYWHERE = {kind: tuple(states) for kind, states in MOVES.items()}
-"""In the order in which a thing moves, so that one that moves meanwhile is seen."""
 
 
 class Cause(Protocol):
@@ -124,8 +122,8 @@ class Context:
         return [f"msg-{number}" for number in self._message_numbers.take(count)] if count else []
 
     def is_made(self, kind: str, id: str) -> bool:
-        """Return whether an earlier life has made it already."""
-        return self.services.queues[kind].has(id, *ANYWHERE[kind])
+        """Return whether it was made, now in any state; asked in the order of moves, so that one that moves is seen."""
+        return self.services.queues[kind].has(id, *MOVES[kind])
 
     def hand_over(
         self,
@@ -145,7 +143,7 @@ class Context:
         note([decision.cause for decision in noted])
         tasks = ((decision.task, decision.begun) for decision in noted if decision.task)
         self.queues.tasks.create([task for task, begun in tasks if not (begun and self.is_made("tasks", task.id))])
-        messages = [self._missing_messages(now, was) for now, was in zip(noted, decisions, strict=True)]
+        messages = [self._missing_messages(after, before) for after, before in zip(noted, decisions, strict=True)]
         self.queues.messages.create([message for missing in messages for message in missing])
         self.replays.add((decision.key, decision.task.id) for decision in noted if decision.task)
         finish(noted)
@@ -162,7 +160,7 @@ class Context:
         return float(self.config["intervals"]["event_check_seconds"])
 
     def _numbers(self, kind: str, prefix: str) -> DailyCounter:
-        folders = [self.places.folder(kind, state) for state in ANYWHERE[kind]]
+        folders = [self.places.folder(kind, state) for state in MOVES[kind]]
         path = self.places.own("king") / f"{prefix}seq"
         used = highest_number(folders, f"{prefix}{{day}}-")
         return DailyCounter(self.disk, path, self._today, used, RESERVED)

@@ -18,7 +18,7 @@ from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
 
 CHECK_SECONDS = 5.0
-"""Between two looks at the chamberlain, who looks at everybody else."""
+"""Between two checks of the chamberlain, who checks all other roles."""
 
 
 class Court:
@@ -29,7 +29,7 @@ class Court:
         self._schedules = ScheduleLog(king)
         self._dispatch = Dispatch(king, self._schedules)
         self._waiting_tasks = king.backlog(king.queues.tasks, most_kept=0)
-        """Generals look only at their own tasks: one that nobody can read is the king's to set aside."""
+        """Generals look only at their own tasks, so the king moves unreadable ones to dead."""
         self._roll_call = under_launcher(services, lambda: [ROLES["chamberlain"]])
         self._next_check = 0.0 if self._roll_call else float("inf")
 
@@ -50,7 +50,7 @@ class Court:
 
     def turn(self, arrivals: Arrivals) -> Turn:
         if self._king.read_manifests():
-            for warning in self._schedules.check(self._king.generals):
+            for warning in self._schedules.take_over(self._king.generals):
                 self._king.log.warn(warning)
         now = self._king.monotonic()
         completed = self._outcomes.follow(arrivals)
@@ -66,7 +66,7 @@ class Court:
         return Turn(worked, wait=next_look - self._king.monotonic(), busy=busy, settled=not more)
 
     def _check_chamberlain(self) -> None:
-        """The chamberlain calls the roll of everybody else; the king calls his."""
+        """Replace a chamberlain that hangs or crashes; he does so for all other roles."""
         king = self._king
         if self._roll_call is None or (king.monotonic() < self._next_check and not self._roll_call.someone_ended()):
             return

@@ -7,9 +7,10 @@ from functools import cache, partial
 
 from kingdom.errors import BadInput
 from kingdom.home.config import thawed
+from kingdom.home.states import MOVES
 from kingdom.king import messages
 from kingdom.king.answers import Unanswerable, question_of, resume
-from kingdom.king.context import ANYWHERE, Context, Decision
+from kingdom.king.context import Context, Decision
 from kingdom.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.records import notes
 from kingdom.records.backlog import Arrivals
@@ -68,8 +69,6 @@ class Dispatch:
     def _serve_run(self, run: ScheduledRun) -> None:
         task_id = run.task_id or self._king.task_ids(1)[0]
         self._king.hand_over([self._decide_run(run, task_id)], self._schedules.note, self._finish_runs)
-
-    # Deciding
 
     def _decide(self, event: Event, task_id: str) -> Decision[Event]:
         if event.is_answer:
@@ -133,8 +132,6 @@ class Dispatch:
         noted = event.evolve(status=status, discarded_reason=why, task_id=None)
         return Decision(noted, drafts, next_state="completed")
 
-    # What was seen before
-
     def _drop_duplicates(self, events: Iterable[Event]) -> list[Event]:
         """Return the events that are new; duplicates end here."""
         fresh = []
@@ -167,15 +164,13 @@ class Dispatch:
         """Return the event without its note, when the task that is noted turns out to be another event's."""
         if event.task_id is None:
             return event
-        for state in ANYWHERE["tasks"]:
+        for state in MOVES["tasks"]:
             try:
                 other = self._king.queues.tasks.read(state, event.task_id)
             except (FileNotFoundError, BadInput):
                 continue
             return event if other.event_id == event.id else event.evolve(task_id=None, message_ids={})
         return event
-
-    # Finishing
 
     def _finish(self, decisions: list[Decision[Event]]) -> None:
         for decision in decisions:

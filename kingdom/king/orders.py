@@ -12,19 +12,20 @@ from kingdom.disk.atomic import is_there
 from kingdom.errors import BadInput
 from kingdom.home import manifests
 from kingdom.home.places import check_name
-from kingdom.king.context import ANYWHERE, Context
+from kingdom.home.states import MOVES
+from kingdom.king.context import Context
 from kingdom.records import notes
 from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Order, Task
 
-GOES_ON = {
+WHERE_REQUEUED_GO = {
     "events": ("pending", "dispatched"),
     "tasks": ("pending", "in_progress", "completed"),
     "messages": ("pending", "sent"),
 }
-"""Where a record may be that has been put back into pending."""
-OF_ONE_LIFE = ("cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "spent_tokens", "waits_because")
-"""Notes in a task that its retry does not inherit."""
+"""The states in which a record may be found once it has been put back into pending."""
+NOT_INHERITED = ("cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "spent_tokens", "waits_because")
+"""Fields of a task that its retry does not inherit."""
 
 
 class OrderRefused(Exception):
@@ -76,7 +77,7 @@ class Orders:
                 not_before=None,
                 created_at=self._king.now(),
                 thread_task_id=task.thread,
-                **dict.fromkeys(OF_ONE_LIFE),
+                **dict.fromkeys(NOT_INHERITED),
             )
             self._king.queues.tasks.create([again])
             self._king.log.event("task.created", task_id=made, general=again.target_general)
@@ -122,7 +123,7 @@ class Orders:
 
     def _task(self, name: str, state: str) -> Task:
         if not self._king.queues.tasks.has(name, state):
-            where = next((other for other in ANYWHERE["tasks"] if self._king.queues.tasks.has(name, other)), None)
+            where = next((other for other in MOVES["tasks"] if self._king.queues.tasks.has(name, other)), None)
             raise OrderRefused(f"{name} is in {where}, not in {state}" if where else f"there is no task {name}")
         return self._king.queues.tasks.read(state, name)
 
@@ -132,7 +133,7 @@ class Orders:
         The order's id is noted in it first, so that an order that was interrupted knows its own work again.
         """
         queues = self._king.queues
-        if (moved := self._went_back(order)) is not None:
+        if (moved := self._requeued_before(order)) is not None:
             return moved
         if queues.events.has(order.target, "completed"):
             event = queues.events.read("completed", order.target)
@@ -142,20 +143,20 @@ class Orders:
                 )
             fresh = event.evolve(status="pending", discarded_reason=None, message_ids={}, requeued_by=order.id)
             queues.events.update("completed", [fresh])
-            return self._moved("events", order.target, "completed")
+            return self._move_to_pending("events", order.target, "completed")
         if queues.messages.has(order.target, "failed"):
             message = queues.messages.read("failed", order.target)
             again = message.evolve(status="pending", tries=None, not_before=None, requeued_by=order.id)
             queues.messages.update("failed", [again])
-            return self._moved("messages", order.target, "failed")
+            return self._move_to_pending("messages", order.target, "failed")
         for kind in ("events", "tasks", "messages"):
             if queues[kind].has(order.target, "dead"):
-                return self._mended(kind, order)
+                return self._requeue_dead(kind, order)
         raise OrderRefused(f"nothing named {order.target} was discarded, has failed or lies in dead/")
 
-    def _went_back(self, order: Order) -> str | None:
+    def _requeued_before(self, order: Order) -> str | None:
         """Return what an earlier life has done of this order: the thing has left its old place, with our note in it."""
-        for kind, states in GOES_ON.items():
+        for kind, states in WHERE_REQUEUED_GO.items():
             for state in states:
                 if not self._king.queues[kind].has(order.target, state):
                     continue
@@ -165,12 +166,12 @@ class Orders:
                     return f"back in {kind}/pending"
         return None
 
-    def _mended(self, kind: str, order: Order) -> str:
+    def _requeue_dead(self, kind: str, order: Order) -> str:
         record = self._king.queues[kind].read("dead", order.target)
         self._king.queues[kind].update("dead", [record.evolve(requeued_by=order.id)])
         if kind == "tasks":
             notes.forget_cancelled(self._king.places, self._king.disk, order.target)
-        moved = self._moved(kind, order.target, "dead")
+        moved = self._move_to_pending(kind, order.target, "dead")
         self._drop_reason(kind, order.target)
         return moved
 
@@ -179,7 +180,7 @@ class Orders:
         if not is_there(path):
             self._king.disk.remove(path.with_name(f"{path.name}.reason"))
 
-    def _moved(self, kind: str, name: str, src: str) -> str:
+    def _move_to_pending(self, kind: str, name: str, src: str) -> str:
         if self._king.queues[kind].move([name], src, "pending"):
             raise OrderRefused(f"{name} could not go back: {kind}/pending holds one of that name")
         return f"back in {kind}/pending"

@@ -49,8 +49,8 @@ class ScheduleLog:
         self._held: str | None = None
         self.next_look = 0.0
 
-    def check(self, generals: Iterable[Manifest]) -> list[str]:
-        """Take over the generals' schedules. Return what is wrong with those that cannot be kept."""
+    def take_over(self, generals: Iterable[Manifest]) -> list[str]:
+        """Use the generals' schedules. Return what is wrong with those that cannot be used."""
         entries = schedules.entries(generals)
         bad = {entry.key: why for entry in entries if (why := schedules.misfit(entry))}
         self._entries = [entry for entry in entries if entry.key not in bad]
@@ -63,7 +63,7 @@ class ScheduleLog:
         Without `look` only when it is time to, or when what held a run has changed.
         """
         now = self._king.monotonic()
-        if not look and now < self.next_look and not self._held_for_another_reason(gate):
+        if not look and now < self.next_look and not self._held_because_changed(gate):
             return None
         run = self._find(gate)
         most = self._king.config["intervals"]["schedule_check_seconds"]
@@ -78,7 +78,7 @@ class ScheduleLog:
         self._file.save()
 
     def remove(self, run: ScheduledRun) -> None:
-        """A run has been made: it waits no longer."""
+        """Take a run that has been made off what waits."""
         value = self._value(run.entry)
         waiting = [due for due in value.get("waiting", ()) if moment(due) != run.due]
         kept = {key: part for key, part in value.items() if key not in ("due", "task_id", "letter_id")}
@@ -86,8 +86,8 @@ class ScheduleLog:
         self._file.set(run.entry.key, {**kept, **new})
         self._file.save()
 
-    def _held_for_another_reason(self, gate: Callable[[], Gate]) -> bool:
-        """Return whether a run that is due waits for what is no longer so, or not for that reason."""
+    def _held_because_changed(self, gate: Callable[[], Gate]) -> bool:
+        """Return whether the gate's reason for holding a run that is due has changed since the last look."""
         return self._anything_waits() and self._held != gate().holds_because(PRIORITY)
 
     def _anything_waits(self) -> bool:
@@ -116,7 +116,7 @@ class ScheduleLog:
         return ScheduledRun(entry, moment(value["due"]), value["task_id"], {START: value["letter_id"]})
 
     def _note_due(self, now: float) -> None:
-        """Minutes that came due join what waits, so that the gate delays them and loses none."""
+        """Add the minutes that came due to what waits, so that the gate delays them and loses none."""
         zone = self._king.zone
         for entry in self._entries:
             value = self._value(entry) or {"handled": stamp(now)}

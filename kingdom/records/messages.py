@@ -14,7 +14,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 Json = Mapping[str, Any]
 
 
-ANSWER_TYPES = (".human_response", ".thread.reply")
+QUESTION_ANSWERED = ".human_response"
+ANSWER_TYPES = (QUESTION_ANSWERED, ".thread.reply")
 """How the types of events end in which somebody answers a question of ours, or goes on with a conversation."""
 CHAT_TYPES = (".message", ".app_mention")
 """And of those in which a person begins one."""
@@ -150,6 +151,11 @@ class Event(Filed):
     @property
     def is_answer(self) -> bool:
         return self.type.endswith(ANSWER_TYPES)
+
+    @property
+    def answers_question(self) -> bool:
+        """A person answered a task's question; another answer is a reply in a conversation."""
+        return self.type.endswith(QUESTION_ANSWERED)
 
     @property
     def is_chat(self) -> bool:
