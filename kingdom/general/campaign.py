@@ -60,7 +60,7 @@ class Campaign:
         """Soldiers go on; the next life of this general finds them by their locks."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        self._look(arrivals)
+        self._follow(arrivals)
         for task in [task for task, child in self._children.items() if child.poll() is not None]:
             del self._children[task]
         self._resting.clear()
@@ -68,7 +68,7 @@ class Campaign:
         claimed = self._claim()
         return Turn(any(steps) or claimed, wait=self._sleep(), busy=bool(self._in_progress.waiting))
 
-    def _look(self, arrivals: dict[Path, list[str]] | None) -> None:
+    def _follow(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._general.services.monotonic()
         if arrivals is None:
             self._general.sessions.repair()
@@ -108,19 +108,19 @@ class Campaign:
             self._in_progress.drop([queued.filename])
             general.clear_traces(soldier, general.workspaces.inherited(task))
             return False
-        now = soldier.look(task.attempt)
-        if now.report is not None:
-            report.receive(general, task, soldier, now, now.report)
+        look = soldier.look(task.attempt)
+        if look.report is not None:
+            report.receive(general, task, soldier, look, look.report)
             return True
         if (by := notes.cancelled_by(services.places, task.id)) is not None:
             report.cancel(general, task, soldier, by)
             return True
-        if now.is_running:
-            if now.started is None:
-                now = replace(now, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
-            return self._enforce_timeout(task, soldier, now)
-        if now.has_ended(task.attempt):
-            report.died(general, task, soldier, now)
+        if look.is_running:
+            if look.started is None:
+                look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
+            return self._enforce_timeout(task, soldier, look)
+        if look.has_ended(task.attempt):
+            report.died(general, task, soldier, look)
             return True
         if rests_until(task.not_before, services.clock()) is not None:
             self._resting.add(queued.filename)
@@ -131,14 +131,14 @@ class Campaign:
         return float(self._general.config["intervals"]["task_check_seconds"])
 
     def _may_start(self, task: Task) -> bool:
-        """Whether there may be one more soldier. An answer may always start one."""
+        """Return whether one more soldier may start. An answer may always start one."""
         general = self._general
-        most, own_most = general.king["concurrency"]["max_soldiers"], general.manifest.max_soldiers
+        most, own_most = general.king_config["concurrency"]["max_soldiers"], general.manifest.max_soldiers
         running = load.soldiers_out(general.services.places, min(most, own_most or most))
         return gate.no_soldier_because(running, general.name, task.type == "resume", own_most, most) is None
 
     def _start(self, task: Task, soldier: SoldierHandle) -> bool:
-        """Engine, budget, workspace, then the soldier; without one of them the task waits, fails or is skipped."""
+        """Start a soldier, or skip, postpone or fail a task that cannot have one. Return whether anything was done."""
         general, services, manifest = self._general, self._general.services, self._general.manifest
         try:
             chosen = prepare.choose_engine(services, manifest)
@@ -180,22 +180,22 @@ class Campaign:
         services.log.event("task.started", task_id=task.id, general=general.name, attempt=task.attempt)
         services.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
 
-    def _enforce_timeout(self, task: Task, soldier: SoldierHandle, now: Look) -> bool:
+    def _enforce_timeout(self, task: Task, soldier: SoldierHandle, look: Look) -> bool:
         """Ask a soldier that is out of time to end, and kill it when it does not."""
         services = self._general.services
-        if now.stopping is not None:
+        if look.stopping is not None:
             # Either way: a clock that was set back must not give it an hour.
-            since = abs(services.clock() - now.stopping.since)
+            since = abs(services.clock() - look.stopping.since)
             if since > services.config["timeouts"]["term_seconds"] + 1:
                 services.log.event("soldier.killed", task_id=task.id)
                 return soldier.kill() > 0
             return False
-        allowed = self._allowed_seconds(task, now.seconds)
-        if now.seconds < allowed:
+        allowed = self._allowed_seconds(task, look.seconds)
+        if look.seconds < allowed:
             return False
-        services.log.warn(f"the soldier of {task.id} has taken {now.seconds:.0f} s and is asked to end")
+        services.log.warn(f"the soldier of {task.id} has taken {look.seconds:.0f} s and is asked to end")
         services.log.event("soldier.timeout", task_id=task.id)
-        soldier.request_stop(services.disk, self._timeout_reason(now.seconds, allowed), services.clock())
+        soldier.request_stop(services.disk, self._timeout_reason(look.seconds, allowed), services.clock())
         return True
 
     def _timeout_reason(self, seconds: float, allowed: float) -> str:

@@ -28,7 +28,7 @@ class Context:
     def take_over(self, services: Services) -> None:
         """Use new configuration, all of it or nothing: what can be wrong is read first."""
         king = config.load(services.places, "king")
-        self.king = king
+        self.king_config = king
         self.services = services
         self.config = services.config
         self.budgets.rules = {**services.config["budgets"], **services.config["quota"]}

@@ -19,14 +19,14 @@ from kingdom.soldiers.results import Final, QuotaReached, Retryable
 from kingdom.times import stamp
 
 
-def receive(general: Context, task: Task, soldier: SoldierHandle, now: Look, report: RawReport) -> None:
+def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> None:
     """Do what follows from a soldier's report."""
     log = general.services.log
     log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
     if report.missing_sandbox:
         log.warn(f"NO WHOLE SANDBOX for the soldier of {task.id}: {report.missing_sandbox}")
-    if now.stopping is not None:
-        failed(general, task, soldier, Retryable(now.stopping.why), report.seconds)
+    if look.stopping is not None:
+        failed(general, task, soldier, Retryable(look.stopping.why), report.seconds)
         return
     if report.result is None and notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         begin_again(general, task, soldier)
@@ -45,19 +45,19 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, now: Look, rep
             finish(general, task, soldier, results.with_metrics(task, result, report.seconds), report.asks)
 
 
-def died(general: Context, task: Task, soldier: SoldierHandle, now: Look) -> None:
-    """Its soldier was started and left no report: it was killed, or the machine went down."""
+def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> None:
+    """Plan another try: the soldier left no report, because it was killed or the machine went down."""
     soldier.kill()
     general.services.log.event("soldier.killed", task_id=task.id)
     if notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         begin_again(general, task, soldier)
         return
-    why = now.stopping.why if now.stopping else "its soldier died without a report"
+    why = look.stopping.why if look.stopping else "its soldier died without a report"
     failed(general, task, soldier, Retryable(f"{why} {soldier.stderr_tail()}".strip()))
 
 
 def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> None:
-    """A person has cancelled it: end its soldier at once, and do not try again."""
+    """End a task that a person cancelled: its soldier is killed, and it is not tried again."""
     soldier.kill()
     general.services.log.event("soldier.killed", task_id=task.id)
     finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
@@ -80,7 +80,7 @@ def failed(
     general: Context, task: Task, soldier: SoldierHandle, outcome: Retryable, seconds: float | None = None
 ) -> None:
     """Plan another try after a pause, or end the task as failed."""
-    rules, log = general.king["retry"], general.services.log
+    rules, log = general.king_config["retry"], general.services.log
     spent = results.spent(task, outcome.result)
     if (end := results.budget_reached(general.manifest.limits, spent)) is not None:
         outcome = replace(outcome, why=f"{outcome.why} (and {end})")
