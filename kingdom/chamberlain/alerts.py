@@ -72,7 +72,7 @@ class Alerts:
         return True
 
     def forget(self, cause: str) -> None:
-        """Note that a problem is over: should it come back, it is told again."""
+        """Note that a problem is over: if it comes back, it is reported again."""
         self._write(told=[known for known in self._file.get("told", []) if known != cause])
 
     def _message(self, draft: Mapping[str, Any]) -> Message:

@@ -74,7 +74,7 @@ def _follow_task(places: Places, task: str) -> None:
             what="role, or task with a soldier,", name=task, hint=f"; `{home.command()} tasks` lists tasks"
         )
     newest = runs[-1]
-    lock = next((camp / "lock" for camp in places.control_folders() if camp.name == task), None)
+    lock = next((folder / "lock" for folder in places.control_folders() if folder.name == task), None)
     Tail([newest, newest.with_suffix(".err")], count=50).run(lock is not None and is_locked(lock), until_free=lock)
 
 

@@ -135,10 +135,6 @@ def _faults_of_files(package: Path, engine: object) -> Iterator[str]:
         yield misfit
 
 
-def _offered(places: Places, name: str) -> bool:
-    return _offer(places, name).exists()
-
-
 def _note_offer(places: Places, disk: Disk, name: str) -> None:
     make_folder(_offer(places, name).parent)
     try:

@@ -13,8 +13,8 @@ from kingdom.records.messages import Json, Message
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
-OTHER_NEWS = ("unanswerable", "proclamation", "alert")
-"""Codes of notifications that do not end their task's thread; foreign ones without a code do."""
+KEEP_THREAD_OPEN = ("unanswerable", "proclamation", "alert")
+"""Codes of notifications after which their task's thread stays open; foreign ones without a code end it."""
 
 
 class Address(NamedTuple):
@@ -113,7 +113,7 @@ class Conversations:
 
     def close_thread(self, posted: Posted) -> None:
         """Forget the thread with its task's final message alone: other news may stand in it too."""
-        if posted.message.task_id and posted.message.code not in OTHER_NEWS:
+        if posted.message.task_id and posted.message.code not in KEEP_THREAD_OPEN:
             self._threads.remove(posted.message.task_id)
 
 

@@ -80,7 +80,7 @@ class Embassy:
         return list(dict.fromkeys(in_order))
 
     def _is_new(self, message: Message) -> bool:
-        """Set aside a message whose id was used before: it could not be filed, and would be posted for ever."""
+        """Return whether its id is new. A message whose id was used before moves to dead, or it is posted for ever."""
         queue = self._services.queues.messages
         for state in ("sent", "failed"):
             if queue.has(message.id, state):

@@ -24,7 +24,7 @@ class Intents:
         self._intents, self._receipts = own / "intents", own / "receipts"
         for folder in (self._intents, self._receipts):
             make_folder(folder)
-        self._interrupted = {name.removesuffix(".json") for name in os.listdir(self._intents)}
+        self._uncertain = {name.removesuffix(".json") for name in os.listdir(self._intents)}
 
     def create(self, messages: Iterable[Message]) -> None:
         """Note durably that these messages are about to be posted."""
@@ -36,13 +36,13 @@ class Intents:
             ]
         )
 
-    def interrupt(self, messages: Iterable[Message]) -> None:
-        """Take it that these messages may have been posted."""
-        self._interrupted.update(message.id for message in messages)
+    def mark_uncertain(self, messages: Iterable[Message]) -> None:
+        """Note that these messages may have been posted: their channels are asked before they are posted again."""
+        self._uncertain.update(message.id for message in messages)
 
     def posted_before(self, message: Message, channel: Channel) -> str | None:
-        """Return the id of the message's post, if it was interrupted after it was posted."""
-        if message.id not in self._interrupted:
+        """Return the id of the message's post, if it was posted already."""
+        if message.id not in self._uncertain:
             return None
         receipt = read_json_or(self._receipts / f"{message.id}.json", {})
         return str(receipt["post"]) if "post" in receipt else channel.find(message.id)
@@ -56,14 +56,14 @@ class Intents:
     def remove(self, message_ids: Iterable[str]) -> None:
         """Delete the intents and receipts of messages that have been filed."""
         for message_id in message_ids:
-            self._interrupted.discard(message_id)
+            self._uncertain.discard(message_id)
             for folder in (self._receipts, self._intents):
                 self._services.unsynced.remove(folder / f"{message_id}.json")
 
     def remove_filed(self) -> None:
         """Delete those of messages that were filed just before an earlier process ended."""
         pending = self._services.queues.messages
-        self.remove([message_id for message_id in self._interrupted if not pending.has(message_id, "pending")])
+        self.remove([message_id for message_id in self._uncertain if not pending.has(message_id, "pending")])
 
 
 def _receipt(posted: Posted) -> dict[str, str]:

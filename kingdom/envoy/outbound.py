@@ -28,7 +28,7 @@ class Outbound:
             self._send(messages)
         except (KingdomError, OSError):
             # It is open which of them were posted: next time their channels are asked first.
-            self._intents.interrupt(messages)
+            self._intents.mark_uncertain(messages)
             raise
         self._intents.remove_filed()
 
@@ -67,7 +67,7 @@ class Outbound:
         later = stamp(self._services.clock() + backoff("linear", tries, rules["backoff_seconds"], math.inf))
         refused = message.evolve(tries=tries, refused_because=why, not_before=later)
         self._services.log.warn(f"{message.id} was refused ({tries} of {rules['attempts']}): {why}")
-        self._intents.interrupt([message])
+        self._intents.mark_uncertain([message])
         if may_retry(tries, rules["attempts"]):
             self._services.queues.messages.update("pending", [refused])
             return

@@ -106,7 +106,7 @@ class Budgets:
     @contextmanager
     def _open(self) -> Iterator[JsonFile]:
         """Read, change and write back, under a lock that all generals share."""
-        lock = Lock(self._path.with_suffix(".lock"), "purse")
+        lock = Lock(self._path.with_suffix(".lock"), "budgets")
         lock.acquire(5.0)
         try:
             file = JsonFile(self._path, self._disk, self._log.error, _is_sound)
