@@ -110,7 +110,7 @@ def _letters(home: Path) -> list[str]:
         if letter["content"].startswith("[failed] the question of"):
             written["lost answer"] += 1
         elif letter["type"] == "thread_update":
-            resumed = [other for other in oracle.contents(home, "tasks") if other["thread_task_id"] == task]
+            resumed = [other for other in oracle.contents(home, "tasks") if other.get("thread_task_id") == task]
             written.update(f"{letter['content']}|{other['event_id']}" for other in resumed)
         elif task not in causes:
             wrong.append(f"letter {letter['id']} is about {task}, which is not there")
