@@ -267,6 +267,10 @@ def _roles(places: Places) -> Iterator[Finding]:
             yield Finding("bad", "roles", f"{role.name} is quarantined after a crash loop", step)
         elif role.state == "down":
             yield Finding("warn", "roles", f"{role.name} is stopped by hand", start)
+        elif len(silent) < len(view.roles):
+            what = "holds its lock and writes no heartbeat" if role.state == "silent" else "should run and does not"
+            step = f"read logs/{role.name}.log; `{home.command()} restart {role.name}` starts it again"
+            yield Finding("bad", "roles", f"{role.name} {what}", step)
     beating = len(view.roles) - len(silent)
     yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} run")
 

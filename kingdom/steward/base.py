@@ -68,6 +68,8 @@ class RoleStatus:
     pid: int | None = None
     #: How its last life ended; a signal is negative.
     code: int | None = None
+    #: Somebody asked the launcher itself to stop it.
+    stopped: bool = False
 
 
 class Steward(Protocol):

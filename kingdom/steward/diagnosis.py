@@ -25,7 +25,8 @@ class State(StrEnum):
     HUNG = "it runs and its heartbeat has not changed for longer than the threshold"
     DEAD = "it crashed; its launcher restarts it"
     FORGOTTEN = "it crashed and its launcher has not restarted it"
-    ENDED = "it ended by itself with 0: somebody asked it to"
+    ENDED = "it ended with 0 and should run: Ctrl-C, or somebody sent it TERM"
+    STOPPED = "somebody asked its launcher to stop it"
     DISPLACED = "it ended because another process held its lock, and that one is gone"
     REFUSED = "it cannot run as it is configured (exit code 78)"
     ABSENT = "it should run and its launcher has never started it"
@@ -52,7 +53,8 @@ ACTIONS: dict[State, Action] = {
     State.HUNG: Action.REPLACE,
     State.DEAD: Action.LEAVE,
     State.FORGOTTEN: Action.START,
-    State.ENDED: Action.LEAVE,
+    State.ENDED: Action.START,
+    State.STOPPED: Action.LEAVE,
     State.DISPLACED: Action.START,
     State.REFUSED: Action.REPORT,
     State.ABSENT: Action.START,
@@ -80,6 +82,8 @@ class Observation:
     has_beaten: bool = True
     #: How its last life ended, as far as its launcher knows.
     code: int | None = None
+    #: Somebody asked its launcher to stop it.
+    stopped: bool = False
     #: For how long neither its heartbeat nor its launcher's answer has changed.
     unchanged: float = 0.0
 
@@ -101,8 +105,10 @@ def diagnose(seen: Observation, threshold: float, settling: float) -> State:
 def _of_the_ended(seen: Observation, settled: bool) -> State:
     if seen.code is None:
         return State.ABSENT if settled else State.WELL
+    if seen.stopped:
+        return State.STOPPED
     if seen.code == Exit.DONE:
-        return State.ENDED
+        return State.ENDED if settled else State.WELL
     if seen.code == Exit.REFUSED:
         return State.REFUSED
     if seen.code == Exit.LOCKED:

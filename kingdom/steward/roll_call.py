@@ -29,7 +29,7 @@ SOON = 0.2
 """The next look while something is being ended, or has just ended and its launcher should restart it."""
 LOOKED_AFTER_SECONDS = 3.0
 CHAMBERLAIN = "chamberlain"
-RESTFUL = frozenset({State.WELL, State.ENDED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
+RESTFUL = frozenset({State.WELL, State.STOPPED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
 
 
 class What(StrEnum):
@@ -210,7 +210,7 @@ class RollCall:
         before, self._states[row.name] = self._states.get(row.name), state
         if state is State.WELL and status is not None and status.pid is not None:
             self._ends.follow(status.pid)
-        if state is State.ENDED and before in (State.UNWANTED, State.LINGERING):
+        if state is State.STOPPED and before in (State.UNWANTED, State.LINGERING):
             state = State.ABSENT
         is_new = state is not before
         if is_new or state not in RESTFUL:
@@ -230,6 +230,7 @@ class RollCall:
             elsewhere=other is not None,
             has_beaten=_beater(self._places.heartbeat(row.name)) in (None, pid, other),
             code=None if status is None else status.code,
+            stopped=status is not None and status.stopped,
             unchanged=max(silence, self._unchanged.since(row.name, (heartbeat, status, waits), now)),
         )
 

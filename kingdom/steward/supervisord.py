@@ -313,7 +313,7 @@ def _status(about: dict[str, Any]) -> RoleStatus:
         return RoleStatus(code=about["exitstatus"])
     if state in ("FATAL", "BACKOFF"):
         return RoleStatus(code=CANNOT_RUN[-1])
-    return RoleStatus(code=0) if about["start"] else RoleStatus()
+    return RoleStatus(code=0, stopped=True) if about["start"] else RoleStatus()
 
 
 if __name__ == "__main__":

@@ -111,8 +111,11 @@ class Tmux:
             os.kill(server, signal.SIGKILL)
 
     def attach_command(self, name: str) -> list[str]:
-        """Return the command that shows a role's session in a person's terminal, to be run in the home."""
-        return [self._binary, "-f", "/dev/null", "-S", self._socket, "attach-session", "-t", f"={name}"]
+        """Return the command that shows a role's session in a person's terminal, to be run in the home.
+
+        It is read-only: Ctrl-C would end the role instead of the look at it.
+        """
+        return [self._binary, "-f", "/dev/null", "-S", self._socket, "attach-session", "-r", "-t", f"={name}"]
 
     def _command_line(self, row: RoleRow) -> list[str]:
         """Return what a pane runs, with a clean environment: panes would get the one that the server began with."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
 from kingdom.times import stamp
 from tests.cli.conftest import Terminal
@@ -23,6 +24,12 @@ def test_a_home_that_sleeps_is_healthy(terminal: Terminal) -> None:
 def readable_secrets(places: Places) -> None:
     places.env_file.write_text("TOKEN=secret\n")
     places.env_file.chmod(0o644)
+
+
+def lone_king(places: Places) -> None:
+    """The king runs and nobody else."""
+    Lock(places.lock("king"), "king").acquire()
+    places.heartbeat("king").write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
 
 
 def broken_config(places: Places) -> None:
@@ -80,6 +87,7 @@ def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: 
         (broken_manifest, "bad", "gen-bad.yaml:3: timeout_seconds: 5 is less than the minimum of 30"),
         (lost_package, "bad", "gen-herald has no package in"),
         (quarantine, "bad", "king is quarantined after a crash loop; read logs/king.log, then"),
+        (lone_king, "bad", "envoy should run and does not; read logs/envoy.log"),
         (missing_queue, "bad", "queue is missing; run"),
         (open_folder, "warn", "others may write to queue; run `chmod go-w"),
         (set_back_clock, "warn", "in the future; the clock was set back"),

@@ -163,8 +163,18 @@ def forgotten(stage: Stage) -> None:
 
 
 def ended(stage: Stage) -> None:
-    stage.raise_king("exit=0", beats=False)
+    stage.raise_king("beat")
+    os.kill(stage.lives[0], signal.SIGINT)
     stage.wait_for_status(RoleStatus(code=0))
+
+
+def stopped(stage: Stage) -> None:
+    """tmux knows no such thing: there only `kingdom stop` asks, which is the switch."""
+    if stage.steward.name == "tmux":
+        pytest.skip("under tmux only kingdom stop asks")
+    stage.raise_king("beat")
+    stage.steward.stop("king")
+    stage.wait_for_status(RoleStatus(code=0, stopped=True))
 
 
 def displaced(stage: Stage) -> None:
@@ -220,6 +230,7 @@ SCENES: dict[State, Callable[[Stage], None]] = {
     State.DEAD: dead,
     State.FORGOTTEN: forgotten,
     State.ENDED: ended,
+    State.STOPPED: stopped,
     State.DISPLACED: displaced,
     State.REFUSED: refused,
     State.ABSENT: absent,
