@@ -95,6 +95,7 @@ def _faults(package: Path) -> Iterator[str]:
     engine = None
     try:
         value, lines = config.read_yaml(package / MANIFEST)
+        value = manifests.ours(value)
         wrong = config.errors_in("manifest", value, lines, package / MANIFEST)
         yield from map(str, wrong)
         if isinstance(value, dict):

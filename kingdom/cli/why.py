@@ -15,9 +15,9 @@ from kingdom.cli.queue_files import Found, find, reason
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NoSuchThing
-from kingdom.home import config, manifests, schemas
+from kingdom.home import config, manifests
 from kingdom.home.places import Places
-from kingdom.records import load, notes
+from kingdom.records import foreign, load, notes
 from kingdom.records.messages import Event
 from kingdom.rules import gate, routing
 from kingdom.rules.gate import Gate
@@ -146,7 +146,7 @@ def _rules(places: Places, found: Found) -> list[str]:
 
 def _valid_event(found: Found) -> Event | None:
     try:
-        return Event.from_json(schemas.check("event", dict(found.content)))
+        return Event.from_json(foreign.checked("event", dict(found.content)))
     except BadInput:
         return None
 

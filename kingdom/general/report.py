@@ -113,6 +113,8 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
         services.log.warn(f"{task.id} has a result already, which is kept")
     general.budgets.release_probe(task.id, services.clock())
     services.log.info(f"{task.id}: {result.status}")
+    for warning in result.warnings or ():
+        services.log.warn(f"the result of {task.id}: {warning}")
     general.clear_traces(soldier, inherited)
 
 

@@ -12,6 +12,10 @@ from kingdom.errors import BadConfig, NoSuchThing
 from kingdom.home import config
 from kingdom.home.places import Places
 
+FOREIGN_KEYS = ("mode", "harness", "retry")
+"""Keys of other kingdoms' manifests."""
+EMPTY_IS_NONE = ("repo", "default_repo", "engine", "timezone")
+"""Keys whose empty text means that nothing is named."""
 FIRST_LINE_BYTES = 256
 """The kernel reads so much of it."""
 
@@ -43,15 +47,36 @@ class Manifest:
     env: tuple[str, ...]
     limits: Mapping[str, Any]
     sandbox: bool
+    #: Keys that other kingdoms use and this one does not, each as a sentence that names its line.
+    warnings: tuple[str, ...] = ()
 
 
 def read(path: Path) -> Manifest:
     """Return one manifest; BadConfig names file, line and field."""
     value, lines = config.read_yaml(path)
-    fields = config.validated("manifest", value, lines, path)
+    foreign = [key for key in FOREIGN_KEYS if isinstance(value, dict) and key in value]
+    fields = config.validated("manifest", ours(value), lines, path)
     sandbox = fields.pop("sandbox") in ("on", True)
     schedules = tuple(Schedule(**schedule) for schedule in config.frozen(fields.pop("schedules")))
-    return Manifest(**config.frozen(fields), schedules=schedules, sandbox=sandbox)
+    warnings = tuple(f"{path}:{lines.get((key,), 1)}: {key} has no effect here" for key in foreign)
+    return Manifest(**config.frozen(fields), schedules=schedules, sandbox=sandbox, warnings=warnings)
+
+
+def ours(value: Any) -> Any:
+    """Return a manifest's content as our schema knows it: other kingdoms' keys left out, empty ones too."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: part for key, part in value.items() if key not in FOREIGN_KEYS and not _is_none(key, part)}
+    if isinstance(schedules := kept.get("schedules"), list):
+        kept["schedules"] = [
+            {key: part for key, part in one.items() if not _is_none(key, part)} if isinstance(one, dict) else one
+            for one in schedules
+        ]
+    return kept
+
+
+def _is_none(key: str, part: Any) -> bool:
+    return part is None or (part == "" and key in EMPTY_IS_NONE)
 
 
 def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:

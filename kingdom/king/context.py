@@ -103,6 +103,8 @@ class Context:
         self._seen_manifests = seen
         for error in broken:
             self.log.error(f"skips a manifest: {error}")
+        for foreign in (warning for general in self.generals for warning in general.warnings):
+            self.log.warn(foreign)
         for warning in self.routes.warnings:
             self.log.warn(warning)
         names = ", ".join(general.name for general in self.generals) or "none"

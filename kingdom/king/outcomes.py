@@ -12,11 +12,10 @@ from pathlib import Path
 from kingdom.disk.atomic import is_there
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, BadInput
-from kingdom.home import schemas
 from kingdom.king import messages
 from kingdom.king.context import Context, Decision
 from kingdom.king.messages import MessageDraft
-from kingdom.records import notes
+from kingdom.records import foreign, notes
 from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Event, Result, Task
 
@@ -98,13 +97,15 @@ class Outcomes:
     def _result(self, task: Task) -> Result | None:
         path = self._king.places.result(task.id)
         try:
-            result = Result.from_json(schemas.check("result", read_json(path)))
+            result, dropped = foreign.result(read_json(path))
             if result.task_id != task.id:
                 raise BadFile(path=path, why=f"it is the result of {result.task_id}")
         except FileNotFoundError:
             return None
         except BadInput as error:
             return self._unreadable(task, path, str(error))
+        for what in dropped:
+            self._king.log.warn(f"the result of {task.id}: {what}")
         # Its own and no other, whatever the soldier wrote.
         return result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
 

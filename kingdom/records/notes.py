@@ -13,6 +13,7 @@ from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import read_json, read_json_or, to_json
 from kingdom.errors import BadFile, BadName, Collision
 from kingdom.home.places import Places
+from kingdom.records import foreign
 from kingdom.records.messages import Checkpoint
 
 
@@ -26,7 +27,7 @@ def checkpoint(places: Places, task: str) -> Checkpoint:
 
     A foreign general may have written it: its fields are checked where they are used.
     """
-    return Checkpoint.from_json(read_json(places.checkpoint(task)))
+    return foreign.checkpoint(read_json(places.checkpoint(task)))
 
 
 def open_questions(places: Places) -> list[str]:

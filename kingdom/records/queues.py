@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 from kingdom.disk.atomic import Disk, is_there
 from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import BadFile, BadInput
-from kingdom.home import schemas
 from kingdom.home.places import Places, check_name, is_hidden
 from kingdom.home.states import MOVES, check_move
 from kingdom.log import Log
+from kingdom.records import foreign
 from kingdom.records.messages import Event, Filed, Message, Order, Task
 from kingdom.times import stamp
 
@@ -126,7 +126,7 @@ class Queue(Generic[R]):
         return path
 
     def _parse(self, path: str) -> R:
-        record = self._record.from_json(schemas.check(self._record.kind, read_json(path)))
+        record = self._record.from_json(foreign.checked(self._record.kind, read_json(path)))
         if f"{record.id}.json" != os.path.basename(path):
             why = f"its id is {record.id!r}, which belongs in {record.id}.json"
             raise BadFile(path=os.path.basename(path), why=why)

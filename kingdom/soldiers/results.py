@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kingdom.errors import BadInput
-from kingdom.home import schemas
+from kingdom.records import foreign
 from kingdom.records.messages import Result, Task
 from kingdom.records.soldiers import RawReport
 
@@ -46,12 +46,12 @@ def read(task: Task, report: RawReport) -> Final | Retryable | QuotaReached:
     if report.result is None:
         return Retryable(_without_result(report))
     try:
-        fields = schemas.check("result", {"task_id": task.id, **report.result})
+        result, dropped = foreign.result({"task_id": task.id, **report.result})
     except BadInput as error:
         return Retryable(f"no valid result: {error}")
-    if fields["task_id"] != task.id:
-        return Retryable(f"no valid result: its task_id is {fields['task_id'][:80]}, and this is {task.id}")
-    result = Result.from_json(fields)
+    if result.task_id != task.id:
+        return Retryable(f"no valid result: its task_id is {result.task_id[:80]}, and this is {task.id}")
+    result = with_warnings(result, dropped)
     if (quota := result.quota) is not None:
         return QuotaReached(quota)
     if result.status not in FINAL:
@@ -94,11 +94,13 @@ def redacted(result: Result, clean: Callable[[str], str]) -> Result:
         **{name: text and clean(text) for name, text in texts.items()},
         proclamation=proclamation and {**proclamation, "message": clean(str(proclamation["message"]))},
         memory_updates=[clean(lesson) for lesson in result.memory_updates],
+        warnings=result.warnings and [clean(warning) for warning in result.warnings],
     )
 
 
 def with_warnings(result: Result, warnings: Sequence[str]) -> Result:
-    return result.evolve(warnings=list(warnings)) if warnings else result
+    """Return the result with these warnings after its own."""
+    return result.evolve(warnings=[*(result.warnings or []), *warnings]) if warnings else result
 
 
 def _amount(noted: object) -> float:

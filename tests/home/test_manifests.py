@@ -156,3 +156,41 @@ def test_the_fingerprint_changes_with_every_change(home: Path) -> None:
     places.manifest("gen-a").unlink()
     assert len(set(seen)) == 3
     assert manifests.fingerprint(places) == seen[0]
+
+
+FOREIGN = """\
+name: gen-pr
+description: reviews
+timeout_seconds: 1800
+mode: oneshot
+harness: {name: friday}
+retry:
+subscribes: []
+keywords:
+schedules:
+limits:
+cc_plugins: []
+default_repo: ""
+engine: ""
+max_soldiers:
+"""
+
+
+def test_an_existing_package_loads_and_what_has_no_effect_is_named(home: Path) -> None:
+    path = founded(home).manifest("gen-pr")
+    path.write_text(FOREIGN)
+    manifest = manifests.read(path)
+    assert (manifest.subscribes, manifest.keywords, manifest.schedules, manifest.cc_plugins) == ((), (), (), ())
+    assert (manifest.default_repo, manifest.engine, manifest.max_soldiers) == (None, None, None)
+    assert manifest.limits["memory_mb"] == 2048
+    assert list(manifest.warnings) == [
+        f"{path}:{line}: {key} has no effect here" for line, key in ((4, "mode"), (5, "harness"), (6, "retry"))
+    ]
+
+
+def test_a_foreign_schedule_may_name_nothing(home: Path) -> None:
+    path = founded(home).manifest("gen-pr")
+    schedule = '[{name: daily, cron: "0 22 * * *", task_type: daily, payload: , repo: "", timezone: }]'
+    path.write_text(f"name: gen-pr\ndescription: d\ntimeout_seconds: 60\nschedules: {schedule}\n")
+    (daily,) = manifests.read(path).schedules
+    assert (dict(daily.payload), daily.repo, daily.timezone) == ({}, None, None)

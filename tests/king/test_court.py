@@ -887,3 +887,27 @@ def test_task_numbers_follow_the_day_of_the_kingdoms_zone(castle: Path, clock: C
     put(castle, "events", "pending", **event())
     reign(castle, clock)
     assert here(castle, "tasks", "pending") == ["task-20260208-001"]
+
+
+def test_results_of_foreign_generals_end_their_tasks(castle: Path, clock: Clock) -> None:
+    endings: dict[str, dict[str, Any]] = {
+        "task-1": {"status": "killed"},
+        "task-2": {"status": "success", "memory_updates": None, "metrics": None, "proclamation": {}},
+    }
+    for name, fields in endings.items():
+        put(castle, "tasks", "in_progress", **task(name, repo="", payload=None, priority="urgent"))
+        result(castle, name, **fields)
+    king = reign(castle, clock)
+    assert [(name, content) for _, name, content in told(castle)] == [
+        ("task-1", "[failed] unknown"),
+        ("task-2", f"[complete] {TYPE} — completed"),
+    ]
+    assert read(castle, "tasks", "completed", "task-1")["repo"] is None
+    assert "the result of task-2: dropped what does not fit in metrics" in king.services.places.system_log.read_text()
+
+
+def test_an_event_of_a_foreign_king_has_no_repository(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event(repo=""))
+    reign(castle, clock)
+    assert [task["repo"] for task in all_of(castle, "tasks", "pending")] == [None]
+    assert [content for _, _, content in told(castle)] == [f"[start] {TYPE}"]
