@@ -229,7 +229,7 @@ class SameTables:
         mq.queues.declare(QUEUE)
         publish(mq, BATCH, BATCH)
         mq.close()
-        database = sqlite3.connect(folder / "d")
+        database = sqlite3.connect(folder / "yirangmq.db")
         made = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
         self._schema = [text for (text,) in database.execute(made)]
         self._rows: dict[str, list[tuple[Any, ...]]] = {}

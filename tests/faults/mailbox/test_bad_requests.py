@@ -147,21 +147,32 @@ def check_fuzzed(tree: Path, count: int = FUZZED) -> list[str]:
     for start in range(0, count, AT_ONCE):
         home, root = home_with_mailbox()
         batch = range(start, min(start + AT_ONCE, count))
+        ids = {}
         for number in batch:
             sound = request(f"r{number}", "publish", queue="q", message={"n": number}, priority=number % 3)
-            (root / "requests" / f"r{number}.json").write_bytes(damaged(json.dumps(sound).encode(), dice))
+            body = damaged(json.dumps(sound).encode(), dice)
+            (root / "requests" / f"r{number}.json").write_bytes(body)
+            ids[number] = said_id(body)
         _put(root / "requests" / "good.json", request("good"))
         wrong += serve_once(tree, home) if count < AT_ONCE else serve_once(tree, home)[:0]
         wrong += parked(root)
         told = answers(root)
         dead = {name for name in os.listdir(root / "dead") if not name.endswith(".reason")}
-        lost = [number for number in batch if f"r{number}" not in told and f"r{number}.json" not in dead]
+        lost = [number for number in batch if ids[number] not in told and f"r{number}.json" not in dead]
         wrong += oracle.exactly(f"requests without a trace, {lost[:3]}", 0, len(lost))
         wrong += [] if told.get("good", {}).get("ok") else ["the good request behind them was not served"]
         trees.remove(home)
         if wrong:
             break
     return wrong
+
+
+def said_id(body: bytes) -> str:
+    """The id under which a request is answered: the one in it, whatever its file is called."""
+    try:
+        return str(json.loads(body)["requestId"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def check_names(tree: Path) -> list[str]:
