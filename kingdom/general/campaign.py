@@ -176,6 +176,7 @@ class Campaign:
                 priority=task.priority,
             )
         )
+        notes.note_soldier(services.places, services.unsynced, task.id, soldier)
         services.log.info(f"starts {soldier} for {task.type}")
         services.log.event("task.started", task_id=task.id, general=general.name, attempt=task.attempt)
         services.log.event("soldier.spawned", soldier=soldier, task_id=task.id)

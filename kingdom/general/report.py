@@ -105,6 +105,8 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
         services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
+    if result.session_id:
+        notes.note_session_id(services.places, services.unsynced, task.id, services.log.clean(result.session_id))
     most = general.config["memory"]["largest_bytes"]
     memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
     try:

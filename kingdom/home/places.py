@@ -164,6 +164,14 @@ class Places:
     def checkpoint(self, task: str) -> Path:
         return self.results / f"{check_name('task', task)}{CHECKPOINT}"
 
+    def session_id(self, task: str) -> Path:
+        """Return the file with the one line by which the engine of a task can go on."""
+        return self.results / f"{check_name('task', task)}-session-id"
+
+    def soldier_id(self, task: str) -> Path:
+        """Return the file with the name of the soldier that worked on a task last."""
+        return self.results / f"{check_name('task', task)}-soldier-id"
+
     def asking_tasks(self) -> list[str]:
         """Return the tasks that have left a checkpoint, in no order."""
         names = os.listdir(self.results)

@@ -26,7 +26,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     """Return the task that this answer becomes; Unanswerable when nobody waits for it."""
     context = _context(event)
     original = _original(event)
-    checkpoint = None if question_of(event) is None else _checkpoint(places, original)
+    checkpoint = None if question_of(event, places) is None else _checkpoint(places, original)
     asked = checkpoint or Checkpoint()
     general = asked.target_general if checkpoint else context.get("general")
     thread = str(asked.thread_task_id or context.get("thread_task_id") or original) or None
@@ -40,7 +40,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         "checkpoint_path": str(places.checkpoint(original)) if checkpoint else None,
         "human_response": str(event.payload.get("human_response") or event.payload.get("text") or ""),
         "reply_context": dict(context),
-        "session_id": asked.session_id or context.get("session_id"),
+        "session_id": asked.session_id or notes.session_id(places, original) or context.get("session_id"),
         "channel": event.payload.get("channel"),
         "thread_ts": event.payload.get("thread_ts"),
     }
@@ -66,9 +66,15 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     return task
 
 
-def question_of(event: Event) -> str | None:
-    """Return the task whose question an event answers; None for a reply in a conversation."""
-    return _original(event) if event.answers_question else None
+def question_of(event: Event, places: Places) -> str | None:
+    """Return the task whose question an event answers; None for a reply in a conversation.
+
+    Newer envoys turn every answer into a reply: it answers when the task that it names has asked.
+    """
+    original = _original(event)
+    if event.answers_question or notes.has_asked(places, original):
+        return original
+    return None
 
 
 def _context(event: Event) -> Mapping[str, Any]:

@@ -101,7 +101,7 @@ class Dispatch:
             king.log.error(f"{event.id}: {error.why}")
             draft = messages.unanswerable(event, king.channel, error.why, error.thread)
             return self._ends_here(event, "failed", error.why, draft)
-        if (question := question_of(event)) is not None:
+        if (question := question_of(event, king.places)) is not None:
             notes.note_answer(king.places, king.disk, question, event.id)
         return self._becomes(event, task, messages.resumed(task, king.channel))
 

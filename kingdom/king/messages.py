@@ -31,6 +31,8 @@ class MessageDraft:
     urgency: str = "normal"
     context: Mapping[str, Any] | None = None
     source_ref: Mapping[str, Any] | None = None
+    #: The post under which it hangs, when its cause names one.
+    thread_ts: str | None = None
     dedup_key: str = ""
     code: str = ""
 
@@ -48,6 +50,8 @@ class MessageDraft:
             status="pending",
             dedup_key=self.dedup_key,
             code=self.code,
+            thread_ts=self.thread_ts,
+            reply_context=(self.context or {}).get("reply_context"),
         )
 
 
@@ -55,8 +59,11 @@ def reply_address(event: Event) -> Mapping[str, Any] | None:
     """Return where a person who wrote to us expects the answer; None for events that no person wrote."""
     if not (event.is_chat or event.is_answer):
         return None
+    said = dict(event.payload)
+    if said.setdefault("user", said.get("user_id")) is None:
+        del said["user"]
     known = ("user", "channel", "message_ts", "thread_ts")
-    return {"source": event.source, "event_id": event.id, **{k: event.payload[k] for k in known if k in event.payload}}
+    return {"source": event.source, "event_id": event.id, **{key: said[key] for key in known if key in said}}
 
 
 def started(task: Task, default_channel: str) -> MessageDraft:
@@ -86,6 +93,12 @@ def unanswerable(event: Event, default_channel: str, why: str, thread: str | Non
         dedup_key=f"{event.id}:lost_answer",
         code="unanswerable",
     )
+
+
+def _thread(address: Mapping[str, Any] | None) -> str | None:
+    """Return the post under which a person's thread hangs."""
+    found = (address or {}).get("thread_ts") or (address or {}).get("message_ts")
+    return str(found) if found else None
 
 
 def _named(task_id: object) -> str | None:
@@ -138,7 +151,7 @@ def asked(task: Task, result: Result, default_channel: str) -> list[MessageDraft
     }
     context = {"checkpoint_path": result.checkpoint_path, "reply_context": reply_context}
     question = _draft("question", "question", task, default_channel, f"[question] {result.question}")
-    return [replace(question, urgency="high", context=context)]
+    return [replace(question, urgency="high", context=context, thread_ts=_thread(task.reply_to))]
 
 
 def _proclaimed(task: Task, result: Result) -> list[MessageDraft]:

@@ -107,7 +107,17 @@ class Outcomes:
         for what in dropped:
             self._king.log.warn(f"the result of {task.id}: {what}")
         # Its own and no other, whatever the soldier wrote.
-        return result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
+        result = result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
+        return result if result.session_id or result.status != "needs_human" else self._with_session(result)
+
+    def _with_session(self, result: Result) -> Result:
+        """A foreign general notes the session of its engine in the checkpoint or beside the results."""
+        places, task = self._king.places, result.task_id
+        try:
+            noted = notes.checkpoint(places, task).session_id
+        except (FileNotFoundError, BadInput):
+            noted = None
+        return result.evolve(session_id=noted or notes.session_id(places, task))
 
     def _unreadable(self, task: Task, path: Path, why: str) -> Result | None:
         patience = self._king.config["results"]["unreadable_seconds"]

@@ -289,6 +289,10 @@ class Message(Filed):
     dedup_key: str | None
     #: What it tells of its task; see CODES.
     code: str | None = field(default=None, metadata=WHEN_SET)
+    #: The post under which it hangs, in a person's thread; other envoys read it.
+    thread_ts: str | None = field(default=None, metadata=WHEN_SET)
+    #: Of a question: the context's, where other envoys look for it.
+    reply_context: Json | None = field(default=None, metadata=WHEN_SET)
     #: How often its channel has refused it.
     tries: int | None = field(default=None, metadata=WHEN_SET)
     #: Why its channel refused it last.

@@ -10,16 +10,45 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Disk, is_there, make_folder
-from kingdom.disk.codec import read_json, read_json_or, to_json
+from kingdom.disk.codec import read_bytes, read_json, read_json_or, to_json
 from kingdom.errors import BadFile, BadName, Collision
 from kingdom.home.places import Places
 from kingdom.records import foreign
 from kingdom.records.messages import Checkpoint
 
+LONGEST_SESSION_ID = 500
+
 
 def asks(places: Places, task: str) -> bool:
     """Return whether a question of this task is open: it left a checkpoint, and no answer has been taken."""
     return is_there(places.checkpoint(task)) and not is_there(places.answered(task))
+
+
+def has_asked(places: Places, task: str) -> bool:
+    """Return whether a task left a question, answered or not."""
+    try:
+        return is_there(places.checkpoint(task))
+    except BadName:
+        return False
+
+
+def session_id(places: Places, task: str) -> str | None:
+    """Return by which session of its engine a task can go on, as its general noted it beside the results."""
+    try:
+        line = read_bytes(places.session_id(task)).decode("utf-8").strip()
+    except (FileNotFoundError, BadFile, BadName, UnicodeDecodeError):
+        return None
+    return line if line.isprintable() and 0 < len(line) <= LONGEST_SESSION_ID else None
+
+
+def note_session_id(places: Places, disk: Disk, task: str, session: str) -> None:
+    """Note the session of a task's engine, for whoever goes on with the task."""
+    disk.rewrite(places.session_id(task), f"{session}\n".encode())
+
+
+def note_soldier(places: Places, disk: Disk, task: str, soldier: str) -> None:
+    """Note which soldier works on a task, for readers that know no `sessions.json`."""
+    disk.rewrite(places.soldier_id(task), f"{soldier}\n".encode())
 
 
 def checkpoint(places: Places, task: str) -> Checkpoint:

@@ -56,6 +56,8 @@ def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: General
     assert (kept["target_general"], kept["session_id"], kept["payload"]) == (GENERAL, "s-1", {"pr_number": "7"})
     assert (kept["thread_task_id"], kept["question"]) == ("task-1", "which?")
     assert (Path(kept["workspace"]) / "work").read_text() == "half\n"
+    assert general.places.session_id(TASK).read_text() == "s-1\n"
+    assert general.places.soldier_id(TASK).read_text() == f"soldier-{TASK}-0\n"
 
 
 ASKS_TWICE = """pwd >>$KINGDOM_HOME/workspaces_seen; echo line >>work

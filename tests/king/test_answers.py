@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from kingdom.disk.atomic import Disk, make_folder
 from kingdom.home import schemas
 from kingdom.king.answers import Unanswerable, resume
+from kingdom.records import notes
 from kingdom.records.messages import Event, Task
 from tests.fixtures import event, founded, write
 
@@ -132,3 +134,55 @@ def test_a_damaged_checkpoint_is_told_so(home: Path) -> None:
     founded(home).checkpoint(ASKED).write_text("{half")
     with pytest.raises(Unanswerable, match="no longer open"):
         answer(home, "slack.human_response", task_id=ASKED)
+
+
+def test_a_reply_answers_the_open_question_of_the_task_it_names(home: Path) -> None:
+    path = write(founded(home).checkpoint(ASKED), CHECKPOINT)
+    made = answer(home, "slack.thread.reply", text="yes", reply_context={**CONTEXT, "repo": ""}, thread_ts="1.2")
+    assert (made.payload["session_id"], made.payload["checkpoint_path"]) == ("s-1", str(path))
+    assert (made.payload["original_task_id"], made.repo) == (ASKED, "acme/shop")
+
+
+@pytest.mark.parametrize("type", ["slack.thread.reply", "slack.human_response"])
+def test_the_second_answer_of_any_kind_is_told_so(home: Path, type: str) -> None:
+    places = founded(home)
+    write(places.checkpoint(ASKED), CHECKPOINT)
+    make_folder(places.scratch("king"))
+    notes.note_answer(places, Disk(places.scratch("king"), durability="process"), ASKED, "evt-6")
+    with pytest.raises(Unanswerable, match="already answered"):
+        answer(home, type, text="yes", task_id=ASKED, reply_context=CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("in_checkpoint", "beside", "session"),
+    [
+        ("s-1", "s-9\n", "s-1"),
+        (None, "s-9\n", "s-9"),
+        (None, "two\nlines", None),
+        (None, "", None),
+        (None, "x" * 501, None),
+        (None, None, None),
+    ],
+)
+def test_where_the_session_comes_from(home: Path, in_checkpoint: str | None, beside: str | None, session: str) -> None:
+    foreign = {"task_id": ASKED, "target_general": "gen-pr", "repo": "", "payload": {}, "created_at": "2026-02-07"}
+    write(founded(home).checkpoint(ASKED), {**foreign, "session_id": in_checkpoint})
+    if beside is not None:
+        founded(home).session_id(ASKED).write_text(beside)
+    made = answer(home, "slack.human_response", task_id=ASKED, human_response="yes")
+    assert (made.payload["session_id"], made.repo) == (session, None)
+
+
+def test_an_older_answer_has_nothing_but_its_task_and_its_words(home: Path) -> None:
+    write(founded(home).checkpoint(ASKED), CHECKPOINT)
+    made = answer(home, "slack.human_response", task_id=ASKED, human_response="yes")
+    assert (made.payload["human_response"], made.payload["session_id"]) == ("yes", "s-1")
+    assert made.reply_to == {"source": "slack", "event_id": "evt-7"}
+
+
+@pytest.mark.parametrize("said", [{"user_id": "U"}, {"user": "U"}, {"user_id": "U", "user": "U"}])
+def test_who_answered_may_stand_under_either_name(home: Path, said: dict[str, str]) -> None:
+    write(founded(home).checkpoint(ASKED), CHECKPOINT)
+    made = answer(home, "slack.human_response", task_id=ASKED, human_response="yes", **said)
+    assert made.reply_to is not None
+    assert made.reply_to["user"] == "U"

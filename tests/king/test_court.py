@@ -911,3 +911,34 @@ def test_an_event_of_a_foreign_king_has_no_repository(castle: Path, clock: Clock
     reign(castle, clock)
     assert [task["repo"] for task in all_of(castle, "tasks", "pending")] == [None]
     assert [content for _, _, content in told(castle)] == [f"[start] {TYPE}"]
+
+
+@pytest.mark.parametrize(
+    ("reported", "noted", "beside"), [("s-1", None, None), (None, "s-1", "s-9"), (None, None, "s-1")]
+)
+def test_a_question_tells_other_envoys_where_it_belongs_and_how_to_go_on(
+    castle: Path, clock: Clock, reported: str | None, noted: str | None, beside: str | None
+) -> None:
+    places = Places(castle)
+    asker = {"source": "slack", "event_id": "evt-1", "channel": "C1", "message_ts": "1.2", "user": "U"}
+    put(castle, "tasks", "in_progress", **task(reply_to=asker))
+    write(places.checkpoint(TASK), {"task_id": TASK, "target_general": "gen-pr", "session_id": noted})
+    if beside:
+        places.session_id(TASK).write_text(f"{beside}\n")
+    result(castle, status="needs_human", question="which?", **({"session_id": reported} if reported else {}))
+    reign(castle, clock)
+    (question,) = all_of(castle, "messages", "pending")
+    assert (question["channel"], question["thread_ts"]) == ("C1", "1.2")
+    assert question["reply_context"] == question["context"]["reply_context"]
+    assert (question["reply_context"]["general"], question["reply_context"]["session_id"]) == ("gen-pr", "s-1")
+
+
+def test_two_replies_to_one_question_are_one_answer(castle: Path, clock: Clock) -> None:
+    write(Places(castle).checkpoint(TASK), {"task_id": TASK, "target_general": "gen-pr", "session_id": "s-1"})
+    for number in (1, 2):
+        payload = {"text": "yes", "channel": "C1", "thread_ts": "1.2", "reply_context": {"task_id": TASK, "repo": ""}}
+        put(castle, "events", "pending", **event(f"evt-{number}", "slack.thread.reply", payload=payload))
+    reign(castle, clock)
+    (resumed,) = all_of(castle, "tasks", "pending")
+    assert (resumed["type"], resumed["payload"]["session_id"], resumed["repo"]) == ("resume", "s-1", None)
+    assert sorted(event["status"] for event in all_of(castle, "events", "completed")) == ["failed"]

@@ -40,7 +40,7 @@ def taken(home: Path, kind: str, **fields: Any) -> Filed | None:
         ("events", {"payload": {"reply_context": EMPTY}}, {"payload": {"reply_context": NONE}}),
         ("tasks", {"payload": {"reply_context": EMPTY}}, {"payload": {"reply_context": NONE}}),
         ("messages", {"context": {"reply_context": EMPTY}}, {"context": {"reply_context": NONE}}),
-        ("messages", {"reply_context": EMPTY}, {"extra": {"reply_context": NONE}}),
+        ("messages", {"reply_context": EMPTY}, {"reply_context": NONE}),
         ("events", {"payload": None}, {"payload": {}}),
         ("tasks", {"payload": None}, {"payload": {}}),
         ("messages", {"context": None}, {"context": {}}),

@@ -127,6 +127,8 @@ NOTES: dict[str, dict[str, Any]] = {
     },
     "message": {
         "code": "completed",
+        "thread_ts": "1.2",
+        "reply_context": {"general": "gen-pr"},
         "tries": 1,
         "refused_because": "no such room",
         "not_before": AT,
