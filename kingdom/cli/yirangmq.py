@@ -16,13 +16,16 @@ from typing import Any
 
 import click
 
-from kingdom.cli.main import Finite, run
+from kingdom.cli.main import run
 from kingdom.cli.yirangmq_call import (
     DEFAULT_CONSUMER,
     DEFAULT_TIMEOUT_MS,
     Connection,
+    Milliseconds,
     OneLine,
     Queues,
+    Time,
+    TimeOut,
     connected,
     given,
     open_direct,
@@ -63,6 +66,8 @@ def cli() -> None:
     \b
     Exit codes: 0 done, 1 refused, 2 wrong usage,
     3 the manager is not running, 4 no answer in time.
+
+    Times may say their unit: 500ms, 30s, 5m, 2h, 1d. A bare number is in the unit that the option names.
     """
 
 
@@ -79,14 +84,14 @@ def cli() -> None:
     default=0,
     help="Higher numbers are delivered first (default: 0).",
 )
-@click.option("--delay", type=click.IntRange(0), metavar="MS", default=0, help="Deliver it after so many milliseconds.")
+@click.option("--delay", type=Time("ms"), metavar="MS", default=0, help="Deliver it after so many milliseconds.")
 @click.option("--target", metavar="ID", default="", help="Deliver it to this consumer only.")
 @click.option("--type", "type_", metavar="TEXT", help="What kind of message it is: stored with it.")
 @click.option("--trace-id", metavar="TEXT", help="An id for your own tracing: stored with it.")
 @click.option(
     "--dedup-key", metavar="TEXT", help="Publish nothing when a recent message of the queue had the same key."
 )
-@click.option("--ttl", type=Finite(0), metavar="SECONDS", help="Delete it when nobody took it for so long.")
+@click.option("--ttl", type=Time("s"), metavar="SECONDS", help="Delete it when nobody took it for so long.")
 @click.option("--attributes", metavar="JSON", help="A JSON object, delivered beside the message.")
 @connected
 def publish(
@@ -155,7 +160,7 @@ def _batches(file: Any) -> Iterator[list[str]]:
 
 _consume_timeout = click.option(
     "--timeout",
-    type=Finite(0, min_open=True),
+    type=TimeOut(),
     metavar="MS",
     help=f"Wait at most so many milliseconds for the answer (default: {DEFAULT_TIMEOUT_MS}). "
     "With --direct: lease the message for so many seconds.",
@@ -172,11 +177,11 @@ _consume_timeout = click.option(
 )
 @click.option(
     "--visibility",
-    type=Finite(0, min_open=True),
+    type=Time("s", positive=True),
     metavar="SECONDS",
     help="Lease it for so long (default: what the queue's policy says).",
 )
-@click.option("--wait", type=click.IntRange(0), metavar="MS", default=0, help="Wait for a message when there is none.")
+@click.option("--wait", type=Time("ms"), metavar="MS", default=0, help="Wait for a message when there is none.")
 @click.option("--follow", is_flag=True, help="Take one message after the other, until stopped.")
 @click.option(
     "--exec",
@@ -205,7 +210,7 @@ def consume(
     if connection.direct:
         if follow or command or wait:
             raise click.UsageError("--follow, --exec and --wait need the manager: leave out --direct")
-        visibility = connection.timeout_ms if visibility is None else visibility
+        visibility = _lease_seconds(connection.timeout_ms) if visibility is None else visibility
     if follow or command:
         options = WorkerOptions(queue, consumer_id, visibility, command, limit if follow or limit else 1, follow)
         with connection.client() as client:
@@ -218,6 +223,11 @@ def consume(
             show(answer)
             if answer["message"] is None:
                 return
+
+
+def _lease_seconds(timeout: Milliseconds | None) -> float | None:
+    """Return --timeout as a direct consume means it: a bare number is in seconds."""
+    return timeout / 1000 if timeout is not None and timeout.has_unit else timeout
 
 
 @cli.command()
@@ -251,7 +261,7 @@ def nack(
 @holder_options
 @click.option(
     "--visibility",
-    type=Finite(0, min_open=True),
+    type=Time("s", positive=True),
     metavar="SECONDS",
     help="End the lease so long from now (default: what the queue's policy says).",
 )
@@ -322,7 +332,7 @@ def resume(connection: Connection, queue: str) -> None:
 @click.option("--dlq", is_flag=True, help="Delete the queue's dead letters instead.")
 @click.option(
     "--older-than",
-    type=click.IntRange(0),
+    type=Time("ms"),
     metavar="MS",
     help="With --dlq: only dead letters older than so many milliseconds.",
 )
@@ -330,6 +340,8 @@ def resume(connection: Connection, queue: str) -> None:
 @connected
 def purge(connection: Connection, queue: str, yes: bool, dlq: bool, older_than: int | None, archive: bool) -> None:
     """Delete the messages of a queue that nobody has taken."""
+    if not dlq and (older_than is not None or archive):
+        raise click.UsageError("--older-than and --archive apply to dead letters alone: add --dlq or leave them out")
     if not yes:
         raise click.UsageError(f"this deletes messages of {queue!r}: add --yes if you mean it")
     connection.call("purge", queue=queue, dlq=dlq, olderThanMs=older_than, archive=archive)
@@ -348,7 +360,7 @@ def list_dlq(connection: Connection, queue: str, limit: int) -> None:
 @queue_option
 @click.option(
     "--since",
-    type=click.IntRange(0),
+    type=Time("ms"),
     metavar="MS",
     default=0,
     help="Count only those of the last so many milliseconds (default: all).",
@@ -365,7 +377,7 @@ def dlq_stats(connection: Connection, queue: str, since: int) -> None:
 @click.option("--reason", metavar="CODE", help="With --queue: only those with this reason, as list-dlq shows it.")
 @click.option(
     "--older-than",
-    type=click.IntRange(0),
+    type=Time("ms"),
     metavar="MS",
     help="With --queue: only those older than so many milliseconds.",
 )

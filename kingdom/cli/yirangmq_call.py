@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import click
 
-from kingdom.cli.main import Finite
 from kingdom.errors import Exit, KingdomError, NotRunning, Usage
 from kingdom.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.client import START_IT, Client, Refused
+from kingdom.mq.durations import MS, in_ms
 from kingdom.mq.mailbox_folders import MailboxFolders
 
 Answer = dict[str, Any]
@@ -89,7 +89,7 @@ class Connection:
     config: Path | None
     direct: bool
     #: How long to wait for an answer; None: the command says its own default.
-    timeout_ms: float | None
+    timeout_ms: Milliseconds | None
 
     @contextmanager
     def open(self, extra_ms: float = 0) -> Iterator[Queues]:
@@ -120,6 +120,43 @@ class Connection:
         return found.box if self.ipc_root is None else MailboxFolders.at(self.ipc_root, found.config["ipc"])
 
 
+class Milliseconds(float):
+    """A time, and whether its unit was given."""
+
+    has_unit = False
+
+
+class Time(click.ParamType):
+    """A number in the option's own unit, or with one behind it: 500ms, 30s, 5m, 2h, 1d. The value is in that unit."""
+
+    name = "time"
+
+    def __init__(self, unit: str, *, positive: bool = False) -> None:
+        self._unit = unit
+        self._positive = positive
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            ms = in_ms(value, self._unit)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if ms < 0 or (self._positive and not ms):
+            self.fail(f"{value!r} is not {'more than' if self._positive else 'at least'} 0", param, ctx)
+        return int(ms) if self._unit == "ms" else ms / MS[self._unit]
+
+
+class TimeOut(Time):
+    """A time in milliseconds that remembers whether it said so."""
+
+    def __init__(self) -> None:
+        super().__init__("ms", positive=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Milliseconds:
+        found = Milliseconds(super().convert(value, param, ctx))
+        found.has_unit = isinstance(value, str) and value.strip()[-1:].isalpha()
+        return found
+
+
 def wait_for_manager(client: Client, seconds: float = MANAGER_MAY_RESTART_SECONDS) -> None:
     """Wait until a manager runs. No request is written before: so "not running" means "nothing was done"."""
     end = time.monotonic() + seconds
@@ -131,9 +168,9 @@ def wait_for_manager(client: Client, seconds: float = MANAGER_MAY_RESTART_SECOND
 
 timeout_option = click.option(
     "--timeout",
-    type=Finite(0, min_open=True),
+    type=TimeOut(),
     metavar="MS",
-    help=f"Wait at most so many milliseconds for the answer (default: {DEFAULT_TIMEOUT_MS}).",
+    help=f"Wait at most so many milliseconds for the answer (default: {DEFAULT_TIMEOUT_MS}); also as 30s, 5m.",
 )
 
 
@@ -155,7 +192,7 @@ def connected(
     )
     @wraps(function)
     def command(
-        ipc_root: Path | None, config: Path | None, direct: bool, timeout: float | None, **options: Any
+        ipc_root: Path | None, config: Path | None, direct: bool, timeout: Milliseconds | None, **options: Any
     ) -> None:
         function(Connection(ipc_root, config, direct, timeout), **options)
 

@@ -25,6 +25,7 @@ from kingdom.errors import Collision
 from kingdom.home.places import is_hidden
 from kingdom.mailbox import commands, requests
 from kingdom.mailbox.commands import CommandContext
+from kingdom.mailbox.counters import UNKNOWN
 from kingdom.mailbox.long_polls import LongPolls
 from kingdom.mailbox.pending import PendingRequest, printable, refusal
 from kingdom.mailbox.requests import Request, Unreadable
@@ -193,7 +194,7 @@ class Server:
             self._leave(name, f"cannot be read: {error}")
             return
         found = commands.find(request.command)
-        name, command = found if found else (request.command.lower()[:40], None)
+        name, command = found if found else (UNKNOWN, None)
         pending = PendingRequest(request, f"{self._requests}/{request.filename}", name, command)
         group.append(pending)
         if request.deadline_ms and self._context.clock() * 1000 > request.deadline_ms:
@@ -235,7 +236,7 @@ class Server:
         """Answer a request, or let it wait or go on later; then it leaves the group."""
         began = time.perf_counter()
         try:
-            if command.run_once:
+            if command.run_once(pending.request.payload):
                 # Durably, before it begins: a successor that finds it there does not run it again.
                 self._set_apart(pending, self._disk)
             call = self._call(pending)
@@ -302,11 +303,11 @@ class Server:
                 continue
             self._unanswered.pop(request.filename, None)
             self._found.discard(request.filename)
-            self._context.counters.count(pending.name, pending.code, pending.seconds)
+            self._context.counters.count(pending.name, pending.code, self._context.clock(), pending.seconds)
 
     def _move_to_dead(self, folder: Path, name: str, error: Unreadable) -> None:
         """Move what cannot be read to dead/, with its reason beside it. Its sender is told if it can be."""
-        self._context.counters.count("unreadable", error.code)
+        self._context.counters.count("unreadable", error.code, self._context.clock())
         dead = self._free_dead_path(name)
         note = {"file": name, "reason": error.why, "code": error.code, "buried_at": stamp(self._context.clock())}
         printed = {key: printable(part) for key, part in note.items()}
@@ -345,7 +346,7 @@ class Server:
                 self._move_to_dead(self._folders.processing, name, error)
                 continue
             found = commands.find(request.command)
-            if found and found[1].run_once:
+            if found and found[1].run_once(request.payload):
                 self._refuse_as_interrupted(request, found[0])
                 continue
             with suppress(FileNotFoundError):
@@ -359,7 +360,7 @@ class Server:
         if self._responses.has_folder_for(request.client):
             answer = refusal(request.id, "ERR_INTERNAL_ERROR", INTERRUPTED)
             self._responses.write(request.client, request.id, answer)
-        self._context.counters.count(name, "ERR_INTERNAL_ERROR")
+        self._context.counters.count(name, "ERR_INTERNAL_ERROR", self._context.clock())
         self._report(f"{name} {request.id} of {request.client} was interrupted and is not repeated", "warn")
         os.unlink(self._folders.processing / request.filename)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from kingdom.mq.durations import LONGEST_MS, in_ms
 from kingdom.mq.errors import InvalidRequest, Refusal
-from kingdom.mq.message_format import Draft
+from kingdom.mq.message_format import REASON_CODES, Draft
+from kingdom.mq.names import HIGHEST
 
 Data = dict[str, Any]
 Payload = Mapping[str, Any]
@@ -70,33 +72,71 @@ class Text(Field[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Field[float]):
-    default: float
+class Choice(Text):
+    #: The words that may be given.
+    among: tuple[str, ...] = ()
 
-    def read(self, payload: Payload) -> float:
-        value = payload.get(self.name, self.default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self._refusal(f"is a {type(value).__name__}, not a number")
-        if not 0 <= value < 1e12:
-            raise self._refusal(f"is {value}, out of range")
+    def read(self, payload: Payload) -> str:
+        value = Text.read(self, payload)
+        if value != self.default and value not in self.among:
+            raise self._refusal(f"is {value[:40]!r}; known are {', '.join(self.among)}")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Field[int]):
+    """A number in the unit that the field's name says, or a text with its unit; read as milliseconds."""
+
+    unit: str
+    #: Whether what is below zero counts as zero.
+    clamped: bool = False
+
+    def read(self, payload: Payload) -> int:
+        value = payload.get(self.name)
+        if value is None:
+            return 0
+        if type(value) is int and self.unit == "ms" and 0 <= value <= LONGEST_MS:
+            return value
+        ms = self.exact(value)
+        if ms < 0 and not self.clamped:
+            raise self._refusal(f"is {value}, out of range")
+        return max(0, int(ms))
+
+    def exact(self, value: object) -> float:
+        """Return a value of this field in milliseconds, or refuse it."""
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise self._refusal(f"is a {type(value).__name__}, not a time")
+        try:
+            return in_ms(value, self.unit)
+        except ValueError as error:
+            raise self._refusal(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Whole(Field[int]):
     default: int
-    #: None: as far below zero as `highest` is above.
-    lowest: int | None = 0
+    lowest: int = 0
     highest: int = 10**15
 
     def read(self, payload: Payload) -> int:
         value = payload.get(self.name, self.default)
         if type(value) is not int:  # and no bool
-            raise self._refusal(f"is a {type(value).__name__}, not a whole number")
-        lowest = -self.highest if self.lowest is None else self.lowest
-        if not lowest <= value <= self.highest:
+            if value is None:
+                return self.default
+            if not isinstance(value, float) or not value.is_integer():
+                raise self._refusal(f"is a {type(value).__name__}, not a whole number")
+            value = int(value)
+        if not self.lowest <= value <= self.highest:
             raise self._refusal(f"is {value}, out of range")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Priority(Whole):
+    """What is beyond the highest and lowest priorities that messages have counts as these."""
+
+    def read(self, payload: Payload) -> int:
+        return max(-HIGHEST, min(HIGHEST, Whole.read(self, payload)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +145,8 @@ class Flag(Field[bool]):
 
     def read(self, payload: Payload) -> bool:
         value = payload.get(self.name, self.default)
+        if value is None:
+            return self.default
         if not isinstance(value, bool):
             raise self._refusal(f"is a {type(value).__name__}, not true or false")
         return value
@@ -127,13 +169,14 @@ class Objects(Field[list[Payload]]):
 class Json(Field[str]):
     """A text that is taken as it is, or any other JSON value, which is written as text."""
 
-    #: None: the field must be given.
-    default: str | None = None
+    default: str
+    #: What null means; None: the default.
+    null: str | None = None
 
     def read(self, payload: Payload) -> str:
         value = payload.get(self.name, self.default)
-        if value is None and self.default is None and self.name not in payload:
-            raise self._refusal("is missing")
+        if value is None:
+            return self.default if self.null is None else self.null
         if isinstance(value, str):
             return value
         try:
@@ -144,28 +187,29 @@ class Json(Field[str]):
 
 @dataclass(frozen=True, slots=True)
 class Visibility(Field[int | None]):
-    """Seconds as people give them; read as milliseconds, None when the queue's own time-out holds."""
+    """Seconds, or a text with its unit; read as milliseconds, None when the queue's own time-out holds."""
 
     def read(self, payload: Payload) -> int | None:
-        if payload.get(self.name) is None:
+        value = payload.get(self.name)
+        if value is None:
             return None
-        seconds = Number(self.name, 0).read(payload)
-        if seconds <= 0:
+        ms = Duration(self.name, "s").exact(value)
+        if ms <= 0:
             raise self._refusal("must be more than 0")
-        return max(1, int(seconds * 1000))
+        return max(1, int(ms))
 
 
 QUEUE = Text("queue")
 CONSUMER = Text("consumerId", "")
 VISIBILITY = Visibility("visibilityTimeoutSec")
-WAIT = Whole("waitMs", 0)
+WAIT = Duration("waitMs", "ms")
 LIMIT = Whole("limit", 100, 1, LARGEST_BATCH)
 
-MESSAGE = Json("message")
+MESSAGE = Json("message", "{}", "null")
 ATTRIBUTES = Json("attributes", "{}")
-PRIORITY = Whole("priority", 0, None)
-DELAY = Whole("delayMs", 0)
-TIME_TO_LIVE = Number("ttlSec", 0)
+PRIORITY = Priority("priority", 0, -(2**31), 2**31 - 1)
+DELAY = Duration("delayMs", "ms", clamped=True)
+TIME_TO_LIVE = Duration("ttlSec", "s")
 TYPE = Text("type", "")
 TRACE_ID = Text("traceId", "")
 DEDUPLICATION_KEY = Text("deduplicationKey", "")
@@ -180,10 +224,10 @@ ACKS = Objects("acks")
 
 PEEK_LIMIT = Whole("limit", 10, 1, LARGEST_BATCH)
 DEAD_LETTERS = Flag("dlq")
-OLDER_THAN = Whole("olderThanMs", 0)
+OLDER_THAN = Duration("olderThanMs", "ms")
 ARCHIVE = Flag("archive")
-SINCE = Whole("sinceMs", 0)
-REASON_CODE = Text("reasonCode", "")
+SINCE = Duration("sinceMs", "ms")
+REASON_CODE = Choice("reasonCode", "", REASON_CODES)
 NO_MORE_THAN = Whole("limit", 0)
 QUARANTINED = Flag("quarantined", True)
 
@@ -207,7 +251,7 @@ def draft(payload: Payload) -> Draft:
         attributes=ATTRIBUTES.read(payload),
         priority=PRIORITY.read(payload),
         delay_ms=DELAY.read(payload),
-        ttl_ms=int(TIME_TO_LIVE.read(payload) * 1000),
+        ttl_ms=TIME_TO_LIVE.read(payload),
         type=TYPE.read(payload),
         trace_id=TRACE_ID.read(payload),
         dedup_key=DEDUPLICATION_KEY.read(payload),
@@ -221,6 +265,22 @@ def draft_or_refusal(payload: Payload) -> Draft | Refusal:
         return draft(payload)
     except Refusal as refusal:
         return refusal
+
+
+def refuse_given(call: Call, fields: Iterable[Field[Any]], why: str) -> None:
+    """Refuse fields that do not apply: ignored, they would let a call do more than its caller wants."""
+    for field in fields:
+        value = call.payload.get(field.name)
+        if value is not None and value is not False:
+            raise InvalidRequest(field=field.name, why=why)
+
+
+def refuse_unknown(call: Call, fields: Iterable[Field[Any]], also: Iterable[str] = ()) -> None:
+    """Refuse fields that the call does not have: one that deletes must not pass over a misspelt condition."""
+    known = {*(field.name for field in fields), *also}
+    for name in call.payload:
+        if name not in known:
+            raise InvalidRequest(field=str(name)[:80], why=f"is unknown here; known are {', '.join(sorted(known))}")
 
 
 def holder(call: Call) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from kingdom.mq import names
 from kingdom.mq.call_fields import (
     ACKS,
     ARCHIVE,
@@ -37,10 +38,12 @@ from kingdom.mq.call_fields import (
     draft,
     draft_or_refusal,
     holder,
+    refuse_given,
+    refuse_unknown,
 )
 from kingdom.mq.engine import Engine, Leased
 from kingdom.mq.engine import Published as Stored
-from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal
+from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
 
 PURGED_AT_ONCE = 10_000
@@ -64,8 +67,8 @@ class Command(Generic[Context]):
     fields: tuple[Field[Any], ...] = ()
     #: Its other names.
     aliases: tuple[str, ...] = ()
-    #: Whether it must not be carried out a second time for the same request.
-    run_once: bool = False
+    #: Returns whether a request with this payload must not be carried out a second time.
+    run_once: Callable[[Payload], bool] = lambda payload: False
     #: The answer instead of which the caller may wait for a better one (`waitMs`).
     nothing: Data | None = None
 
@@ -111,7 +114,12 @@ def ack_batch(engine: Engine, call: Call) -> Data:
 def nack(engine: Engine, call: Call) -> Data:
     lease_id, consumer = holder(call)
     reason, requeue = call[REASON], call[REQUEUE]
-    engine.nack(call[MESSAGE_KEY], lease_id, consumer, reason, requeue)
+    key = call[MESSAGE_KEY]
+    try:
+        engine.nack(key, lease_id, consumer, reason, requeue)
+    except Refusal:
+        if not (call.again and engine.was_given_back(key, lease_id)):
+            raise
     return {}
 
 
@@ -199,7 +207,10 @@ def resume(engine: Engine, call: Call) -> Data:
 
 def purge(engine: Engine, call: Call) -> Data | NotYet:
     """Delete what waits, or the dead letters: a bounded part in each turn, so that other calls need not wait long."""
+    refuse_unknown(call, PURGE, also=("yes",))
     queue = call[QUEUE]
+    if not call[DEAD_LETTERS]:
+        refuse_given(call, (OLDER_THAN, ARCHIVE), "applies to dead letters alone: give it with dlq, or leave it out")
     if call[DEAD_LETTERS]:
         purged = engine.dead_letters.purge(queue, call[OLDER_THAN], call[ARCHIVE], PURGED_AT_ONCE)
     else:
@@ -218,7 +229,8 @@ def list_dlq(engine: Engine, call: Call) -> Data:
             {
                 "messageKey": letter.message_key,
                 "queue": letter.queue,
-                "reason": letter.reason,
+                "reason": letter.message,
+                "reasonCode": letter.reason,
                 "message": letter.message,
                 "dlqAt": letter.dlq_at,
                 "attempt": letter.attempt,
@@ -236,12 +248,20 @@ def dlq_stats(engine: Engine, call: Call) -> Data:
 
 def reprocess_dlq(engine: Engine, call: Call) -> Data:
     """Put one dead letter back to work, or those of a queue that fit."""
-    if "messageKey" in call.payload:
+    if _is_one(call.payload):
         key = call[MESSAGE_KEY]
-        engine.dead_letters.reprocess(key)
+        refuse_given(call, SELECTION, "applies to the dead letters of a queue: leave it out, or messageKey")
+        if call.payload.get("queue") not in (None, names.queue_of_key(key)):
+            raise InvalidRequest(field="queue", why=f"is not the queue of {key!r}; leave it out")
+        try:
+            engine.dead_letters.reprocess(key)
+        except DeadLetterNotFound:
+            if not (call.again and engine.is_at_work(key)):
+                raise
         return {"messageKey": key, "reprocessed": True}
     if "queue" not in call.payload:
         raise InvalidRequest(field="messageKey", why="is missing; give it, or a queue whose dead letters are meant")
+    refuse_unknown(call, (MESSAGE_KEY, QUEUE, *SELECTION))
     queue = call[QUEUE]
     keys = engine.dead_letters.reprocess_all(queue, call[REASON_CODE], call[OLDER_THAN], call[NO_MORE_THAN])
     return {"queue": queue, "reprocessed": True, "count": len(keys), "messageKeys": keys}
@@ -253,6 +273,13 @@ def quarantine(engine: Engine, call: Call) -> Data:
     engine.dead_letters.quarantine(key, on)
     return {"messageKey": key, "quarantined": on}
 
+
+def _is_one(payload: Payload) -> bool:
+    return payload.get("messageKey") is not None
+
+
+PURGE: tuple[Field[Any], ...] = (QUEUE, DEAD_LETTERS, OLDER_THAN, ARCHIVE)
+SELECTION: tuple[Field[Any], ...] = (REASON_CODE, OLDER_THAN, NO_MORE_THAN)
 
 NO_MESSAGE: Data = {"message": None}
 NO_MESSAGES: Data = {"messages": []}
@@ -273,14 +300,14 @@ CALLS: dict[str, Command[Engine]] = {
     "peek": Command(peek, (QUEUE, PEEK_LIMIT)),
     "pause": Command(pause, (QUEUE,)),
     "resume": Command(resume, (QUEUE,)),
-    "purge": Command(purge, (QUEUE, DEAD_LETTERS, OLDER_THAN, ARCHIVE), run_once=True),
+    "purge": Command(purge, PURGE, run_once=lambda payload: True),
     "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq")),
     "dlq_stats": Command(dlq_stats, (QUEUE, SINCE)),
     "reprocess_dlq": Command(
         reprocess_dlq,
-        (MESSAGE_KEY, QUEUE, REASON_CODE, OLDER_THAN, NO_MORE_THAN),
+        (MESSAGE_KEY, QUEUE, *SELECTION),
         ("reprocessdlq", "reprocess"),
-        run_once=True,
+        run_once=lambda payload: not _is_one(payload),
     ),
     "quarantine": Command(quarantine, (MESSAGE_KEY, QUARANTINED)),
 }

@@ -395,6 +395,14 @@ class Engine:
         lease.queue.failed += 1
         return outcome
 
+    def was_given_back(self, key: str, lease_id: str) -> bool:
+        """Return whether a message that was leased before is a dead letter, waits, or is out on another lease."""
+        return self._leases.was_given_back(key, lease_id)
+
+    def is_at_work(self, key: str) -> bool:
+        """Return whether a message waits or is leased."""
+        return self._leases.is_at_work(key)
+
     def extend(self, key: str, lease_id: str = "", visibility_ms: int | None = None, consumer: str = "") -> int:
         """Let a lease last longer from now on. Return its new end, in ms since the epoch."""
         self._ensure_loaded()

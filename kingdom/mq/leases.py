@@ -125,6 +125,27 @@ class Leases:
             return False
         return lease_id == lease.lease_id if lease_id else consumer in ("", lease.consumer)
 
+    def was_given_back(self, key: str, lease_id: str) -> bool:
+        """Return whether a message that was leased before is a dead letter, waits, or is out on another lease."""
+        message_id = key[MESSAGE_ID]
+        queue = self._queues.by_name.get(names.queue_of_key(key))
+        if queue is None:
+            return False
+        if (lease := self.by_message_id.get(message_id)) is not None:
+            return lease.key == key and lease.lease_id != lease_id and lease.attempt > 1
+        if message_id in queue.dead:
+            return True
+        waiting = queue.find(message_id)
+        return waiting is not None and names.attempt_of(waiting) > 0
+
+    def is_at_work(self, key: str) -> bool:
+        """Return whether a message waits or is leased."""
+        message_id = key[MESSAGE_ID]
+        queue = self._queues.by_name.get(names.queue_of_key(key))
+        if queue is None:
+            return False
+        return message_id in self.by_message_id or queue.find(message_id) is not None
+
     def _acked_lease(self, key: str) -> Lease | None:
         message_id = key[MESSAGE_ID]
         lease = self._acked.get(message_id) or self._acked_before.get(message_id)

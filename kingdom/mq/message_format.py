@@ -205,7 +205,11 @@ def header(body: str) -> dict[str, Any]:
     return dict(value)
 
 
+REASON_CODES = ("VALIDATION_ERROR", "HANDLER_ERROR", "TIMEOUT", "RETRY_EXCEEDED", "POISON")
+
+
 class Failure(NamedTuple):
+    #: One of REASON_CODES.
     code: str
     message: str
     at: int

@@ -83,6 +83,34 @@ def test_the_highest_priority_goes_first(box: ByHand) -> None:
     assert order == [5, 5, 0, -3]
 
 
+def test_priorities_of_the_whole_int32_range_are_taken_in_order(box: ByHand) -> None:
+    for priority in (-(2**31), 7, 2**31 - 1, -7, 1_000_000.0):
+        published(box, message={"p": priority}, priority=priority)
+    order = [json.loads(leased(box)["message"]["payload"])["p"] for _ in range(5)]
+    assert order == [2**31 - 1, 1_000_000.0, 7, -7, -(2**31)]
+    assert box.code("publish", {"queue": "q", "message": 1, "priority": 2**31}) == "ERR_INVALID_REQUEST"
+
+
+def test_an_absent_message_is_an_empty_object(box: ByHand) -> None:
+    box.data("publish", {"queue": "q"})
+    assert leased(box)["message"]["payload"] == "{}"
+
+
+def test_whole_numbers_may_have_a_point_and_a_negative_delay_is_none(box: ByHand) -> None:
+    published(box, priority=3.0, delayMs=-5)
+    assert leased(box)["message"]["priority"] == 3
+    assert box.code("publish", {"queue": "q", "message": 1, "priority": 3.5}) == "ERR_INVALID_REQUEST"
+
+
+def test_null_says_nothing(box: ByHand) -> None:
+    nothing = {"priority": None, "delayMs": None, "ttlSec": None, "type": None, "attributes": None}
+    box.data("publish", {"queue": "q", "message": 1, **nothing})
+    got = leased(box, visibilityTimeoutSec=None, waitMs=None, consumerId=None)
+    assert (got["message"]["priority"], got["message"]["attributes"]) == (0, "{}")
+    held = {"messageKey": got["message"]["messageKey"], "leaseId": got["lease"]["leaseId"]}
+    assert box.data("nack", {**held, "reason": None, "requeue": None}) == {}
+
+
 def test_a_delayed_message_waits(box: ByHand) -> None:
     published(box, delayMs=5000)
     assert leased(box) == {"message": None}
@@ -160,7 +188,8 @@ def test_nack_without_requeue_is_a_dead_letter(box: ByHand) -> None:
     listed = box.data("list_dlq", {"queue": "q"})
     (letter,) = listed["messages"]
     assert (listed["queue"], listed["count"]) == ("q", 1)
-    assert (letter["messageKey"], letter["queue"], letter["reason"]) == (key, "q", "HANDLER_ERROR")
+    assert (letter["messageKey"], letter["queue"]) == (key, "q")
+    assert (letter["reason"], letter["reasonCode"]) == ("cannot", "HANDLER_ERROR")
     assert (letter["attempt"], letter["dlqAt"]) == (1, int(box.now * 1000))
     assert box.data("dlq_stats", {"queue": "q"})["reasons"] == {"HANDLER_ERROR": 1}
 
@@ -194,6 +223,84 @@ def test_purge_deletes_what_waits(box: ByHand) -> None:
     leased(box)
     assert box.data("purge", {"queue": "q"}) == {"queue": "q", "purged": 2}
     assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 1
+
+
+DO_NOT_APPLY: list[tuple[str, Any]] = [
+    ("purge", {"queue": "q", "olderThanMs": 604_800_000}),
+    ("purge", {"queue": "q", "olderThanMs": 0}),
+    ("purge", {"queue": "q", "archive": True}),
+    ("purge", {"queue": "q", "olderThanMs": 604_800_000, "archive": True, "dlq": False}),
+    ("purge", {"queue": "q", "olderThan": "7d", "dlq": True}),
+    ("purge", {"queue": "q", "dlq": True, "limit": 1}),
+    ("reprocess_dlq", {"messageKey": "KEY", "reasonCode": "TIMEOUT"}),
+    ("reprocess_dlq", {"messageKey": "KEY", "olderThanMs": 5}),
+    ("reprocess_dlq", {"messageKey": "KEY", "limit": 1}),
+    ("reprocess_dlq", {"messageKey": "KEY", "queue": "other"}),
+    ("reprocess_dlq", {"queue": "q", "reasonCode": "NOPE"}),
+]
+
+
+@pytest.mark.parametrize(("command", "payload"), DO_NOT_APPLY)
+def test_an_option_that_does_not_apply_is_refused_and_nothing_is_done(box: ByHand, command: str, payload: Any) -> None:
+    key = dead(box)
+    published(box)
+    given = {name: key if value == "KEY" else value for name, value in payload.items()}
+    assert box.code(command, given) == "ERR_INVALID_REQUEST"
+    metrics = box.data("status", {"queue": "q"})["metrics"]
+    assert (metrics["ready"], metrics["dlq"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [{}, {"dlq": False}, {"yes": True}, {"archive": False}, {"olderThanMs": None}, {"dlq": True, "archive": True}],
+)
+def test_options_that_apply_or_say_nothing_are_taken(box: ByHand, payload: Any) -> None:
+    dead(box)
+    published(box)
+    assert box.data("purge", {"queue": "q", **payload})["purged"] == 1
+
+
+def test_a_dead_letter_may_be_named_with_its_queue(box: ByHand) -> None:
+    key = dead(box)
+    assert box.data("reprocess", {"messageKey": key, "queue": "q"})["reprocessed"] is True
+
+
+TIMES: list[tuple[Any, int]] = [
+    ("30s", 30_000),
+    ("500ms", 500),
+    ("2m", 120_000),
+    ("1h", 3_600_000),
+    ("1.5s", 1500),
+    ("1d", 86_400_000),
+    (" 30 s", 30_000),
+]
+
+
+@pytest.mark.parametrize(("text", "ms"), TIMES)
+def test_a_time_may_say_its_unit(box: ByHand, text: str, ms: int) -> None:
+    published(box)
+    until = box.data("consume", {"queue": "q", "visibilityTimeoutSec": text, "waitMs": text})["lease"]["leaseUntil"]
+    assert until == int(box.now * 1000) + ms
+    published(box, delayMs=text, ttlSec=text)
+    box.now += ms / 1000 - 0.01
+    assert box.data("status", {"queue": "q"})["metrics"]["delayed"] == 1
+
+
+def test_a_bare_number_keeps_its_unit(box: ByHand) -> None:
+    published(box)
+    held = box.data("consume", {"queue": "q", "visibilityTimeoutSec": 7, "waitMs": 7.0})["lease"]
+    assert held["leaseUntil"] == int(box.now * 1000) + 7000
+    for visibility in ("7", "7.0"):
+        published(box)
+        held = box.data("consume", {"queue": "q", "visibilityTimeoutSec": visibility})["lease"]
+        assert held["leaseUntil"] == int(box.now * 1000) + 7000
+
+
+@pytest.mark.parametrize("text", ["", "s", "30 parsecs", "-5s", "1e3s", "nan", "inf", "1s2", "9999999999d"])
+@pytest.mark.parametrize("field", ["visibilityTimeoutSec", "waitMs"])
+def test_what_is_no_time_is_refused(box: ByHand, field: str, text: str) -> None:
+    published(box)
+    assert box.code("consume", {"queue": "q", field: text}) == "ERR_INVALID_REQUEST"
 
 
 def test_peek_takes_nothing(box: ByHand) -> None:
@@ -236,6 +343,16 @@ def test_queues_lists_all_with_counts(box: ByHand) -> None:
     assert found["a"] == found["b"] == 1
 
 
+ALWAYS = dict.fromkeys(("publish", "consume", "ack", "nack", "status", "health", "dlq"), 0)
+
+
+def test_commands_are_counted_under_the_words_of_original_clients_too(box: ByHand) -> None:
+    for command in ("publish", "consumenext", "consume_next", "LIST_DLQ", "evil-1", "evil-2"):
+        box.ask(command, {"queue": "q", "message": 1})
+    counted = box.data("metrics")["commands"]
+    assert counted == {**ALWAYS, "publish": 1, "consume": 2, "consume_next": 2, "dlq": 1, "list_dlq": 1, "unknown": 2}
+
+
 def test_health_and_metrics(box: ByHand) -> None:
     assert box.data("health")["status"] == "ok"
     box.ask("nonsense")
@@ -244,9 +361,12 @@ def test_health_and_metrics(box: ByHand) -> None:
     assert told["timestamp"] == int(box.now * 1000)
     assert told["uptimeMs"] == 2000
     assert told["requests"] == {"total": 2, "success": 1, "error": 1}
-    assert told["commands"] == {"health": 1, "nonsense": 1}
+    assert told["commands"] == {**ALWAYS, "health": 1, "unknown": 1}
     assert told["errors"] == {"parse": 0, "validation": 1, "timeout": 0, "internal": 0}
-    assert set(told["timing"]) == {"totalProcessingMs", "avgProcessingMs", "lastRequestMs"}
+    timing = told["timing"]
+    assert set(timing) == {"totalProcessingMs", "avgProcessingMs", "lastRequestMs"}
+    assert isinstance(timing["totalProcessingMs"], int)
+    assert timing["lastRequestMs"] == int((box.now - 2) * 1000)
 
 
 def test_a_batch_is_published_consumed_and_acknowledged(box: ByHand) -> None:
@@ -264,7 +384,7 @@ def test_a_batch_is_published_consumed_and_acknowledged(box: ByHand) -> None:
 
 
 def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
-    messages = [{"message": 1}, {"priority": 3}, {"message": 2, "priority": "high"}, {"message": 3}]
+    messages = [{"message": 1}, {"ttlSec": []}, {"message": 2, "priority": "high"}, {"message": 3}]
     outcomes = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]
     assert ["error" in outcome for outcome in outcomes] == [False, True, True, False]
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
@@ -288,12 +408,10 @@ REFUSALS: list[tuple[str, Any, str]] = [
     ("pause", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
     ("purge", UNKNOWN, "ERR_QUEUE_NOT_FOUND"),
     ("publish", {}, "ERR_INVALID_REQUEST"),
-    ("publish", {"queue": "q"}, "ERR_INVALID_REQUEST"),
     ("publish", {"queue": 7, "message": "x"}, "ERR_INVALID_REQUEST"),
     ("publish", {"queue": "", "message": "x"}, "ERR_INVALID_REQUEST"),
     ("publish", {"queue": "q", "message": "x", "priority": "high"}, "ERR_INVALID_REQUEST"),
     ("publish", {"queue": "q", "message": "x", "priority": True}, "ERR_INVALID_REQUEST"),
-    ("publish", {"queue": "q", "message": "x", "delayMs": -1}, "ERR_INVALID_REQUEST"),
     ("publish", {"queue": "q", "message": "x", "ttlSec": "soon"}, "ERR_INVALID_REQUEST"),
     ("publish", {"queue": "q", "message": "x", "attributes": "[1]"}, "ERR_INVALID_REQUEST"),
     ("consume_next", {"queue": "q", "visibilityTimeoutSec": 0}, "ERR_INVALID_REQUEST"),

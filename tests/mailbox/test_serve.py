@@ -172,6 +172,43 @@ def test_a_wait_found_in_processing_gives_way_to_no_other_client(home: Path) -> 
     box.engine.close()
 
 
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_nack_that_was_done_before_a_kill_is_no_error_afterwards(home: Path, requeue: bool) -> None:
+    box = ByHand(home, backend="filesystem")
+    box.data("publish", PUBLISH)
+    held = box.data("consume_next", {"queue": "q"})["lease"]
+    given = {"messageKey": held["messageKey"], "leaseId": held["leaseId"], "requeue": requeue}
+    assert box.data("nack", given) == {}
+    again = box.post("nack", given)
+    other = box.post("nack", {**given, "messageKey": "msg:q:018bcfe5-6800-8000-8003-0126b2138fe0"})
+    box.reopen()
+    box.turn()
+    assert (box.answer(again) or {})["data"] == {}
+    assert (box.answer(other) or {})["error"]["code"] == "ERR_MESSAGE_NOT_FOUND"
+    assert box.code("nack", given) in ("ERR_LEASE_EXPIRED", "ERR_LEASE_MISMATCH")
+    box.engine.close()
+
+
+def test_a_reprocess_by_key_that_was_done_before_a_kill_is_no_error_afterwards(home: Path) -> None:
+    box = ByHand(home, backend="filesystem")
+    box.data("publish", PUBLISH)
+    held = box.data("consume_next", {"queue": "q"})["lease"]
+    key = held["messageKey"]
+    box.data("nack", {"messageKey": key})
+    assert box.data("reprocess_dlq", {"messageKey": key})["reprocessed"] is True
+    again = box.post("reprocess_dlq", {"messageKey": key})
+    apart = in_processing(box, "reprocess_dlq", {"messageKey": key})
+    other = box.post("reprocess_dlq", {"messageKey": "msg:q:018bcfe5-6800-8000-8003-0126b2138fe0"})
+    box.reopen()
+    box.turn()
+    for name in (again, apart):
+        assert (box.answer(name) or {})["data"] == {"messageKey": key, "reprocessed": True}
+    assert (box.answer(other) or {})["error"]["code"] == "ERR_DLQ_NOT_FOUND"
+    assert box.code("reprocess_dlq", {"messageKey": key}) == "ERR_DLQ_NOT_FOUND"
+    assert ready(box) == 1
+    box.engine.close()
+
+
 def test_an_ack_that_was_done_before_a_kill_is_no_error_afterwards(home: Path) -> None:
     box = ByHand(home, backend="filesystem")
     box.data("publish", PUBLISH)

@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from kingdom.mailbox.commands import COMMANDS, CommandContext
-from kingdom.mq.call_fields import Call, Data, Field, Flag, Json, Number, Objects, Text, Visibility, Whole
+from kingdom.mq.call_fields import (
+    Call,
+    Choice,
+    Data,
+    Duration,
+    Field,
+    Flag,
+    Json,
+    Objects,
+    Priority,
+    Text,
+    Visibility,
+    Whole,
+)
 from kingdom.mq.calls import CALLS, Command
 from kingdom.mq.client import Client
 from kingdom.mq.errors import Refusal
@@ -30,7 +43,7 @@ def with_echo(box: ByHand, monkeypatch: pytest.MonkeyPatch) -> ByHand:
 def test_one_more_row_is_served_under_all_its_names(with_echo: ByHand) -> None:
     for name in ("echo", "Echo", "say", "REPEAT"):
         assert with_echo.data(name, {"words": "hi", "times": 2}) == {"said": "hihi"}
-    assert with_echo.data("metrics")["commands"] == {"echo": 4}
+    assert with_echo.data("metrics")["commands"]["echo"] == 4
     assert "echo" in with_echo.ask("nonsense")["error"]["message"]
 
 
@@ -38,7 +51,7 @@ def test_one_more_row_is_served_under_all_its_names(with_echo: ByHand) -> None:
 def test_one_more_row_refuses_bad_input(with_echo: ByHand, payload: Any) -> None:
     assert with_echo.code("say", payload) == "ERR_INVALID_REQUEST"
     metrics = with_echo.data("metrics")
-    assert (metrics["commands"], metrics["errors"]["validation"]) == ({"echo": 1}, 1)
+    assert (metrics["commands"]["echo"], metrics["errors"]["validation"]) == (1, 1)
 
 
 def test_the_client_calls_one_more_row_by_its_name(with_echo: ByHand) -> None:
@@ -82,8 +95,10 @@ class Recorded(dict[str, Any]):
 
 GOOD: dict[type[Field[Any]], Any] = {
     Text: "q",
+    Choice: "TIMEOUT",
     Whole: 1,
-    Number: 1,
+    Priority: 1,
+    Duration: 1,
     Flag: True,
     Json: "1",
     Objects: [{"message": 1}],

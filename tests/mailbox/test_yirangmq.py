@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kingdom.cli.main import main
 from kingdom.cli.yirangmq import cli
@@ -322,3 +324,29 @@ OLDER = {
         }
     ],
 }
+
+
+def test_times_may_say_their_unit(manager: Running, q: str) -> None:
+    manager.cli("publish", "--queue", q, "--message", "1", "--ttl", "1h", "--delay", "1ms")
+    got = json.loads(manager.cli("consume", "--queue", q, "--wait", "10s", "--visibility", "2h").stdout)
+    assert got["lease"]["leaseUntil"] - got["message"]["createdAt"] > 7_000_000
+    assert manager.cli("dlq-stats", "--queue", q, "--since", "7d", "--timeout", "30s").returncode == 0
+    for wrong in ("soon", "-1s", "30 parsecs"):
+        assert manager.cli("consume", "--queue", q, "--visibility", wrong).returncode == 2
+
+
+def test_the_time_out_of_a_direct_consume_is_a_lease_and_may_say_its_unit(home: Path) -> None:
+    env = {"KINGDOM_HOME": str(home)}
+    for timeout, ms in (("20", 20_000), ("20s", 20_000), ("1500ms", 1500)):
+        CliRunner().invoke(cli, ["publish", "--queue", "q", "--message", "1", "--direct"], env=env)
+        ended = CliRunner().invoke(cli, ["consume", "--queue", "q", "--direct", "--timeout", timeout], env=env)
+        left = json.loads(ended.stdout)["lease"]["leaseUntil"] - time.time() * 1000
+        assert ms - 1500 < left <= ms
+
+
+@pytest.mark.parametrize("option", [("--older-than", "7d"), ("--archive",)])
+def test_purge_refuses_options_that_apply_to_dead_letters_alone(manager: Running, q: str, option: tuple[str]) -> None:
+    manager.cli("publish", "--queue", q, "--message", "1")
+    ended = manager.cli("purge", "--queue", q, "--yes", *option)
+    assert (ended.returncode, "add --dlq" in ended.stderr) == (2, True)
+    assert json.loads(manager.cli("status", "--queue", q).stdout)["metrics"]["ready"] == 1
