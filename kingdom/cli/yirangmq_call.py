@@ -126,7 +126,7 @@ class Milliseconds(float):
     has_unit = False
 
 
-class Time(click.ParamType):
+class Time(click.ParamType[float]):
     """A number in the option's own unit, or with one behind it: 500ms, 30s, 5m, 2h, 1d. The value is in that unit."""
 
     name = "time"
