@@ -50,7 +50,7 @@ def stop_newest(services: Services) -> str | None:
 
     Its general tries the task again.
     """
-    rows = sessions.read(services.places)
+    rows = [row for row in sessions.read(services.places) if sessions.is_ours(row)]
     if not rows:
         return None
     victim = max(rows, key=lambda row: (URGENCY.get(str(row.priority), 2), str(row.started_at)))

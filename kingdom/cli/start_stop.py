@@ -21,7 +21,7 @@ from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.records import notes
 from kingdom.runtime.processes import end_carriers, soldier_markers
 from kingdom.steward import pick
-from kingdom.steward.base import Steward
+from kingdom.steward.base import Steward, launching
 from kingdom.words import STATES, closest, count, one_line, table
 
 SERVES = {name: row.serves for name, row in ROLES.items()}
@@ -53,10 +53,12 @@ def down(soldiers: bool) -> None:
     """Stop every role. Running soldiers finish their work, unless --soldiers ends them; that uses up no retry."""
     places = home.find()
     stopped = [name for name in launchers.all_names(places) if is_locked(places.lock(name))]
-    launchers.end_all(places)
-    if launchers.end_stragglers(places):
-        # The chamberlain starts a missing launcher again: it may have done so just before it ended.
+    with launching(places):
         launchers.end_all(places)
+        if launchers.end_stragglers(places):
+            # The chamberlain starts a missing launcher again: it may have done so just before it ended.
+            launchers.end_all(places)
+        places.last_launcher.unlink(missing_ok=True)
     left = [name for name in launchers.all_names(places) if is_locked(places.lock(name))]
     if left:
         raise TookTooLong(

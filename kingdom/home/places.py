@@ -66,10 +66,13 @@ def find_schema(name: str) -> Path:
 
 
 def find_home() -> Path:
-    """Return $KINGDOM_HOME, $KINGDOM_BASE_DIR, the nearest folder around us that is a home, or the checkout."""
+    """Return $KINGDOM_HOME, $KINGDOM_BASE_DIR, the nearest folder around us that is a home, or the checkout.
+
+    Links are followed: soldiers are known by the one true path of their home.
+    """
     for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
         if named := os.environ.get(variable):
-            return Path(named).absolute()
+            return Path(named).resolve()
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "config").is_dir() and (folder / "queue").is_dir():
@@ -104,6 +107,7 @@ class Places:
         self.run = self.state / "run"
         self.wanted_folder = self.run / "wanted"
         self.launch_lock = self.run / "launch.lock"
+        self.last_launcher = self.run / "launcher"
         self.launch_scratch = self.run / "tmp"
         self.roles_socket = self.run / "roles.sock"
         self.supervisor_socket = self.run / "supervisor.sock"

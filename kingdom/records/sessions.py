@@ -36,12 +36,13 @@ class Sessions:
         self._change(lambda rows: rows)
 
     def keep_only(self, is_out: Callable[[str], bool]) -> list[str]:
-        """Remove the rows of soldiers that are not out any more. Return their tasks."""
+        """Remove the rows of our soldiers that are not out any more; foreign rows stay. Return their tasks."""
         gone: list[str] = []
 
         def remove_gone(rows: Rows) -> Rows:
-            gone.extend(row.task_id for row in rows if not is_out(row.task_id))
-            return [row for row in rows if row.task_id not in gone]
+            left = [row for row in rows if not is_ours(row) or is_out(row.task_id)]
+            gone.extend(row.task_id for row in rows if row not in left)
+            return left
 
         self._change(remove_gone)
         return gone
@@ -65,6 +66,11 @@ class Sessions:
             return None
         except BadFile:
             return b""
+
+
+def is_ours(row: SessionRow) -> bool:
+    """Return whether one of our generals wrote the row: a foreign one does not name our kind of soldier."""
+    return (row.soldier or "").startswith(f"soldier-{row.task_id}-")
 
 
 def read(places: Places) -> Rows:

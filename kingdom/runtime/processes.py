@@ -16,6 +16,7 @@ from pathlib import Path
 LOOK_SECONDS = 0.02
 Marker = frozenset[bytes]
 _PR_SET_PDEATHSIG = 1
+_SOLDIER = b"KINGDOM_SOLDIER="
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,8 +51,11 @@ def age(start_ticks: int) -> float:
 
 
 def soldier_markers(home: Path, task: str) -> Marker:
-    """Return what every process of a task's soldier carries. Another kingdom on this machine has the same task ids."""
-    return frozenset({f"KINGDOM_TASK_ID={task}".encode(), home_mark(home)})
+    """Return what every process of a task's soldier carries. Another kingdom on this machine has the same task ids.
+
+    KINGDOM_TASK_ID is no marker: people set it to try a program by hand, and foreign generals for their own soldiers.
+    """
+    return frozenset({_SOLDIER + task.encode(), home_mark(home)})
 
 
 def home_mark(home: Path) -> bytes:
@@ -61,14 +65,14 @@ def home_mark(home: Path) -> bytes:
 
 def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
     """Return every process of this home's soldiers by task, as (pid, start)."""
-    ours, prefix = home_mark(home), b"KINGDOM_TASK_ID="
+    ours = home_mark(home)
     found: dict[str, list[tuple[int, int]]] = {}
     for pid in all_pids():
         environment = _environment(pid)
-        task = next((pair for pair in environment if pair.startswith(prefix)), None)
+        task = next((pair for pair in environment if pair.startswith(_SOLDIER)), None)
         start = started_at(pid)
         if ours in environment and task is not None and start is not None and pid != os.getpid():
-            found.setdefault(os.fsdecode(task.removeprefix(prefix)), []).append((pid, start))
+            found.setdefault(os.fsdecode(task.removeprefix(_SOLDIER)), []).append((pid, start))
     return found
 
 

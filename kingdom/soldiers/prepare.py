@@ -111,6 +111,7 @@ def environment(
         "PATH": f"{Path(sys.executable).parent}:{passed.get('PATH', '/usr/bin:/bin')}",
         "KINGDOM_HOME": str(services.places.home),
         "KINGDOM_TASK_ID": task.id,
+        "KINGDOM_SOLDIER": task.id,
         "KINGDOM_RESULT_PATH": str(soldier.result_path),
     }
 

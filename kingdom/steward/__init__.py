@@ -5,7 +5,7 @@ from __future__ import annotations
 from kingdom.errors import LauncherError
 from kingdom.home.places import Places
 from kingdom.runtime import tables
-from kingdom.steward.base import Steward
+from kingdom.steward.base import TIMEOUTS, Steward, Timeouts, last_used
 
 STEWARDS = {
     "tmux": "kingdom.steward.tmux:Tmux",
@@ -14,24 +14,30 @@ STEWARDS = {
 """In the order of preference."""
 
 
-def pick(places: Places, wanted: str = "auto") -> Steward:
-    """Return the launcher of that name; with "auto" the one that runs already, else the first that can run here."""
+def pick(places: Places, wanted: str = "auto", timeouts: Timeouts = TIMEOUTS) -> Steward:
+    """Return the launcher of that name.
+
+    With "auto" it is the one that runs, else the one that ran last and was not stopped by `down`, else the first that
+    can run here.
+    """
     if wanted != "auto":
-        return _load(wanted, places)
+        return _load(wanted, places, timeouts)
     usable: list[Steward] = []
     unusable: list[str] = []
     for name in STEWARDS:
         try:
-            usable.append(_load(name, places))
+            usable.append(_load(name, places, timeouts))
         except LauncherError as error:
             unusable.append(str(error))
     if not usable:
         raise LauncherError(launcher="no launcher", action="start", what="the roles", why="; ".join(unusable))
-    return next((steward for steward in usable if steward.launcher_runs()), usable[0])
+    if running := [steward for steward in usable if steward.launcher_runs()]:
+        return running[0]
+    return next((steward for steward in usable if steward.name == last_used(places)), usable[0])
 
 
-def _load(name: str, places: Places) -> Steward:
+def _load(name: str, places: Places, timeouts: Timeouts) -> Steward:
     if name not in STEWARDS:
         raise LauncherError(launcher=name, action="start", what="the roles", why=f"known are {', '.join(STEWARDS)}")
-    steward: Steward = tables.load(STEWARDS[name])(places)
+    steward: Steward = tables.load(STEWARDS[name])(places, timeouts)
     return steward

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kingdom.disk.atomic import make_folder
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_bytes
 from kingdom.disk.lock import Lock
-from kingdom.errors import Exit, LauncherError
+from kingdom.errors import BadFile, Exit, LauncherError
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import RoleRow
 
@@ -23,9 +24,6 @@ CANNOT_RUN = (126, 127)
 """sh's codes for a command that it cannot execute: restarting it at once would spin."""
 ANSWER_SECONDS = 5.0
 """A launcher that takes longer to answer counts as hung."""
-
-LAUNCH_LOCK_SECONDS = 60.0
-"""How long to wait for another process that is starting the launcher."""
 
 PASSED_ON = (
     "PATH",
@@ -55,6 +53,8 @@ class Timeouts:
     hung: float = 10.0
     #: A quarantined role is started again when all others have been well for so long.
     quarantine: float = 600.0
+    #: For another process that is starting or stopping the launcher.
+    launch: float = 60.0
 
 
 TIMEOUTS = Timeouts()
@@ -117,15 +117,29 @@ def environment(places: Places, launcher: str) -> dict[str, str]:
 
 
 @contextmanager
-def launching(places: Places) -> Iterator[None]:
-    """Hold the launch lock: one process at a time starts the launcher."""
+def launching(places: Places, seconds: float = TIMEOUTS.launch) -> Iterator[None]:
+    """Hold the launch lock: one process at a time starts or stops the launcher."""
     make_folder(places.run)
     lock = Lock(places.launch_lock, "launcher")
-    lock.acquire(LAUNCH_LOCK_SECONDS)
+    lock.acquire(seconds)
     try:
         yield
     finally:
         lock.release()
+
+
+def remember(places: Places, launcher: str) -> None:
+    """Note which launcher runs the roles: it is started again, also where another one would be preferred."""
+    if last_used(places) != launcher:
+        Disk(places.launch_scratch).rewrite(places.last_launcher, f"{launcher}\n".encode())
+
+
+def last_used(places: Places) -> str:
+    """Return the launcher that ran the roles last; "" after `kingdom down`."""
+    try:
+        return read_bytes(places.last_launcher, 64).decode("ascii", "replace").strip()
+    except (OSError, BadFile):
+        return ""
 
 
 def answers(path: Path, launcher: str) -> bool:

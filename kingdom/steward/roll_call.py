@@ -7,14 +7,14 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_bytes
 from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import BadFile, KingdomError, LauncherError
+from kingdom.errors import BadFile, KingdomError, LauncherError, Locked
 from kingdom.home.places import Places
 from kingdom.home.roster import RoleRow, desired_state
 from kingdom.log import Log
@@ -22,12 +22,14 @@ from kingdom.runtime.processes import carries, home_mark, stat_fields
 from kingdom.runtime.role import Services
 from kingdom.runtime.wake import ProcessExits
 from kingdom.steward import pick, process_groups
-from kingdom.steward.base import TIMEOUTS, RoleStatus, Steward, Timeouts, command
+from kingdom.steward.base import TIMEOUTS, RoleStatus, Steward, Timeouts, command, remember
 from kingdom.steward.diagnosis import ACTIONS, Action, AwakeClock, Observation, State, Unchanged, diagnose, fingerprint
 
 SOON = 0.2
 """The next look while something is being ended, or has just ended and its launcher should restart it."""
 LOOKED_AFTER_SECONDS = 3.0
+LAUNCH_LOCK_SECONDS = 2.0
+"""Whoever holds the launch lock starts the launcher, or stops it and us: look again later."""
 CHAMBERLAIN = "chamberlain"
 RESTFUL = frozenset({State.WELL, State.STOPPED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
 
@@ -91,7 +93,8 @@ def under_launcher(services: Services, rows: Callable[[], Sequence[RoleRow]]) ->
     launcher = os.environ.get("KINGDOM_LAUNCHER")
     if launcher is None:
         return None
-    steward = pick(services.places, launcher)
+    steward = pick(services.places, launcher, replace(TIMEOUTS, launch=LAUNCH_LOCK_SECONDS))
+    remember(services.places, launcher)
     return RollCall(
         services.places, steward, services.unsynced, rows, services.name, services.monotonic, services.exits
     )
@@ -304,6 +307,8 @@ class RollCall:
         rows = sorted(self._rows(), key=lambda row: row.name == CHAMBERLAIN)
         try:
             self._steward.start_launcher(rows)
+        except Locked:
+            return []
         except KingdomError as error:
             return self._launcher_failed(error)
         return [Finding(self._steward.name, What.LAUNCHER_STARTED, f"raised:{self._steward.name}:{os.getpid()}")]

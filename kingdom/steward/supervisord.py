@@ -10,6 +10,7 @@ import sys
 import time
 import xmlrpc.client
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile, LauncherError
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import ROLES, RoleRow
+from kingdom.runtime.processes import stat_fields
 from kingdom.steward import process_groups
 from kingdom.steward.base import (
     CANNOT_RUN,
@@ -29,6 +31,7 @@ from kingdom.steward.base import (
     connect,
     environment,
     launching,
+    remember,
 )
 
 START_SECONDS = 15.0
@@ -37,7 +40,7 @@ LONGEST_SOCKET_PATH = 107 - len(".4194304")
 SHORT_HOME = "/proc/self/cwd"
 """The home for a supervisord that runs in it: short and harmless, however long and odd its real path."""
 PROGRAMS = frozenset({b"supervisord", b"supervisor.supervisord"})
-_BAD_NAME, _ALREADY_STARTED, _NOT_RUNNING = 10, 60, 70
+_SHUTDOWN_STATE, _BAD_NAME, _ALREADY_STARTED, _NOT_RUNNING = 6, 10, 60, 70
 
 
 def render(base: str, role_command: str, wanted: Collection[str], inherits: bool) -> str:
@@ -108,7 +111,9 @@ class Supervisord:
         self._disk = Disk(places.launch_scratch)
 
     def start_launcher(self, rows: Sequence[RoleRow]) -> None:
-        with launching(self._places):
+        with launching(self._places, self._timeouts.launch):
+            remember(self._places, self.name)
+            self._wait_for_shutdown()
             self._start_launcher(rows)
 
     def start(self, row: RoleRow) -> None:
@@ -206,13 +211,36 @@ class Supervisord:
         path = str(find_data() / "bin" / "role").replace("%", "%%")
         return f'/bin/sh "{path}"'
 
+    def _wait_for_shutdown(self) -> None:
+        """Wait until a supervisord that was told to shut down has ended, or has started over: it takes no role now."""
+        if not self._answers() or self._takes_roles():
+            return
+        give_up = time.monotonic() + self._timeouts.launch
+        while (server := self._server()) is not None and not (self._answers() and self._takes_roles()):
+            if time.monotonic() > give_up:
+                why = (
+                    f"pid {server} has been shutting down for {self._timeouts.launch:g} s; end it with kill -9 {server}"
+                )
+                raise self._error("start", "itself", why)
+            time.sleep(process_groups.LOOK_SECONDS)
+
+    def _takes_roles(self) -> bool:
+        try:
+            return self._call("getState", fine=(_SHUTDOWN_STATE,)) is not None
+        except LauncherError:
+            # It closed its socket meanwhile; one that hangs fails at the next call.
+            return self._answers()
+
     def _start_server(self) -> None:
         server = self._server()
         if server is not None:
             # It lives and its socket was deleted. HUP makes it start over, with all its roles.
-            os.kill(server, signal.SIGHUP)
+            with suppress(ProcessLookupError):
+                os.kill(server, signal.SIGHUP)
             if os.getppid() == server:
                 return
+            if not self._reopens(server):
+                self._spawn()
         else:
             self._spawn()
         give_up = time.monotonic() + START_SECONDS
@@ -220,6 +248,15 @@ class Supervisord:
             if time.monotonic() > give_up:
                 raise self._error("start", "itself", f"no answer within {START_SECONDS:g} s")
             time.sleep(process_groups.LOOK_SECONDS)
+
+    def _reopens(self, server: int) -> bool:
+        """Wait until it answers or has ended: it may have been about to."""
+        give_up = time.monotonic() + START_SECONDS
+        while not self._answers() and time.monotonic() < give_up:
+            if stat_fields(server) is None:
+                return False
+            time.sleep(process_groups.LOOK_SECONDS)
+        return True
 
     def _spawn(self) -> None:
         try:

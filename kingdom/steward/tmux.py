@@ -26,6 +26,7 @@ from kingdom.steward.base import (
     command,
     environment,
     launching,
+    remember,
 )
 
 _NOT_RESTARTED = "|".join(f"{code:d}" for code in (*STAYS_DOWN, *CANNOT_RUN))
@@ -60,7 +61,8 @@ class Tmux:
         self._socket = str(places.roles_socket.relative_to(places.home))
 
     def start_launcher(self, rows: Sequence[RoleRow]) -> None:
-        with launching(self._places):
+        with launching(self._places, self._timeouts.launch):
+            remember(self._places, self.name)
             self.launcher_runs()  # opens a deleted socket again
             self._tmux("start", "its server", "start-server", ";", *_SETTINGS)
             for name in self.alive().keys() - {row.name for row in rows}:

@@ -45,7 +45,7 @@ def process(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]
 
 
 def marks(ours: Services, task: str = TASK) -> dict[str, str]:
-    return {"KINGDOM_HOME": str(ours.places.home), "KINGDOM_TASK_ID": task}
+    return {"KINGDOM_HOME": str(ours.places.home), "KINGDOM_SOLDIER": task}
 
 
 def gone(child: subprocess.Popen[bytes]) -> bool:
@@ -84,10 +84,10 @@ def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
 @pytest.mark.parametrize(
     "look_alike",
     [
-        {"KINGDOM_TASK_ID": TASK},
-        {"KINGDOM_TASK_ID": TASK, "KINGDOM_HOME": "/somewhere/else"},
-        {"KINGDOM_TASK_IDS": TASK, "OLD_KINGDOM_TASK_ID": TASK},
-        {"NOTE": f"KINGDOM_TASK_ID={TASK}"},
+        {"KINGDOM_SOLDIER": TASK},
+        {"KINGDOM_SOLDIER": TASK, "KINGDOM_HOME": "/somewhere/else"},
+        {"KINGDOM_SOLDIERS": TASK, "OLD_KINGDOM_SOLDIER": TASK},
+        {"NOTE": f"KINGDOM_SOLDIER={TASK}"},
     ],
     ids=["no home", "another home", "other names", "in a value"],
 )
@@ -95,6 +95,21 @@ def test_look_alikes_are_left_alone(ours: Services, look_alike: dict[str, str]) 
     with process(**look_alike) as innocent, process("sleep", "60", KINGDOM_HOME=str(ours.places.home)) as role:
         assert list(orphans.kill(ours)) == []
         stays(lambda: not gone(innocent) and not gone(role), 0.2, "the innocent live")
+
+
+def test_a_program_that_is_tried_by_hand_is_left_alone(ours: Services) -> None:
+    """So are the soldiers of a foreign general."""
+    with process(KINGDOM_HOME=str(ours.places.home), KINGDOM_TASK_ID=TASK) as by_hand:
+        assert list(orphans.kill(ours)) == []
+        stays(lambda: not gone(by_hand), 0.2, "it lives")
+
+
+def test_a_foreign_row_stays(ours: Services) -> None:
+    foreign = {"id": "session-7", "task_id": TASK, "started_at": "2026-11-18T08:00:00Z"}
+    ours.places.sessions.write_text(json.dumps([foreign]))
+    list(orphans.kill(ours))
+    assert orphans.stop_newest(ours) is None
+    assert json.loads(ours.places.sessions.read_text()) == [foreign]
 
 
 def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) -> None:
@@ -120,7 +135,9 @@ def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
 
 def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services) -> None:
     for task, priority, started in (("t-1", "low", "10:00"), ("t-2", "low", "10:05"), ("t-3", "high", "10:09")):
-        row = SessionRow(task_id=task, priority=priority, started_at=f"2026-02-07T{started}:00Z")
+        row = SessionRow(
+            soldier=f"soldier-{task}-0", task_id=task, priority=priority, started_at=f"2026-02-07T{started}:00Z"
+        )
         Sessions(ours.places, ours.unsynced).add(row)
     with process(**marks(ours, "t-2")) as victim, process(**marks(ours, "t-3")) as spared:
         assert orphans.stop_newest(ours) == "t-2"
@@ -129,7 +146,13 @@ def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services
 
 
 def test_damaged_rows_are_nobody_and_stop_nobody(ours: Services) -> None:
-    rows = [3, {}, {"task_id": None}, {"task_id": 7, "priority": "low"}, {"task_id": TASK, "started_at": 3}]
+    rows = [
+        3,
+        {},
+        {"task_id": None},
+        {"task_id": 7, "priority": "low"},
+        {"task_id": TASK, "soldier": f"soldier-{TASK}-0", "started_at": 3},
+    ]
     ours.places.sessions.write_text(json.dumps(rows))
     assert [row.task_id for row in sessions.read(ours.places)] == [TASK]
     assert orphans.stop_newest(ours) == TASK

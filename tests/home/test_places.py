@@ -114,6 +114,13 @@ def test_a_home_is_found_from_any_folder_in_it(monkeypatch: pytest.MonkeyPatch, 
     assert find_home() == home
 
 
+def test_a_home_named_through_a_link_is_the_folder_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setenv("KINGDOM_HOME", str(tmp_path / "link"))
+    assert find_home() == tmp_path.resolve() / "real"
+
+
 def test_a_home_is_its_owners_alone(home: Path) -> None:
     places = founded(home)
     places.check()

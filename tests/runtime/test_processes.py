@@ -104,7 +104,7 @@ def test_the_whole_family_goes_wherever_it_hid(started: Started) -> None:
 
 def test_a_home_may_have_any_name(started: Started, home: Path) -> None:
     odd = home / os.fsdecode(b"caf\xe9")
-    child = started.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_TASK_ID="task-1")
+    child = started.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_SOLDIER="task-1")
     wait_until(lambda: carries(child.pid, soldier_markers(odd, "task-1")), SOON, "its markers")
     assert list(tasks_at_work(odd)) == ["task-1"]
 

@@ -118,6 +118,14 @@ def test_a_home_that_is_not_there_is_refused(script: Script, court: Court) -> No
     assert (code, said) == (78, f"king: home {court.places.home}/nowhere is not there; run kingdom init\n")
 
 
+def test_a_home_named_through_a_link_is_the_folder_behind_it(script: Script, court: Court) -> None:
+    link = court.places.home / "link"
+    link.symlink_to(court.places.home)
+    court.behave("king", "env exit=0")
+    script.run("king", KINGDOM_HOME=str(link))
+    assert f"KINGDOM_HOME={court.places.home.resolve()}\n" in (court.places.home / "env-king").read_text()
+
+
 def test_what_nobody_wants_ends_at_once(script: Script, court: Court) -> None:
     court.places.wanted("king").write_text("down\n")
     assert script.run("king") == (0, "king: was stopped by hand; kingdom start king starts it again\n")

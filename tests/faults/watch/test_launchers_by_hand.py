@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -13,13 +16,16 @@ import pytest
 
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import ROLES
-from kingdom.steward import STEWARDS
-from kingdom.steward.base import Steward
+from kingdom.steward import STEWARDS, pick
+from kingdom.steward.base import Steward, launching
+from kingdom.steward.supervisord import Supervisord
+from tests.faults import trees
 from tests.faults.watch.kingdoms import LAUNCHERS
 from tests.standins import Court, found_court, row
 from tests.waiting import wait_until
 
 CHECKOUT = find_data()
+SOON = 10.0
 
 
 @pytest.fixture
@@ -46,6 +52,47 @@ def test_a_deleted_socket_is_made_again(steward: Steward, court: Court) -> None:
     court.wait_for_beats("king", "gen-a")
     assert launcher_pid(court, "king") == server
     assert len(court.left()) == 2
+
+
+ROUNDS = 50 if trees.CAMPAIGN else 10
+
+
+def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court) -> None:
+    """`down` holds the launch lock; `supervisorctl shutdown` takes none."""
+
+    def down() -> None:
+        with launching(court.places):
+            begun.set()
+            steward.down()
+
+    for life in range(1, ROUNDS + 1):
+        steward.start_launcher([row("king"), row("gen-a")])
+        court.wait_for_beats("king", "gen-a", life=life)
+        begun = threading.Event()
+        stopper = threading.Thread(target=down)
+        stopper.start()
+        assert begun.wait(SOON)
+        steward.start_launcher([row("king"), row("gen-a")])
+        stopper.join()
+        steward.down()
+        assert not court.left()
+
+
+def test_up_right_after_a_shutdown_by_hand_waits_for_its_end(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINGDOM_SHORT_LIFE", "1")
+    court.behave("gen-a", "deaf beating")
+    steward = Supervisord(court.places)
+    for life in range(1, ROUNDS + 1):
+        steward.start_launcher([row("king"), row("gen-a")])
+        court.wait_for_beats("king", "gen-a", life=life)
+        steward._call("shutdown")
+        threading.Timer(0.2, os.kill, (court.lives("gen-a")[-1], signal.SIGKILL)).start()
+    wait_until(lambda: not steward.launcher_runs(), SOON, "it has ended")
+    assert pick(court.places).name == "supervisord", "the launcher that ran last is preferred"
+    steward.start_launcher([row("king"), row("gen-a")])
+    court.wait_for_beats("king", "gen-a", life=ROUNDS + 1)
+    steward.down()
+    assert not court.left()
 
 
 def launcher_pid(court: Court, role: str) -> int:

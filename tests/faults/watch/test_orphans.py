@@ -72,15 +72,17 @@ def innocents(court: Kingdom) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         "soldier-1": (["bash", "-c", "exec -a soldier-1 sleep 60"], {}),
         "soldier-10": (["bash", "-c", "exec -a soldier-10 sleep 60"], {}),
         "kingdom.soldier by name": (["bash", "-c", "exec -a kingdom.soldier sleep 60"], {"KINGDOM_HOME": home}),
-        "a task of another home": (["sleep", "60"], {"KINGDOM_HOME": home + "x", "KINGDOM_TASK_ID": task}),
-        "a task of no home": (["sleep", "60"], {"KINGDOM_TASK_ID": task}),
+        "a task of another home": (["sleep", "60"], {"KINGDOM_HOME": home + "x", "KINGDOM_SOLDIER": task}),
+        "a task of no home": (["sleep", "60"], {"KINGDOM_SOLDIER": task}),
+        "a program tried by hand": (["sleep", "60"], {"KINGDOM_HOME": home, "KINGDOM_TASK_ID": task}),
         "a reused pid": (["sleep", "60"], {}),
     }
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, (argv, env) in cases.items():
             started[name] = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], **env}, start_new_session=True)
-        row = {"task_id": "task-20261118-099", "soldier": "soldier-x", "pid": started["a reused pid"].pid, "start": 1}
+        gone, pid = "task-20261118-099", started["a reused pid"].pid
+        row = {"task_id": gone, "soldier": f"soldier-{gone}-0", "pid": pid, "start": 1}
         court.places.sessions.write_text(json.dumps({"sessions": [row]}))
         yield started
     finally:
