@@ -5,7 +5,6 @@ Processes of a soldier are known by the markers in their environment and by thei
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.records import sessions
 from kingdom.records.messages import URGENCY
 from kingdom.records.sessions import Sessions
-from kingdom.runtime.processes import end_carriers, send, soldier_markers, tasks_at_work
+from kingdom.runtime.processes import end, end_carriers, soldier_markers, tasks_at_work
 from kingdom.runtime.role import Services
 
 
@@ -32,8 +31,7 @@ def kill(services: Services) -> Iterator[Orphans]:
     """
     for task, members in tasks_at_work(services.places.home).items():
         if not _soldier_runs(services, task):
-            send(members, signal.SIGKILL)
-            yield Orphans(task, len(members))
+            yield Orphans(task, end(members))
     rows = Sessions(services.places, services.unsynced)
     dropped = rows.keep_only(lambda task: _soldier_runs(services, task))
     if dropped:

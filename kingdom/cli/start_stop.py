@@ -19,7 +19,7 @@ from kingdom.home import config, manifests, roster
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.records import notes
-from kingdom.runtime.processes import end_carriers, soldier_markers
+from kingdom.soldiers.handle import SoldierHandle
 from kingdom.steward import pick
 from kingdom.steward.base import Steward, launching
 from kingdom.words import STATES, closest, count, one_line, table
@@ -136,7 +136,7 @@ def _end_soldiers(places: Places, folders: list[Path]) -> None:
     notes.forget_stopped_by_down(places, disk)
     for folder in folders:
         notes.note_stopped_by_down(places, disk, folder)
-    ended = sum(end_carriers(soldier_markers(places.home, folder.name)) for folder in folders)
+    ended = sum(SoldierHandle(places, folder.parents[1].name, folder.name).kill() for folder in folders)
     print(f"Ended {count(len(folders), 'soldier')} ({count(ended, 'process', 'processes')}).")
 
 

@@ -34,6 +34,10 @@ class Cgroup:
         with suppress(OSError), open(f"{self.folder}/pids.max", "w") as most:
             most.write(str(2 * most_processes))
 
+    def is_there(self) -> bool:
+        """Return whether it could be made."""
+        return self.folder is not None and os.path.isdir(self.folder)
+
     def join(self) -> None:
         """Put this process into it."""
         if self.folder is not None:
@@ -52,7 +56,7 @@ class Cgroup:
 
     def kill_all(self, seconds: float = 5.0) -> int:
         """Kill every process in it, remove it, and return how many there were."""
-        if self.folder is None or not os.path.isdir(self.folder):
+        if self.folder is None or not self.is_there():
             return 0
         give_up = time.monotonic() + seconds
         ended: set[int] = set()

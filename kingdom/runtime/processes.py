@@ -1,4 +1,4 @@
-"""Processes, known by markers in their environment and by their start time, never by their names.
+"""Processes, known by markers in their environment, by their mounts and by their start time, never by their names.
 
 Standard library only, and light: one-shot soldiers import it too.
 """
@@ -12,12 +12,24 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+
+from kingdom.home.places import Places
 
 LOOK_SECONDS = 0.02
-Marker = frozenset[bytes]
 _PR_SET_PDEATHSIG = 1
 _SOLDIER = b"KINGDOM_SOLDIER="
 _TICKS = os.sysconf("SC_CLK_TCK")
+_MOUNT_POINT = 4
+
+
+class Markers(NamedTuple):
+    """What a soldier's processes are known by: either of the two is enough."""
+
+    #: `NAME=value` of the environment that they were started with, all of them. A process can start another without.
+    environment: frozenset[bytes]
+    #: A folder that is a mount point in the sandbox's own view of the disk. No process of a sandbox gets rid of it.
+    mount: bytes | None = None
 
 
 def end_with_parent(number: signal.Signals) -> None:
@@ -50,12 +62,12 @@ def age(start_ticks: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
 
 
-def soldier_markers(home: Path, task: str) -> Marker:
+def soldier_markers(home: Path, task: str) -> Markers:
     """Return what every process of a task's soldier carries. Another kingdom on this machine has the same task ids.
 
     KINGDOM_TASK_ID is no marker: people set it to try a program by hand, and foreign generals for their own soldiers.
     """
-    return frozenset({_SOLDIER + task.encode(), home_mark(home)})
+    return Markers(frozenset({_SOLDIER + task.encode(), home_mark(home)}), _soldiers_folder(home) + task.encode())
 
 
 def home_mark(home: Path) -> bytes:
@@ -65,20 +77,23 @@ def home_mark(home: Path) -> bytes:
 
 def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
     """Return every process of this home's soldiers by task, as (pid, start)."""
-    ours = home_mark(home)
+    ours, folder = home_mark(home), _soldiers_folder(home)
     found: dict[str, list[tuple[int, int]]] = {}
     for pid in all_pids():
         environment = _environment(pid)
-        task = next((pair for pair in environment if pair.startswith(_SOLDIER)), None)
+        task = next((pair[len(_SOLDIER) :] for pair in environment if pair.startswith(_SOLDIER)), None)
+        if task is None or ours not in environment:
+            inside = (point[len(folder) :] for point in _own_mounts(pid) if point.startswith(folder))
+            task = next((name for name in inside if b"/" not in name), None)
         start = started_at(pid)
-        if ours in environment and task is not None and start is not None and pid != os.getpid():
-            found.setdefault(os.fsdecode(task.removeprefix(_SOLDIER)), []).append((pid, start))
+        if task is not None and start is not None and pid != os.getpid():
+            found.setdefault(os.fsdecode(task), []).append((pid, start))
     return found
 
 
-def carries(pid: int, markers: Marker) -> bool:
+def carries(pid: int, pairs: frozenset[bytes]) -> bool:
     """Whether a process was started with all of these `NAME=value` in its environment."""
-    return markers <= _environment(pid)
+    return pairs <= _environment(pid)
 
 
 def _environment(pid: int) -> frozenset[bytes]:
@@ -90,12 +105,37 @@ def _environment(pid: int) -> frozenset[bytes]:
         return frozenset()
 
 
-def carriers(markers: Marker, not_before: int = 0) -> list[tuple[int, int]]:
+def _own_mounts(pid: int) -> frozenset[bytes]:
+    """Return the mount points of a process that has another view of the disk than we have."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            return frozenset()
+        with open(f"/proc/{pid}/mountinfo", "rb") as mounts:
+            return frozenset(_unescaped(line.split(b" ")[_MOUNT_POINT]) for line in mounts)
+    except OSError:
+        return frozenset()
+
+
+def _unescaped(path: bytes) -> bytes:
+    """Return a path as it is: the kernel writes spaces, line breaks and backslashes as three octal digits."""
+    for code in (b" ", b"\t", b"\n"):
+        path = path.replace(b"\\%03o" % ord(code), code)
+    return path.replace(b"\\134", b"\\")
+
+
+def _soldiers_folder(home: Path) -> bytes:
+    """Return the folder of the soldiers' own folders, as the kernel names it."""
+    return os.path.realpath(os.fsencode(Places(home).soldiers)) + b"/"
+
+
+def carriers(markers: Markers, not_before: int = 0) -> list[tuple[int, int]]:
     """Return every living process with these markers that started at or after a time, as (pid, start)."""
     found = []
     for pid in all_pids():
         start = started_at(pid)
-        if start is not None and start >= not_before and pid != os.getpid() and carries(pid, markers):
+        if start is None or start < not_before or pid == os.getpid():
+            continue
+        if carries(pid, markers.environment) or markers.mount in _own_mounts(pid):
             found.append((pid, start))
     return found
 
@@ -122,12 +162,36 @@ def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
                 os.kill(pid, number)
 
 
-def end_carriers(markers: Marker, not_before: int = 0, seconds: float = 5.0) -> int:
-    """Kill all that carry the markers, also those born meanwhile, and return how many there were."""
+def end_carriers(markers: Markers, not_before: int = 0, seconds: float = 5.0) -> int:
+    """Kill all that carry the markers with all that they have started, and return how many there were."""
     give_up = time.monotonic() + seconds
-    ended: set[tuple[int, int]] = set()
+    ended = 0
     while (left := carriers(markers, not_before)) and time.monotonic() < give_up:
-        send(left, signal.SIGKILL)
-        ended.update(left)
+        ended += end(left, give_up - time.monotonic())
         time.sleep(LOOK_SECONDS)
+    return ended
+
+
+def end(pids: Iterable[tuple[int, int]], seconds: float = 5.0) -> int:
+    """Kill exactly these processes and their descendants, and return how many there were.
+
+    Those without a parent among them come last. They are stopped first, so that they start nothing more; a soldier's
+    serving process then gets every orphan, also one with an empty environment, which nobody would find after its end.
+    """
+    give_up = time.monotonic() + seconds
+    ended = {(pid, start) for pid, start in pids if started_at(pid) == start}
+    roots = ended - {(pid, start) for root, _ in ended for pid in tree(root) if (start := started_at(pid)) is not None}
+    send(roots, signal.SIGSTOP)
+    while (under := _under(roots)) and time.monotonic() < give_up:
+        send(under, signal.SIGSTOP)
+        send(under, signal.SIGKILL)
+        ended |= under
+        time.sleep(LOOK_SECONDS)
+    send(roots, signal.SIGKILL)
     return len(ended)
+
+
+def _under(roots: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the living descendants of exactly these processes."""
+    pids = {pid for root, start in roots if started_at(root) == start for pid in tree(root)}
+    return {(pid, start) for pid in pids if (start := started_at(pid)) is not None}

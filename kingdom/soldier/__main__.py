@@ -1,4 +1,7 @@
-"""`python -m kingdom.soldier <task>`: one soldier, one task, one raw report. `--cage`: what its sandbox would lack."""
+"""`python -m kingdom.soldier <task>`: one soldier, one task, one raw report.
+
+`--cage` prints what its sandbox would lack, and on a second line why a process could hide from its end.
+"""
 
 import sys
 
@@ -7,6 +10,6 @@ from kingdom.soldier.serve import serve
 
 if __name__ == "__main__":
     if sys.argv[1] == "--cage":
-        print(sandbox.missing() or "")
+        print(sandbox.missing() or "", sandbox.missing_hold() or "", sep="\n")
     else:
         sys.exit(serve(sys.argv[1]))

@@ -15,9 +15,11 @@ import signal
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from kingdom.records.soldiers import SoldierOrder
+from kingdom.runtime.cgroup import Cgroup
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -86,6 +88,25 @@ def missing() -> str | None:
     return None
 
 
+def missing_hold() -> str | None:
+    """Return why a process that hides could outlive its soldier here; None when nothing can."""
+    cgroup = Cgroup(Path("/"), f"probe-{os.getpid()}")
+    cgroup.create(1)
+    held = cgroup.is_there()
+    cgroup.kill_all()
+    if held or _may_have_a_view():
+        return None
+    return "neither control groups nor namespaces for users here"
+
+
+def _may_have_a_view() -> bool:
+    """Try it in a child: a view of the disk cannot be given back."""
+    child = os.fork()
+    if child == 0:
+        os._exit(_unshare())
+    return os.waitpid(child, 0)[1] == 0
+
+
 def adopt_orphans() -> None:
     """Make whatever the engine leaves behind our child, so that we can end it."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -140,7 +161,7 @@ def _see_read_only(but: Iterable[str]) -> None:
     Where it cannot be had (no root, and no namespaces for users) Landlock alone guards the contents of files.
     """
     ids = os.geteuid(), os.getegid()
-    if _libc.unshare(_CLONE_NEWNS | (0 if ids[0] == 0 else _CLONE_NEWUSER)) != 0:
+    if _unshare() != 0:
         return
     if ids[0] != 0:
         uid, gid = ids
@@ -153,6 +174,11 @@ def _see_read_only(but: Iterable[str]) -> None:
     _set_mount("/", _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, 0)
     for path in but:
         _set_mount(path, 0, 0, _MOUNT_ATTR_RDONLY)
+
+
+def _unshare() -> int:
+    """Return 0 when this process has a view of the disk of its own now."""
+    return 0 if _libc.unshare(_CLONE_NEWNS | (0 if os.geteuid() == 0 else _CLONE_NEWUSER)) == 0 else 1
 
 
 def _set_mount(path: str, flags: int, on: int, off: int) -> None:

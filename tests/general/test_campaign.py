@@ -13,7 +13,7 @@ import pytest
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
 from kingdom.general.campaign import Campaign
-from kingdom.runtime.processes import end_carriers, started_at
+from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.times import stamp
 from tests.fixtures import Clock, here, put, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
@@ -319,4 +319,4 @@ def test_a_soldier_sees_only_what_it_was_given(general: GeneralRig, monkeypatch:
 
 def test_the_helpers_of_these_tests_know_a_process_from_its_successor() -> None:
     assert started_at(os.getpid()) is not None
-    assert end_carriers(frozenset({b"NOBODY=HERE"})) == 0
+    assert end_carriers(Markers(frozenset({b"NOBODY=HERE"}))) == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.runtime.processes import (
+    Markers,
     age,
     carriers,
     carries,
@@ -27,7 +28,7 @@ from tests.standins import runs
 from tests.waiting import wait_until
 
 SOON = 10.0
-MARK = frozenset({b"KINGDOM_TEST_TASK=task-1"})
+MARK = Markers(frozenset({b"KINGDOM_TEST_TASK=task-1"}))
 
 
 class Started:
@@ -88,7 +89,7 @@ def test_look_alikes_do_not_carry_the_marker(started: Started) -> None:
     for process in (ours, *others):
         pids_said(process, 1)
     assert [pid for pid, _ in carriers(MARK)] == [ours.pid]
-    assert not any(carries(process.pid, MARK) for process in others)
+    assert not any(carries(process.pid, MARK.environment) for process in others)
     assert end_carriers(MARK) == 1
     assert [runs(process.pid) for process in others] == [True] * 4
 
@@ -104,8 +105,8 @@ def test_the_whole_family_goes_wherever_it_hid(started: Started) -> None:
 
 def test_a_home_may_have_any_name(started: Started, home: Path) -> None:
     odd = home / os.fsdecode(b"caf\xe9")
-    child = started.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_SOLDIER="task-1")
-    wait_until(lambda: carries(child.pid, soldier_markers(odd, "task-1")), SOON, "its markers")
+    started.start("sleep 60", KINGDOM_HOME=str(odd), KINGDOM_SOLDIER="task-1")
+    wait_until(lambda: carriers(soldier_markers(odd, "task-1")), SOON, "its markers")
     assert list(tasks_at_work(odd)) == ["task-1"]
 
 

@@ -7,17 +7,23 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json
+from kingdom.records import notes
 from kingdom.runtime.cgroup import Cgroup
-from tests.faults import oracle, trees
+from kingdom.soldier import sandbox
+from tests.faults import mutants, oracle, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
+from tests.faults.changes import replace
+from tests.faults.mutants import Mutant
 from tests.waiting import wait_until
 
 ABSTRACT = f"\0kingdom-breakout-{os.getpid()}"
@@ -428,33 +434,75 @@ def check_survivors(cell: Cell, what: str) -> list[str]:
     return wrong + ([] if served.returncode == 0 else [served.stderr])
 
 
-@pytest.fixture
-def home_with_cgroups(home: Path) -> Path:
-    probe = Cgroup(home, "probe")
-    probe.create(4)
-    there = probe.folder is not None and os.path.isdir(probe.folder)
-    probe.kill_all()
-    if not there:
-        pytest.skip("NO CONTROL GROUPS: nothing holds a process that hides from its dead soldier")
-    return home
+Ending = Callable[[Cell, str], None]
 
 
-def test_nothing_is_left_even_when_the_soldier_itself_is_killed(home_with_cgroups: Path) -> None:
-    """Who would have seen its children's end is gone, and they have thrown away what they are known by."""
-    wrong = check_orphan_of_the_dead(cells.build(home_with_cgroups))
+def by_its_death(cell: Cell, task: str) -> None:
+    os.kill(int(read_json(cell.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
+
+
+def by_a_cancel(cell: Cell, task: str) -> None:
+    notes.note_cancelled(cell.places, Disk(cell.places.scratch("king")), task, "kim")
+
+
+def by_down(cell: Cell, task: str) -> None:
+    said = trees.run(cell.tree, cell.home, ["-c", "from kingdom.cli.main import main; main(['down', '--soldiers'])"])
+    assert said.returncode == 0, said
+
+
+ENDINGS = {"killed": by_its_death, "cancelled": by_a_cancel, "down --soldiers": by_down}
+
+
+@pytest.fixture(params=["with control groups", "without"])
+def tree(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The program as it is, and as it is on a machine that lets nobody make control groups."""
+    if request.param == "without":
+        with planted(NO_CGROUPS) as tree:
+            yield tree
+    else:
+        yield trees.program()
+
+
+NO_CGROUPS = Mutant("no control groups here", "kingdom.runtime.cgroup", replace('"/sys/fs/cgroup"', '"/nowhere"'))
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[Path]:
+    tree = mutants.plant(mutant)
+    try:
+        yield tree
+    finally:
+        trees.remove(tree)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_left_whoever_ends_the_soldier(ending: str, home: Path, tree: Path) -> None:
+    """The serving part ends as well, and what it had under it has thrown away its environment."""
+    wrong = check_orphan(cells.build(home, tree), ENDINGS[ending])
+    if wrong and (hides := sandbox.missing_hold()) is not None:
+        pytest.skip(f"{hides}, and `doctor` says so")
     assert not wrong, wrong
 
 
-def check_orphan_of_the_dead(cell: Cell) -> list[str]:
+@pytest.mark.parametrize("ending", ["cancelled", "down --soldiers"])
+def test_nothing_is_left_of_a_soldier_without_a_sandbox(ending: str, home: Path) -> None:
+    """Neither control groups nor mounts: what its serving part has under it is ended before that part."""
+    with planted(NO_CGROUPS) as tree:
+        wrong = check_orphan(cells.build(home, tree), ENDINGS[ending], sandbox="off")
+    assert not wrong, wrong
+
+
+def check_orphan(cell: Cell, end: Ending, **manifest: Any) -> list[str]:
     hide = "open('pid', 'w').write(str(pid)); os.rename('pid', 'there'); time.sleep(60)"
-    cell.arm(f"{PRELUDE}{ORPHAN}\npid = orphan('exec env -i sleep 300')\n{hide}\n")
+    cell.arm(f"{PRELUDE}{ORPHAN}\npid = orphan('exec env -i sleep 300')\n{hide}\n", **manifest)
     task = cell.send()
     told = cell.places.workspace(GENERAL, task) / "there"
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
         wait_until(told.exists, 30, "the soldier has sent its orphan out")
         orphan = int(told.read_text())
-        os.kill(int(read_json(cell.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
-        wait_until(cell.places.result(task).exists, 30, "its general has seen it")
+        end(cell, task)
+        if end is not by_down:
+            wait_until(cell.places.result(task).exists, 30, "its general has seen it")
     wrong = cells.alive([orphan])
     if wrong:
         os.kill(orphan, signal.SIGKILL)

@@ -55,6 +55,16 @@ MUTANTS = [
     Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return"), "survivors"),
     Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
     Mutant("no soldier is in a cgroup", "kingdom.soldier.serve", drop("cgroup.join"), "hidden"),
+    Mutant(
+        "all of a soldier are ended at once", "kingdom.runtime.processes:end", replace("_under(A)", "set()"), "cancel"
+    ),
+    Mutant(
+        "mounts do not mark a soldier",
+        "kingdom.runtime.processes",
+        replace("A or markers.mount in B", "A"),
+        "mounted",
+        quick=True,
+    ),
     Mutant("nobody watches", "kingdom.soldier.serve", replace("A.exceeded()", "None"), "bomb"),
     Mutant(
         "only single processes are watched",
@@ -99,7 +109,11 @@ CHECKS: dict[str, Check] = {
     "survivors": without_cgroups(
         fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment"))
     ),
-    "hidden": fresh(test_breakout.check_orphan_of_the_dead),
+    "hidden": fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_its_death, sandbox="off")),
+    "mounted": without_cgroups(fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_its_death))),
+    "cancel": without_cgroups(
+        fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_a_cancel, sandbox="off"))
+    ),
     "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
     "spinners": fresh(lambda cell: test_resources.check_hog("short lives that spin", cell)[1]),
