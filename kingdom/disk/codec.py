@@ -10,6 +10,7 @@ import json
 import math
 import os
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,10 @@ UNFIT = (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV, err
 """What `open` says of a path that is not a file to read: the path's fault, not the disk's."""
 
 
+LEASED_SECONDS = 0.5
+"""How long a file under somebody's lease is tried again: opening it has told the holder to let go."""
+
+
 def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
     """Return the content of a regular file. FileNotFoundError when it is gone; BadFile for anything unfit."""
     return read_with_status(path, limit)[0]
@@ -32,7 +37,7 @@ def read_bytes(path: Path | str, limit: int = LARGEST) -> bytes:
 def read_with_status(path: Path | str, limit: int = LARGEST) -> tuple[bytes, os.stat_result]:
     """Return the content of a regular file, and which file it was: see `read_bytes`."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = _open(path)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -61,6 +66,21 @@ def read_with_status(path: Path | str, limit: int = LARGEST) -> tuple[bytes, os.
         return parts[0] if len(parts) == 1 else b"".join(parts), status
     finally:
         os.close(fd)
+
+
+def _open(path: Path | str) -> int:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except BlockingIOError:
+        give_up = time.monotonic() + LEASED_SECONDS
+    while True:
+        time.sleep(0.01)
+        try:
+            return os.open(path, flags)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
 
 
 def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Campaign:
         )
         self._resting: set[str] = set()
         """Tasks in progress whose time has not come: they need no soldier yet."""
+        self._last_looks: dict[str, tuple[Task, Look]] = {}
+        """What was last seen of running soldiers."""
         self._children: dict[str, Popen[bytes]] = {}
         self._clear_what_ended()
         if not self._general.manifest.sandbox:
@@ -60,11 +62,17 @@ class Campaign:
         """Soldiers go on; the next life of this general finds them by their locks."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        self._follow(arrivals)
+        failed: list[OSError] = []
+        try:
+            self._follow(arrivals)
+        except OSError as error:
+            failed.append(error)
         for task in [task for task, child in self._children.items() if child.poll() is not None]:
             del self._children[task]
         self._resting.clear()
-        steps = [self._step(queued) for queued in list(self._in_progress.waiting)]
+        steps = [self._step_or_timeout(queued, failed) for queued in list(self._in_progress.waiting)]
+        if failed:
+            raise failed[0]
         claimed = self._claim()
         return Turn(any(steps) or claimed, wait=self._sleep(), busy=bool(self._in_progress.waiting))
 
@@ -96,6 +104,18 @@ class Campaign:
     def _is_mine(self, task: Task) -> bool:
         return task.target_general == self._general.name
 
+    def _step_or_timeout(self, queued: Queued, failed: list[OSError]) -> bool:
+        """Do the next step of a task. Its soldier's time runs out also while its files cannot be read."""
+        try:
+            return self._step(queued)
+        except OSError as error:
+            failed.append(error)
+        if (known := self._last_looks.get(queued.filename)) is None:
+            return False
+        task, look = known
+        soldier = self._general.handle(task.id)
+        return soldier.is_running() and self._enforce_timeout(task, soldier, look)
+
     def _step(self, queued: Queued) -> bool:
         """Do what is next for one task in progress. Return whether anything was done."""
         general, services = self._general, self._general.services
@@ -118,7 +138,9 @@ class Campaign:
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
+            self._last_looks[queued.filename] = task, look
             return self._enforce_timeout(task, soldier, look)
+        self._last_looks.pop(queued.filename, None)
         if look.has_ended(task.attempt):
             report.died(general, task, soldier, look)
             return True

@@ -39,11 +39,15 @@ class Context:
         seen = self._fingerprint()
         if seen == self._manifest_seen:
             return
-        self._manifest_seen = seen
         try:
             self.manifest = manifests.of(self.services.places, self.name)
+        except OSError as error:
+            # Not what it says, but the disk or a lease: the next look tries again.
+            self.services.log.error(f"keeps its old manifest: {error}")
+            return
         except (BadConfig, NoSuchThing) as error:
             self.services.log.error(f"keeps its old manifest: {error}")
+        self._manifest_seen = seen
 
     def handle(self, task_id: str) -> SoldierHandle:
         return SoldierHandle(self.services.places, self.name, task_id)

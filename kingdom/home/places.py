@@ -119,6 +119,7 @@ class Places:
         self.events_log = self.logs / "events.log"
         self.session_logs = self.logs / "sessions"
         self.mailbox = self.queue / "mailbox"
+        self.mq = self.queue / "mq"
         self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
 
     def folder(self, kind: str, state: str) -> Path:
@@ -219,6 +220,7 @@ class Places:
         Its own workspace and soldier folder lie in these folders; it may read them because it may write there.
         """
         yield from (self.env_file, self.own("gateway"), *self.locks(), self.control_folder(general, task) / "lock")
+        yield from (self.mq, self.mailbox / "manager.lock")
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
         for pattern in ("gen-*/camp", "gen-*/mirrors"):
             yield from (folder for folder in self.state.glob(pattern) if folder.parent.name != general)

@@ -1,9 +1,10 @@
 """The sandbox of a soldier's engine. Entered in the child, just before the engine's program starts.
 
 Landlock guards the contents of files, and who gets signals. A read-only view of the disk guards what Landlock does not
-know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on one), and changes of
-limits and priorities of processes that are not the soldier's. Rlimits bound memory and processor time, and a soldier
-gives way to the roles. Root loses its privileges. Where the kernel lacks a part, `missing` says so.
+know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on one), leases on files
+(who opens a leased one waits), and changes of limits, processors and priorities of processes that are not the
+soldier's. Rlimits bound memory and processor time, and a soldier gives way to the roles. Root loses its privileges.
+Where the kernel lacks a part, `missing` says so.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ GIVES_WAY = 10
 FIRST_TO_GO = 500
 """When the machine is out of memory, a soldier is ended before a role."""
 
+_F_SETLEASE = 1024
+_SOCKET_KIND, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 _AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
 _ITSELF = 0
 
@@ -62,15 +65,17 @@ class Calls(NamedTuple):
     setpriority: int
     ioprio_set: int
     prlimit64: int
-    #: sched_setparam, sched_setscheduler and sched_setattr: allowed for the process itself.
+    fcntl: int
+    socketpair: int
+    #: sched_setparam, sched_setscheduler, sched_setattr and sched_setaffinity: allowed for the process itself.
     of_scheduling: tuple[int, ...]
     #: io_uring, which could make a socket, and the keyrings of the user.
     refused: tuple[int, ...]
 
 
 _CALLS = {
-    "x86_64": Calls(0xC000003E, 41, 141, 251, 302, (142, 144, 314), (425, 248, 249, 250)),
-    "aarch64": Calls(0xC00000B7, 198, 140, 30, 261, (118, 119, 274), (425, 217, 218, 219)),
+    "x86_64": Calls(0xC000003E, 41, 141, 251, 302, 72, 53, (142, 144, 314, 203), (425, 248, 249, 250)),
+    "aarch64": Calls(0xC00000B7, 198, 140, 30, 261, 25, 199, (118, 119, 274, 122), (425, 217, 218, 219)),
 }
 
 
@@ -264,7 +269,7 @@ def _filter_calls() -> None:
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return
-    load, jump_if_equal, jump_if_at_least, answer = 0x20, 0x15, 0x35, 0x06
+    load, jump_if_equal, jump_if_at_least, answer, keep_bits = 0x20, 0x15, 0x35, 0x06, 0x54
     allow, refuse = (answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050000 | 1)
 
     def when(call: int, *then: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
@@ -281,7 +286,11 @@ def _filter_calls() -> None:
         (jump_if_at_least, 0, 1, 0x40000000),
         refuse,
         *when(calls.socket, argument(0), (jump_if_equal, 0, 1, _AF_UNIX), refuse),
+        *when(calls.fcntl, argument(1), (jump_if_equal, 0, 1, _F_SETLEASE), refuse),
     ]
+    # A pair that is not of connected kinds could send to any Unix socket, descriptors included.
+    connected = [(jump_if_equal, 2, 0, _SOCK_STREAM), (jump_if_equal, 1, 0, _SOCK_SEQPACKET), refuse]
+    program += when(calls.socketpair, argument(1), (keep_bits, 0, 0, _SOCKET_KIND), *connected)
     for call, whose in ((calls.setpriority, _PRIO_PROCESS), (calls.ioprio_set, _IOPRIO_WHO_PROCESS)):
         others = [(jump_if_equal, 1, 0, whose), refuse, argument(1), (jump_if_equal, 1, 0, _ITSELF), refuse]
         program += when(call, argument(0), *others)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,3 +52,26 @@ def test_read_json_or_returns_the_default_where_nothing_can_be_read(tmp_path: Pa
     assert read_json_or(tmp_path / "good", {}) == {"a": 1}
     for name in ("half", "link", "folder", "missing", "good/below", "x" * 300):
         assert read_json_or(tmp_path / name, {"b": 2}) == {"b": 2}
+
+
+@pytest.fixture
+def leased(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    path = tmp_path / "leased"
+    path.write_text('{"a": 1}')
+    fd = os.open(path, os.O_RDWR)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    yield path, fd
+    os.close(fd)
+    signal.signal(signal.SIGIO, before)
+
+
+def test_a_file_under_a_lease_is_read_when_its_holder_lets_go(leased: tuple[Path, int]) -> None:
+    path, fd = leased
+    signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK))
+    assert read_json(path) == {"a": 1}
+
+
+def test_a_lease_that_is_kept_is_waited_for_only_so_long(leased: tuple[Path, int]) -> None:
+    with pytest.raises(BlockingIOError):
+        read_json(leased[0])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -291,6 +294,38 @@ def test_a_general_at_work_follows_the_retry_of_king_yaml(general: GeneralRig) -
         process.terminate()
         process.wait(SOON)
     assert len(general.engines()) == 1
+
+
+@pytest.mark.parametrize("what", ["manifest", "task", "started"])
+def test_time_runs_out_also_while_a_file_is_under_a_lease(general: GeneralRig, clock: Clock, what: str) -> None:
+    general.runs(f"echo a word; {SLEEPS}")
+    put(general.home, "tasks", "pending", **task(attempt=1))
+    general.engine()
+    out = general.places.session_log(f"soldier-{TASK}-1", "out")
+    wait_until(out.read_text, SOON, "a word of it")
+    started_ago(general, 40)
+    clock.now = out.stat().st_mtime + 1
+    general.campaign.turn(None)
+    assert not (general.soldier().control_folder / "stopping").exists()
+    clock.pass_(100)
+    files = {
+        "manifest": general.places.manifest(GENERAL),
+        "task": general.places.queue_file("tasks", "in_progress", TASK),
+        "started": general.soldier().control_folder / "started",
+    }
+    os.utime(files[what])
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fd = os.open(files[what], os.O_RDWR)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    try:
+        with suppress(OSError):
+            general.campaign.turn(None)
+        assert (general.soldier().control_folder / "stopping").exists()
+    finally:
+        os.close(fd)
+        signal.signal(signal.SIGIO, before)
+    clock.pass_(30)
+    general.result()
 
 
 def test_soldiers_cost_their_general_no_descriptor(general: GeneralRig) -> None:

@@ -103,6 +103,9 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
         told.write_text("{}")
     for lock in (places.lock("king"), places.control_folder(OTHER, LATER) / "lock", places.launch_lock):
         lock.touch()
+    for lock in (places.mailbox / "manager.lock", places.queue / "mq" / "lock"):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
     (places.own("gateway") / "jwt-secret").write_text(SECRET)
     return Cell(home, tree or trees.program())
 

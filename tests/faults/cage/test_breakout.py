@@ -110,6 +110,19 @@ open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
     "the king's lock": """fcntl.flock(os.open(at("state/king/lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
     "the generals' lock": """fcntl.flock(os.open(at("state/sessions.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
     "the launcher's lock": """fcntl.flock(os.open(at("state/run/launch.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    "the mailbox's lock": """fcntl.flock(os.open(at("queue/mailbox/manager.lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    "the store's lock": """fcntl.flock(os.open(at("queue/mq/lock"), os.O_RDONLY), fcntl.LOCK_EX)""",
+    # leases, for which everybody waits who opens such a file
+    "a lease": """fcntl.fcntl(os.open(at("config/king.yaml"), os.O_RDONLY), 1024, fcntl.F_RDLCK)""",
+    "a lease on its task": (
+        """fcntl.fcntl(os.open(os.environ["KINGDOM_TASK_FILE"], os.O_RDONLY), 1024, fcntl.F_RDLCK)"""
+    ),
+    "a lease on what is its own": """fcntl.fcntl(os.open("own", os.O_RDWR | os.O_CREAT), 1024, fcntl.F_WRLCK)""",
+    "a lease by the other table": """must(LIBC.syscall(0x40000000 + 72, os.open("o", 66), 1024, 1))""",
+    "a lease with more bits": """must(LIBC.syscall(72, os.open("o", 66), ctypes.c_ulong((1 << 32) + 1024), 1))""",
+    "a role on one processor": """os.sched_setaffinity(ROLE, {0})""",
+    "datagrams from a pair": """socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)""",
+    "raw ones from a pair": """socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)""",
     "what another works on": f"""open(at("workspace/{OTHER}/{LATER}/something")).read()""",
     "what another keeps": f"""open(at("state/soldiers/{LATER}/something")).read()""",
     "what another is told": f"""open(at("state/prompts/{LATER}.md")).read()""",
@@ -178,6 +191,9 @@ open("/dev/stderr", "w").write("also said")
 open("work", "w").write("work"); os.chmod("work", 0o600); os.utime("work"); os.rename("work", "works")
 subprocess.run(["sh", "-c", "sleep 0 & wait; echo hi > /dev/null; nice -n 5 true"], check=True)
 left, right = socket.socketpair()
+socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+fcntl.fcntl(os.open("works", os.O_RDONLY), fcntl.F_GETFL)
 """
 
 

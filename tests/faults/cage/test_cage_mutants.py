@@ -25,6 +25,7 @@ MUTANTS = [
     ),
     Mutant("no view of its own", "kingdom.soldier.sandbox", drop("_see_read_only"), "breakout"),
     Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout", quick=True),
+    Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
     Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
     Mutant("secrets may be read", PLACES, replace("(self.env_file, A, B, C)", "(A, B, C)"), "breakout"),
     Mutant("locks may be taken", PLACES, replace("(A, B, *self.locks(), C)", "(A, B, C)"), "breakout"),

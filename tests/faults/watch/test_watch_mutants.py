@@ -145,7 +145,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "another home's soldiers are ours too",
         "kingdom.runtime.processes",
-        replace("A in B and C is not None and D and E", "C is not None and D and E"),
+        replace("A is None or ours not in B", "A is None"),
         caught_by="orphans",
     ),
     # 18: alerts
