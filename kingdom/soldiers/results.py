@@ -11,7 +11,6 @@ from kingdom.records import foreign
 from kingdom.records.messages import Result, Task
 from kingdom.records.soldiers import RawReport
 
-FINAL = ("success", "skipped", "needs_human")
 SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
 """What a task's tries have cost: its name in the task, and in a result's metrics."""
 BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
@@ -54,7 +53,7 @@ def read(task: Task, report: RawReport) -> Final | Retryable | QuotaReached:
     result = with_warnings(result, dropped)
     if (quota := result.quota) is not None:
         return QuotaReached(quota)
-    if result.status not in FINAL:
+    if result.status == "failed":
         return Retryable(result.error or "failed without a reason", result)
     return Final(result)
 
