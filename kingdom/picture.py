@@ -22,7 +22,7 @@ from kingdom.errors import BadName
 from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
-from kingdom.records import notes, sessions
+from kingdom.records import heartbeats, notes, sessions
 from kingdom.times import moment
 
 MOST_SHOWN = 5
@@ -34,7 +34,8 @@ SETTLED_SECONDS = 2.0
 @dataclass(frozen=True, slots=True)
 class RoleView:
     name: str
-    #: working, idle, degraded, starting; down, quarantined, absent; silent: it holds its lock and its heartbeat is old.
+    #: working, idle, degraded, starting; foreign: another program plays it;
+    #: down, quarantined, absent; silent: it holds its lock and its heartbeat is old.
     state: str
     pid: int | None
     #: Seconds since its last heartbeat.
@@ -42,7 +43,7 @@ class RoleView:
 
     @property
     def beats(self) -> bool:
-        return self.state in ("starting", "working", "idle", "degraded")
+        return self.state in ("starting", "working", "idle", "degraded", "foreign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +120,16 @@ def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleVie
         age = max(0.0, now - os.stat(places.heartbeat(name)).st_mtime)
     except FileNotFoundError:
         age = None
+    foreign = heartbeats.foreign_age(places, name, now)
+    if foreign is not None and foreign <= hang_seconds:
+        return RoleView(name, "foreign", pid, age)
     if not is_locked(places.lock(name)):
         return RoleView(name, "absent" if wanted == "up" else wanted, None, age)
     if age is None or age > hang_seconds:
         return RoleView(name, "silent", pid, age)
-    return RoleView(name, str(heartbeat.get("state", "idle")), pid, age)
+    # Who holds the lock of a role that has stopped, and touches its old heartbeat, is another program.
+    state = str(heartbeat.get("state", "idle"))
+    return RoleView(name, "foreign" if state == "stopped" else state, pid, age)
 
 
 def _count(folder: Path) -> int:

@@ -11,6 +11,7 @@ STATES = {
     "absent": "not running",
     "degraded": "failing, see its log",
     "down": "stopped by hand",
+    "foreign": "played by another program",
     "quarantined": "quarantined after a crash loop",
     "silent": "silent, hung?",
 }

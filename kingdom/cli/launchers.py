@@ -12,6 +12,7 @@ from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import Exit, LauncherError, NotRunning
 from kingdom.home.places import Places
 from kingdom.home.roster import ROLES, RoleRow, desired_state
+from kingdom.records import heartbeats
 from kingdom.runtime.processes import send, started_at
 from kingdom.runtime.wake import Waker
 from kingdom.steward import STEWARDS, pick
@@ -108,7 +109,10 @@ def not_up(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
 
 
 def _is_up(places: Places, name: str) -> bool:
-    """Return whether it holds its lock and this process has written a heartbeat."""
+    """Return whether it holds its lock and this process has written a heartbeat, or another program plays it."""
+    age = heartbeats.foreign_age(places, name, time.time())
+    if age is not None and age <= home.system(places)["heartbeat"]["threshold_seconds"]:
+        return True
     if not is_locked(places.lock(name)):
         return False
     heartbeat = read_json_or(places.heartbeat(name), {})

@@ -17,7 +17,7 @@ from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
-from kingdom.records import notes
+from kingdom.records import heartbeats, notes
 from kingdom.records.messages import FAILURES, Event, code_of
 from kingdom.runtime.wake import Waker
 from kingdom.times import stamp
@@ -225,10 +225,15 @@ def _asking_task(message: Document) -> str:
     return str(context.get("task_id") or message.get("task_id"))
 
 
+def _is_foreign(places: Places, role: str) -> bool:
+    age = heartbeats.foreign_age(places, role, time.time())
+    return age is not None and age <= home.system(places)["heartbeat"]["threshold_seconds"]
+
+
 def _refuse_if_down(places: Places) -> None:
     """Raise NotRunning when king or envoy does not run, unless it crashed a moment ago and is being restarted."""
     for role in ("king", "envoy"):
-        if is_locked(places.lock(role)):
+        if is_locked(places.lock(role)) or _is_foreign(places, role):
             continue
         path = places.heartbeat(role)
         heartbeat = read_json_or(path, {})

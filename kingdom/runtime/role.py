@@ -20,6 +20,7 @@ from kingdom.home import config as configuration
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_home
 from kingdom.log import Log
+from kingdom.records import heartbeats
 from kingdom.records.queues import Queues
 from kingdom.runtime.config_files import ConfigFiles
 from kingdom.runtime.heartbeat import Heartbeat
@@ -29,6 +30,8 @@ from kingdom.runtime.wake import Alarm, ProcessExits, Waker
 GRACE_SECONDS = 30.0
 """How long after the hang threshold the kernel ends a role that nobody watches."""
 LOCK_WAIT_SECONDS = 0.9
+STAND_BY_SECONDS = 0.2
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DEGRADED_PAUSE_SECONDS = 1.0
 AT_THE_NEXT_START = ("launcher",)
 """Settings of system.yaml that a running kingdom cannot take over."""
@@ -139,6 +142,7 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
     lock = Lock(places.lock(spec.name), spec.name)
     for folder in places.folders():
         make_folder(folder)
+    _stand_by(spec, places)
     lock.acquire(LOCK_WAIT_SECONDS)
     log = Log(places, spec.name, Disk(places.scratch(spec.name)), time.time)
     try:
@@ -153,7 +157,7 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
         return int(error.exit)
     except Exception:  # noqa: BLE001
         # The edge of the process, as below.
-        return _crashed(lock, log, places.role_log(spec.name))
+        return _crashed(lock, log, Heartbeat(places.heartbeat(spec.name), spec.name, time.time), places)
     try:
         return loop.run()
     except LockLost as error:
@@ -161,16 +165,38 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
         return int(error.exit)
     except Exception:  # noqa: BLE001
         # The edge of the process: log all we know, end, and let the launcher start a new one.
-        return _crashed(lock, log, places.role_log(spec.name))
+        return _crashed(lock, log, loop.heartbeat, places)
 
 
-def _crashed(lock: Lock, log: Log, log_file: Path) -> int:
-    """Write what the turn has logged and the traceback, both without secrets."""
+def _stand_by(spec: RoleSpec, places: Places) -> None:
+    """Wait while another program plays this role: until its last heartbeat is older than the threshold."""
+    system, _ = configuration.for_looking(places, "system")
+    threshold = float(system["heartbeat"]["threshold_seconds"])
+    is_told = False
+    while (age := heartbeats.foreign_age(places, spec.name, time.time())) is not None and age <= threshold:
+        if not is_told:
+            is_told = True
+            for number in (signal.SIGTERM, signal.SIGINT) if spec.survives_hup else END_SIGNALS:
+                signal.signal(number, _end_at_once)
+            whom = f"another program beats in {places.heartbeat(spec.name)}"
+            log = Log(places, spec.name, Disk(places.scratch(spec.name)), time.time)
+            log.warn(f"stands by: {whom}; takes over {threshold:g} s after its last heartbeat")
+            log.flush()
+        time.sleep(STAND_BY_SECONDS)
+
+
+def _end_at_once(*_: Any) -> None:
+    raise SystemExit(int(Exit.DONE))
+
+
+def _crashed(lock: Lock, log: Log, heartbeat: Heartbeat, places: Places) -> int:
+    """Write what the turn has logged and the traceback, both without secrets, and tell bin/role how this life ended."""
     with contextlib.suppress(LockLost):
         lock.check()
         log.error(f"crashed: {traceback.format_exc(limit=-12)}")
         log.flush()
-    print(f"{lock.role}: crashed; the traceback is in {log_file}", file=sys.stderr)
+        heartbeat.write("crashed")
+    print(f"{lock.role}: crashed; the traceback is in {places.role_log(lock.role)}", file=sys.stderr)
     return int(Exit.FAILED)
 
 
@@ -194,7 +220,7 @@ class _Loop:
         self._lock = lock
         self._job = job
         self._folders = tuple(job.folders())
-        self._heartbeat = Heartbeat(services.places.heartbeat(services.name), services.name, services.clock)
+        self.heartbeat = Heartbeat(services.places.heartbeat(services.name), services.name, services.clock)
         self._waker = self._new_waker(services)
         self._stopping = False
         self._reload_requested = False
@@ -207,7 +233,7 @@ class _Loop:
         self._arm_timer()
         self._services.log.info(f"starts, pid {os.getpid()}")
         self._services.log.event("system.startup", role=self._services.name)
-        self._heartbeat.write("starting")
+        self.heartbeat.write("starting")
         arrivals: dict[Path, list[str]] | None = {}
         while not self._stopping:
             self._reload_if_changed()
@@ -220,7 +246,7 @@ class _Loop:
         self._services.log.info("stops")
         self._services.log.event("system.shutdown", role=self._services.name)
         self._services.log.flush()
-        self._heartbeat.write("stopped")
+        self.heartbeat.write("stopped")
         self._waker.close()
         self._services.alarm.close()
         return int(Exit.DONE)
@@ -247,7 +273,7 @@ class _Loop:
             turn = Turn(worked=False, wait=DEGRADED_PAUSE_SECONDS, busy=True)
             state, self._look_everywhere = "degraded", True
         self._services.log.flush()
-        self._heartbeat.write(state, worked=turn.worked)
+        self.heartbeat.write(state, worked=turn.worked)
         return turn
 
     def _longest_sleep(self) -> float:

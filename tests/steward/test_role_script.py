@@ -205,11 +205,22 @@ def test_a_good_life_ends_the_streak(state: str, worked: str, script: Script, co
     assert ledger(court)[0] == "streak 0"
 
 
-def test_a_life_that_only_beat_was_short(script: Script, court: Court) -> None:
-    write_ledger(court, 0, 1.0)
-    write_beat(court, 99000)
+def test_a_life_that_beat_and_crashed_was_short(script: Script, court: Court) -> None:
+    write_ledger(court, 1, 1.0)
+    write_beat(court, 99000, "crashed")
     court.behave("king", "exit=1")
-    assert script.run("king", KINGDOM_DELAY_FIRST="1")[1] == "king: waits 0.01 s after a short life\n"
+    assert script.run("king", KINGDOM_DELAY_FIRST="1")[1] == "king: waits 0.02 s after 2 short lives\n"
+
+
+def test_a_role_that_is_killed_while_idle_is_never_quarantined(script: Script, court: Court) -> None:
+    court.behave("king", "beat")
+    for life in range(1, 9):
+        begun = script.begin("king", KINGDOM_DELAY_FIRST="1")
+        court.wait_for_beats("king", life=life)
+        begun.kill()
+        begun.wait(SOON)
+    assert ledger(court)[0] == "streak 1"
+    assert not court.places.wanted("king").exists()
 
 
 def test_newcomers_who_found_another_at_work_did_not_crash(script: Script, court: Court) -> None:

@@ -1,0 +1,54 @@
+"""Heartbeats of foreign roles: another program, such as a shell script, may play a role without our lock."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from kingdom.disk.codec import parse_json, read_bytes
+from kingdom.errors import BadFile
+from kingdom.home.places import Places
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+CLOCK_TOLERANCE_SECONDS = 1.0
+FUTURE_SECONDS = 60.0
+"""The clock was set back since: who lives will write it anew."""
+
+
+def foreign_age(places: Places, role: str, now: float) -> float | None:
+    """Return the seconds since a foreign role's last heartbeat; None when no foreign one has written it.
+
+    It is foreign when it is no record of ours, or when it names a living process that runs another program than ours.
+    An empty file says nothing: one of ours may have been killed before its first heartbeat.
+    """
+    path = places.heartbeat(role)
+    try:
+        written, content = os.stat(path).st_mtime, read_bytes(path, 4096)
+    except (OSError, BadFile):
+        return None
+    if not content.strip() or written > now + FUTURE_SECONDS:
+        return None
+    record = _record(content)
+    if record is not None and (record.get("state") == "stopped" or not _is_foreign(record["pid"], written, now)):
+        return None
+    return max(0.0, now - written)
+
+
+def _record(content: bytes) -> dict[str, object] | None:
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("pid"), int) and "seq" in value else None
+
+
+def _is_foreign(pid: object, written: float, now: float) -> bool:
+    """Return whether this process lived when the heartbeat was written, lives now, and is none of our roles."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat, open(f"/proc/{pid}/cmdline", "rb") as words:
+            fields, ours = stat.read().rpartition(b")")[2].split(), b"\0kingdom." in words.read()
+    except OSError:
+        return False
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+    lived_then = now - age <= written + CLOCK_TOLERANCE_SECONDS
+    return fields[0] not in (b"Z", b"X") and lived_then and not ours and pid != os.getpid()

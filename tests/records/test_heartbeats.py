@@ -1,0 +1,63 @@
+"""Which heartbeats are those of a foreign role."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kingdom.home.places import Places
+from kingdom.records.heartbeats import foreign_age
+
+
+@pytest.fixture
+def places(home: Path) -> Places:
+    found = Places(home)
+    found.own("king").mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def record(pid: int, state: str = "idle") -> str:
+    return json.dumps({"pid": pid, "role": "king", "seq": 3, "state": state})
+
+
+@pytest.mark.parametrize(
+    ("content", "age", "is_foreign"),
+    [
+        ("2026-11-18T08:00:00Z\n", 0.0, True),
+        ("alive", 500.0, True),
+        ("", 0.0, False),
+        ("alive", -3600.0, False),
+        (record(os.getpid()), 0.0, False),
+        (record(1 << 22), 0.0, False),
+        (record(1), 0.0, True),
+        (record(1, "stopped"), 0.0, False),
+    ],
+    ids=["a date", "long silent", "empty", "of the future", "our own", "of the dead", "of the living", "stopped"],
+)
+def test_whose_heartbeat(content: str, age: float, is_foreign: bool, places: Places) -> None:
+    now = time.time()
+    places.heartbeat("king").write_text(content)
+    os.utime(places.heartbeat("king"), (now - age,) * 2)
+    assert foreign_age(places, "king", now) == (pytest.approx(age, abs=0.1) if is_foreign else None)
+
+
+def test_a_pid_that_was_given_away_since_is_not_the_writer(places: Places) -> None:
+    now = time.time()
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        places.heartbeat("king").write_text(record(other.pid))
+        assert foreign_age(places, "king", now) is not None
+        os.utime(places.heartbeat("king"), (now - 30,) * 2)
+        assert foreign_age(places, "king", now) is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_no_heartbeat_at_all(places: Places) -> None:
+    assert foreign_age(places, "king", time.time()) is None
