@@ -26,6 +26,13 @@ def find() -> Places:
     return Places(find_home())
 
 
+def own() -> Places:
+    """Return the home as `find` does, for commands that end and start what runs there: BadHome for somebody else's."""
+    places = find()
+    places.check_owner()
+    return places
+
+
 def disk(places: Places) -> Disk:
     """Return a disk for this one command. Old drafts of earlier commands are deleted: no lock protects them."""
     scratch = places.scratch(WRITER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from kingdom.home.places import PROGRAM, Places, find_data
 
 MANIFEST = "manifest.yaml"
 DEFAULTS = ("gen-briefing", "gen-herald")
+
+
+LEFT_OUT = (".git", ".hg", ".venv", "__pycache__")
+"""What is not copied from a package's folder, beside `.env` and its copies."""
 
 
 class BadPackage(BadInput):
@@ -49,8 +54,18 @@ def uninstall(places: Places, disk: Disk, name: str) -> None:
 def _copy_package(package: Path, target: Path) -> None:
     if not (target.exists() and os.path.samefile(package, target)):
         make_folder(target)
-        for source in sorted(package.rglob("*")):
+        for source in _contents(package):
             copy(source, target / source.relative_to(package))
+
+
+def _contents(folder: Path) -> Iterator[Path]:
+    """Yield what a package is made of, folders before what is in them: no links, no secrets, no version control."""
+    for path in sorted(folder.iterdir()):
+        if path.name in LEFT_OUT or path.name.startswith(".env"):
+            continue
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _contents(path)
 
 
 def shipped(data: Places) -> list[Path]:
@@ -59,11 +74,12 @@ def shipped(data: Places) -> list[Path]:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file with its mode; of a folder make an empty one that is ours alone."""
+    """Copy a file with its owner's mode; of a folder make an empty one. Both are ours alone."""
     if source.is_dir():
         make_folder(target)
     else:
-        shutil.copy(source, target)
+        shutil.copyfile(source, target)
+        target.chmod(stat.S_IMODE(source.stat().st_mode) & 0o700 | 0o600)
 
 
 def install_defaults(places: Places, disk: Disk) -> list[str]:
@@ -108,6 +124,9 @@ def _faults(package: Path) -> Iterator[str]:
     except FileNotFoundError:
         yield f"{package}: it has no {MANIFEST}"
     yield from (f"{package}: {fault}" for fault in _faults_of_files(package, engine))
+    for path in _contents(package):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            yield f"{path}: neither a file nor a folder; a package is copied, so put a copy here instead of a link"
 
 
 def _faults_of_schedules(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:

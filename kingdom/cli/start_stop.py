@@ -51,7 +51,7 @@ def up() -> int:
 @click.option("--soldiers", is_flag=True, help="End running soldiers too; their tasks begin again after the next up.")
 def down(soldiers: bool) -> None:
     """Stop every role. Running soldiers finish their work, unless --soldiers ends them; that uses up no retry."""
-    places = home.find()
+    places = home.own()
     stopped = [name for name in launchers.all_names(places) if is_locked(places.lock(name))]
     with launching(places):
         launchers.end_all(places)
@@ -82,7 +82,7 @@ def down(soldiers: bool) -> None:
 @click.argument("role")
 def start(role: str) -> int:
     """Start one ROLE, also one that was stopped by hand or is quarantined after crashing again and again."""
-    places = home.find()
+    places = home.own()
     steward, row = launchers.one_running(places), _row(places, role)
     launchers.allow(places, role)
     steward.start(row)
@@ -93,7 +93,7 @@ def start(role: str) -> int:
 @click.argument("role")
 def stop(role: str) -> None:
     """Stop one ROLE. It stays down until `kingdom start ROLE`, also through `kingdom up`."""
-    places = home.find()
+    places = home.own()
     _row(places, role)
     make_folder(places.wanted_folder)
     home.disk(places).rewrite(places.wanted(role), b"down\n")
@@ -107,7 +107,7 @@ def stop(role: str) -> None:
 @click.argument("role")
 def restart(role: str) -> int:
     """Stop one ROLE and start it again."""
-    places = home.find()
+    places = home.own()
     steward, row = launchers.one_running(places), _row(places, role)
     steward.stop(role)
     launchers.allow(places, role)

@@ -83,6 +83,18 @@ def find_home() -> Path:
     raise BadHome(path=here, why="no config/ and queue/ here; run `kingdom init FOLDER` and set KINGDOM_HOME")
 
 
+def _has_others(gid: int) -> bool:
+    """Return whether a group is not the one that its only user has to himself."""
+    import grp  # rarely asked
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(gid)
+    except KeyError:
+        return True
+    return group.gr_name != user or any(member != user for member in group.gr_mem)
+
+
 class Places:
     """The paths of one home."""
 
@@ -255,6 +267,17 @@ class Places:
 
     def check(self) -> None:
         """BadHome when others could write here, or when it belongs to somebody else."""
+        about = self.check_owner()
+        if about.st_mode & stat.S_IWGRP and _has_others(about.st_gid):
+            raise BadHome(path=self.home, why="its group may write to it; run `chmod g-w` on it")
+        if about.st_mode & stat.S_IWOTH:
+            raise BadHome(path=self.home, why="everybody may write to it; run `chmod o-w` on it")
+        for folder in (self.queue, self.state):
+            if folder.is_dir() and not os.access(folder, os.W_OK):
+                raise BadHome(path=folder, why="it is read-only")
+
+    def check_owner(self) -> os.stat_result:
+        """Return what the home is like; BadHome when there is none or it is somebody else's, also for root."""
         try:
             about = os.stat(self.home)
         except FileNotFoundError:
@@ -263,8 +286,4 @@ class Places:
             raise BadHome(path=self.home, why="it is not a folder")
         if about.st_uid != os.geteuid():
             raise BadHome(path=self.home, why=f"it belongs to uid {about.st_uid}, and this is uid {os.geteuid()}")
-        if about.st_mode & stat.S_IWOTH:
-            raise BadHome(path=self.home, why="everybody may write to it; run `chmod o-w` on it")
-        for folder in (self.queue, self.state):
-            if folder.is_dir() and not os.access(folder, os.W_OK):
-                raise BadHome(path=folder, why="it is read-only")
+        return about

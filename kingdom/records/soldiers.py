@@ -64,6 +64,8 @@ class SoldierOrder(NamedTuple):
     session_id: str | None = None
     #: The manifest's plug-ins, for an engine that has such.
     plugins: Sequence[str] = ()
+    #: Files that it may read although they lie in a folder that it may not read.
+    may_read: Sequence[str] = ()
 
     @classmethod
     def from_json(cls, value: Json) -> Self:

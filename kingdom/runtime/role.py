@@ -313,6 +313,8 @@ class _Loop:
             if changed or str(error) != self._config_error:
                 self._services.log.error(f"keeps its old configuration: {error}")
             self._config_error = str(error)
+            # A disk that fails says nothing of the files: they are read again at the next turn.
+            self._reload_requested = isinstance(error, OSError)
             return
         self._config_error = ""
         before, self._services = self._services.system, services

@@ -132,7 +132,7 @@ def enter(order: SoldierOrder) -> None:
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if _landlock_version() >= 1:
-            _landlock(order.may_write, [order.out, order.err], [*order.may_not_read, "/dev"])
+            _landlock(order.may_write, [order.out, order.err], [*order.may_not_read, "/dev"], order.may_read)
         _filter_calls()
     # Last, as a change of credentials takes it back.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -210,7 +210,7 @@ def _landlock_version() -> int:
     return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_ASK_VERSION)))
 
 
-def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Sequence[str]) -> None:
+def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Sequence[str], but: Sequence[str]) -> None:
     version = _landlock_version()
     handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
     handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -223,6 +223,8 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Seque
     hidden = {*may_not_read, *(os.path.realpath(path) for path in may_not_read)}
     for path in _all_but("", hidden):
         _allow(rules, path, handled & _READ)
+    for path in but:
+        _allow(rules, path, _READ_FILE)
     for path in may_write:
         _allow(rules, path, handled)
     for path in logs:

@@ -65,6 +65,7 @@ def serve(task_id: str) -> int:
         report = _run(order, engines.load(order.engine), cgroup)
     _end_tree()
     cgroup.kill_all()
+    _repair_files(order)
     seconds = round(time.monotonic() - begun, 3)
     report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
     disk = Disk(places.soldier_folder(task_id))
@@ -90,6 +91,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
         code = _wait(_spawn(order, engine.argv(order), cgroup), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
+        _repair_files(order)
         return report._replace(ended=STOPPED, output_tail=_output_tail(order))
     except LimitExceeded as error:
         return _over_limit(order, error.exceeded)
@@ -101,6 +103,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
         return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why)
+    _repair_files(order)
     report = report._replace(ended=BY_ITSELF, exit_code=code, output_tail=_output_tail(order))
     try:
         result = engine.result(order, code)
@@ -115,10 +118,6 @@ def _over_limit(order: SoldierOrder, exceeded: Exceeded) -> RawReport:
     _end_tree()
     if exceeded.limit == limits.DISK:
         _make_room(order)
-    elif exceeded.limit == limits.OUTPUT:
-        for stream in (order.out, order.err):
-            with open(stream, "ab") as log:
-                log.truncate(min(limits.LARGEST_OUTPUT, log.tell()))
     return RawReport(order.attempt, ended=OVER_LIMIT, output_tail=exceeded.why)
 
 
@@ -171,11 +170,24 @@ def _reap_orphans(engine: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
+def _repair_files(order: SoldierOrder) -> None:
+    """Undo what can be done to files by a descriptor: their modes, times that are still to come, and their size."""
+    for path in (order.prompt, order.out, order.err):
+        with suppress(OSError):
+            os.chmod(path, 0o600)
+            about = os.stat(path)
+            if about.st_mtime > time.time():
+                os.utime(path)
+            if path != order.prompt and about.st_size > limits.LARGEST_OUTPUT:
+                os.truncate(path, limits.LARGEST_OUTPUT)
+
+
 def _make_room(order: SoldierOrder) -> None:
     """On a full disk not even the report can be written: what this soldier made has to go."""
     run(["rm", "-rf", "--", *order.may_write], stderr=DEVNULL, check=False)
     os.mkdir(os.path.dirname(order.result_path), 0o700)
     for stream in (order.out, order.err):
+        os.chmod(stream, 0o600)
         os.truncate(stream, 0)
 
 

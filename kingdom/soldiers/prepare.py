@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kingdom.disk.atomic import make_folder
-from kingdom.disk.codec import read_bytes, to_json
-from kingdom.errors import BadFile, BadName
+from kingdom.disk.codec import read_bytes, read_json, to_json
+from kingdom.errors import BadFile, BadInput, BadName
 from kingdom.home import config
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import check_name
@@ -26,7 +26,22 @@ from kingdom.soldiers.handle import SoldierHandle
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "PYTHONPATH")
 """What every soldier may see of our environment; a manifest's `env` and its engine add to it."""
 
-KEYS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".config/gh")
+KEYS = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".config/gh"),
+    *(".config/gcloud", ".config/hub", ".config/glab-cli", ".config/git/credentials", ".config/op", ".config/sops"),
+    *(".config/doctl", ".config/rclone", ".config/age", ".config/containers", ".config/helm", ".config/pypoetry"),
+    *(".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".s3cfg", ".boto"),
+    *(
+        ".cargo/credentials",
+        ".cargo/credentials.toml",
+        ".gem/credentials",
+        ".m2/settings.xml",
+        ".gradle/gradle.properties",
+    ),
+    *(".terraform.d/credentials.tfrc.json", ".terraformrc", ".vault-token", ".password-store", ".local/share/keyrings"),
+    *(".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history", ".sqlite_history"),
+    *(".mozilla", ".config/google-chrome", ".config/chromium", ".thunderbird", ".oci", ".aliyun", ".fly", ".heroku"),
+)
 """Where people keep keys and tokens in their own folder."""
 
 
@@ -97,6 +112,7 @@ def order(
         env={"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(soldier.folder)},
         session_id=session_id if task.type == "resume" and isinstance(session_id, str) else None,
         plugins=list(manifest.cc_plugins),
+        may_read=[str(path) for path in _checkpoint(services, manifest, task)],
     )
 
 
@@ -118,6 +134,16 @@ def environment(
 
 def soldier_name(task: Task) -> str:
     return f"soldier-{task.id}-{task.attempt}"
+
+
+def _checkpoint(services: Services, manifest: Manifest, task: Task) -> Iterator[Path]:
+    """Yield the checkpoint that the task of an answer names, if it is one of this general's questions."""
+    original = task.payload.get("original_task_id")
+    if task.type == "resume" and isinstance(original, str):
+        with suppress(FileNotFoundError, BadInput):
+            path = services.places.checkpoint(original)
+            if read_json(path).get("target_general") == manifest.name:
+                yield path
 
 
 def _keys() -> Iterator[Path]:

@@ -87,14 +87,22 @@ def budget_reached(limits: Mapping[str, Any], spent: Mapping[str, float]) -> str
 
 def redacted(result: Result, clean: Callable[[str], str]) -> Result:
     """Return the result without secrets that the soldier may have found: people and later prompts read its words."""
-    texts = {name: getattr(result, name) for name in ("summary", "error", "question", "reason")}
-    proclamation = result.proclamation
-    return result.evolve(
-        **{name: text and clean(text) for name, text in texts.items()},
-        proclamation=proclamation and {**proclamation, "message": clean(str(proclamation["message"]))},
-        memory_updates=[clean(lesson) for lesson in result.memory_updates],
-        warnings=result.warnings and [clean(warning) for warning in result.warnings],
-    )
+    cleaned = _cleaned({**result.to_json(), "task_id": "", "status": ""}, clean)
+    if cleaned.get("session_id") != result.session_id:
+        # No session has such a name: nothing can be resumed by it.
+        cleaned["session_id"] = None
+    return Result.from_json({**cleaned, "task_id": result.task_id, "status": result.status})
+
+
+def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+    """Return JSON with every text in it cleaned, names included: a soldier chooses them as well."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(name): _cleaned(part, clean) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(part, clean) for part in value]
+    return value
 
 
 def with_warnings(result: Result, warnings: Sequence[str]) -> Result:

@@ -142,3 +142,28 @@ def test_the_list_names_what_cannot_be_used(terminal: Terminal) -> None:
 @pytest.mark.parametrize("name", ["gen-briefing", "gen-herald"])
 def test_the_embedded_generals_can_be_installed(name: str, terminal: Terminal) -> None:
     assert f"{name} can be installed" in terminal.ok("generals", "validate", str(Places(find_data()).package(name)))
+
+
+@pytest.mark.parametrize("inside", ["agents/link", "link"])
+def test_a_link_in_a_package_is_not_followed(terminal: Terminal, tmp_path: Path, inside: str) -> None:
+    made = package(tmp_path / "gen-x")
+    (tmp_path / "secret").write_text("sesame")
+    (made / "agents").mkdir()
+    (made / inside).symlink_to(tmp_path / "secret")
+    said = terminal("generals", "install", str(made))
+    assert said.code == 78
+    assert f"{made / inside}: neither a file nor a folder" in said.err
+    assert not terminal.places.package("gen-x").exists()
+
+
+def test_secrets_and_version_control_stay_where_they_are(terminal: Terminal, tmp_path: Path) -> None:
+    made = package(tmp_path / "gen-x")
+    for name in (".env", ".env.bak", ".git", "agents"):
+        (made / name).mkdir() if name in (".git", "agents") else (made / name).write_text("TOKEN=sesame")
+    (made / ".git" / "config").touch()
+    (made / "agents" / "helper.md").touch()
+    terminal.ok("generals", "install", str(made))
+    installed = {
+        str(path.relative_to(terminal.places.package("gen-x"))) for path in terminal.places.package("gen-x").rglob("*")
+    }
+    assert installed == {"manifest.yaml", "prompt.md", "run", "agents", "agents/helper.md"}

@@ -27,6 +27,8 @@ def test_init_makes_a_home(terminal: Terminal, tmp_path: Path) -> None:
         assert os.access(places.package(name) / "run", os.X_OK)
     made = [path for path in (castle, *castle.rglob("*")) if path.is_dir()]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
+    files = [path for path in castle.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in files} == {0}
 
 
 def test_init_again_changes_nothing(terminal: Terminal) -> None:
@@ -149,3 +151,13 @@ def test_outside_a_checkout_the_program_that_was_called_is_named(
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.chdir(tmp_path)
     assert commands.command() == "v/kingdom"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act on another user's home")
+@pytest.mark.parametrize("words", [["down"], ["stop", "king"], ["start", "king"], ["restart", "king"]])
+def test_root_ends_and_starts_nothing_in_another_users_home(terminal: Terminal, words: list[str]) -> None:
+    os.chown(terminal.places.home, 12345, -1)
+    said = terminal(*words)
+    assert said.code == 78
+    assert "it belongs to uid 12345, and this is uid 0" in said.err
+    assert not terminal.places.wanted("king").exists()

@@ -121,10 +121,16 @@ def test_a_home_named_through_a_link_is_the_folder_behind_it(tmp_path: Path, mon
     assert find_home() == tmp_path.resolve() / "real"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to any group")
 def test_a_home_is_its_owners_alone(home: Path) -> None:
     places = founded(home)
     places.check()
-    home.chmod(0o777)
+    home.chmod(0o770)
+    os.chown(home, -1, 12345)
+    with pytest.raises(BadHome, match=r"its group may write to it; run `chmod g-w` on it"):
+        places.check()
+    os.chown(home, -1, os.getegid())
+    home.chmod(0o707)
     with pytest.raises(BadHome, match=r"everybody may write to it; run `chmod o-w` on it"):
         places.check()
 

@@ -33,6 +33,7 @@ ORDER = SoldierOrder(
     env={"TMPDIR": "/home/state/soldiers/task-1"},
     session_id="s-1",
     plugins=["friday"],
+    may_read=["/h/checkpoint.json"],
 )
 REPORT = RawReport(
     attempt=1,

@@ -5,6 +5,7 @@ The king stands for all of them: all run the same loop. Where a small job will d
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -477,6 +478,22 @@ def test_a_full_disk_is_no_end_and_the_heartbeat_goes_on(castle: Castle) -> None
     assert os.listdir(castle.places.scratch("king")) == []
     for line in castle.places.events_log.read_text().splitlines()[1:]:
         assert line.startswith("{"), "at most torn, never run together"
+
+
+def test_configuration_that_could_not_be_read_is_read_again_without_another_change(castle: Castle) -> None:
+    castle.configure("king", "slack: {default_channel: one}\n")
+    castle.reign()
+    castle.until(lambda: castle.log(), "a word")
+    castle.configure("king", "slack: {default_channel: two}\n")
+    fd = os.open(castle.places.config / "king.yaml", os.O_RDWR)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        castle.logged("keeps its old configuration")
+    finally:
+        os.close(fd)
+        signal.signal(signal.SIGIO, before)
+    castle.logged("took over new configuration")
 
 
 def test_a_damaged_queue_makes_no_loop(castle: Castle) -> None:

@@ -88,3 +88,22 @@ def test_warnings_are_added_to_those_of_the_soldier() -> None:
 def test_killed_is_tried_again_like_any_failure() -> None:
     outcome = results.read(a_task(), a_report(result={"status": "killed"}))
     assert outcome == Retryable("failed without a reason", Result(task_id="task-20260207-001", status="failed"))
+
+
+def test_no_text_of_a_result_keeps_a_secret() -> None:
+    told = "it is sesame"
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("summary", "error", "question", "reason", "notify_channel", "checkpoint_path"), told),
+        "proclamation": {"channel": told, "message": told},
+        "memory_updates": [told],
+        "metrics": {"files_touched": [told], told: 1, "cost_usd": 0.5},
+        "session_id": told,
+        "warnings": [told],
+        "of_its_own": {"deep": [told]},
+    }
+    result = Result.from_json({"task_id": "task-1", "status": "success", **fields})
+    cleaned = results.redacted(result, lambda text: text.replace("sesame", "[hidden]"))
+    assert "sesame" not in str(cleaned.to_json())
+    assert (cleaned.session_id, cleaned.summary, cleaned.metrics["cost_usd"]) == (None, "it is [hidden]", 0.5)
+    kept = results.redacted(result.evolve(session_id="session-7"), lambda text: text)
+    assert kept == result.evolve(session_id="session-7")

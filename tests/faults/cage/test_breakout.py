@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from kingdom.disk.codec import read_json
 from kingdom.records import notes
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.soldier import sandbox
-from tests.faults import mutants, oracle, trees
+from tests.faults import homes, mutants, oracle, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 from tests.faults.changes import replace
@@ -524,6 +526,47 @@ def check_orphan(cell: Cell, end: Ending, **manifest: Any) -> list[str]:
         os.kill(orphan, signal.SIGKILL)
     folder = Cgroup(cell.home, task).folder
     return wrong + ([f"{folder} is left"] if folder and os.path.isdir(folder) else [])
+
+
+READS = """
+path = json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"]["checkpoint_path"]
+try:
+    tell(read=json.load(open(path)))
+except OSError as error:
+    tell(read=str(error))
+"""
+
+
+@pytest.mark.parametrize(("asked", "reads"), [(GENERAL, True), (OTHER, False)])
+def test_who_goes_on_reads_the_checkpoint_of_its_own_generals_question(asked: str, reads: bool, home: Path) -> None:
+    cell = cells.build(home)
+    cell.arm(PRELUDE + READS)
+    path = cell.places.checkpoint("task-20260207-777")
+    homes.write(path, {"task_id": "task-20260207-777", "target_general": asked, "question": "May I?"})
+    task = cell.send(
+        type="resume", payload={"original_task_id": "task-20260207-777", "checkpoint_path": str(path), "body": ""}
+    )
+    assert cell.serve().returncode == 0
+    assert (cell.said(task)["read"] != f"[Errno 13] Permission denied: '{path}'") is reads
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(number: int, home: Path) -> None:
+    """Also with much output: the serving part ends as always, and nothing of it stays."""
+    cell = cells.build(home)
+    spoil = f"os.truncate(1, 3 << 40); os.fchmod({number}, 0); os.utime({number}, (2**33, 2**33))"
+    cell.arm(f"{PRELUDE}\n{spoil}\ntell()\n")
+    task = cell.send()
+    assert cell.serve().returncode == 0
+    name = f"soldier-{task}-0"
+    out, err = cell.places.session_log(name, "out"), cell.places.session_log(name, "err")
+    files = {0: cell.places.prompt(task), 1: out, 2: err}
+    about = files[number].stat()
+    assert stat.S_IMODE(about.st_mode) == 0o600
+    assert about.st_mtime <= time.time() + 1
+    assert out.stat().st_size <= 64 << 20
+    assert cell.result(task)["status"] in ("success", "failed")
+    assert "Traceback" not in str(cell.result(task))
 
 
 PLANTED_IN_GIT = """
