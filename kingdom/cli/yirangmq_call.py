@@ -52,7 +52,7 @@ class Direct:
         row = self._calls.CALLS.get(command)
         if row is None:
             raise Usage(message=f"only a running manager knows its {command}: leave out --direct")
-        done = 0
+        done = None
         while True:
             self._engine.sweep()
             try:

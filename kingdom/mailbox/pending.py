@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -28,8 +29,8 @@ class PendingRequest:
     code: str | None = None
     #: How long it took.
     seconds: float = 0.0
-    #: For a command that takes several turns: how much the turns so far have done.
-    done: int = 0
+    #: For a command that takes several turns: what the turns so far have done.
+    done: Any = None
 
     def is_withdrawn(self) -> bool:
         """Return whether its client has removed the request, or asked anew under the same name."""

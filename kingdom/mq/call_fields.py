@@ -46,8 +46,8 @@ class Call:
     request_id: str = ""
     #: Whether a manager that was killed before it could answer may have carried it out already.
     again: bool = False
-    #: For a call that takes several turns: how much the turns before this one have done.
-    done: int = 0
+    #: For a call that takes several turns: what those before this one have done, as its NotYet said; first None.
+    done: Any = None
 
     def __getitem__(self, field: Field[T]) -> T:
         return field.read(self.payload)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kingdom.mq import names
+from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.call_fields import (
     ACKS,
     ARCHIVE,
@@ -46,7 +47,6 @@ from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
 
-PURGED_AT_ONCE = 10_000
 Context = TypeVar("Context")
 
 
@@ -54,7 +54,8 @@ Context = TypeVar("Context")
 class NotYet:
     """The call goes on after the next commit; so far it has done this much."""
 
-    done: int
+    #: What its command wants to know of it: see Call.done.
+    done: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,17 @@ def publish_batch(engine: Engine, call: Call) -> Data:
     return {"messages": [_failed(entry) if isinstance(entry, Refusal) else _stored(entry) for entry in outcomes]}
 
 
-def consume_next(engine: Engine, call: Call) -> Data:
+def consume_next(engine: Engine, call: Call) -> Data | NotYet:
     leased = _lease(engine, call, 1)
+    if not leased and engine.cut_short:
+        return NotYet(None)
     return _delivered(leased[0]) if leased else NO_MESSAGE
 
 
-def consume_batch(engine: Engine, call: Call) -> Data:
+def consume_batch(engine: Engine, call: Call) -> Data | NotYet:
     leased = _lease(engine, call, call[LIMIT])
+    if not leased and engine.cut_short:
+        return NotYet(None)
     return {"messages": [_delivered(lease) for lease in leased]} if leased else NO_MESSAGES
 
 
@@ -211,12 +216,13 @@ def purge(engine: Engine, call: Call) -> Data | NotYet:
     queue = call[QUEUE]
     if not call[DEAD_LETTERS]:
         refuse_given(call, (OLDER_THAN, ARCHIVE), "applies to dead letters alone: give it with dlq, or leave it out")
+    before = call.done or 0
     if call[DEAD_LETTERS]:
-        purged = engine.dead_letters.purge(queue, call[OLDER_THAN], call[ARCHIVE], PURGED_AT_ONCE)
+        purged = engine.dead_letters.purge(queue, call[OLDER_THAN], call[ARCHIVE])
     else:
-        purged = engine.purge(queue, PURGED_AT_ONCE)
-    done = call.done + purged
-    return {"queue": queue, "purged": done} if purged < PURGED_AT_ONCE else NotYet(done)
+        purged = engine.purge(queue)
+    done = before + purged
+    return {"queue": queue, "purged": done} if purged < MOST_CHANGES else NotYet(done)
 
 
 def list_dlq(engine: Engine, call: Call) -> Data:
@@ -246,8 +252,8 @@ def dlq_stats(engine: Engine, call: Call) -> Data:
     return {"queue": queue, "reasons": engine.dead_letters.counts(queue, call[SINCE])}
 
 
-def reprocess_dlq(engine: Engine, call: Call) -> Data:
-    """Put one dead letter back to work, or those of a queue that fit."""
+def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
+    """Put one dead letter back to work, or those of a queue that fit: a bounded part in each turn."""
     if _is_one(call.payload):
         key = call[MESSAGE_KEY]
         refuse_given(call, SELECTION, "applies to the dead letters of a queue: leave it out, or messageKey")
@@ -263,8 +269,11 @@ def reprocess_dlq(engine: Engine, call: Call) -> Data:
         raise InvalidRequest(field="messageKey", why="is missing; give it, or a queue whose dead letters are meant")
     refuse_unknown(call, (MESSAGE_KEY, QUEUE, *SELECTION))
     queue = call[QUEUE]
-    keys = engine.dead_letters.reprocess_all(queue, call[REASON_CODE], call[OLDER_THAN], call[NO_MORE_THAN])
-    return {"queue": queue, "reprocessed": True, "count": len(keys), "messageKeys": keys}
+    letters = engine.dead_letters
+    begun = call.done or letters.reprocessing(queue, call[REASON_CODE], call[OLDER_THAN], call[NO_MORE_THAN])
+    if not letters.reprocess_some(begun, Budget()):
+        return NotYet(begun)
+    return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "messageKeys": begun.keys}
 
 
 def quarantine(engine: Engine, call: Call) -> Data:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from kingdom.mq import message_format, names
+from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.errors import DeadLetterNotFound
 from kingdom.mq.failures import Log
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import Ids
+from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import MessageGone, Store
 from kingdom.mq.timers import Timers
+
+NO_LIMIT = 1 << 40
 
 
 class DeadLetter(NamedTuple):
@@ -33,6 +40,30 @@ class DeadLetter(NamedTuple):
     message: str
     #: The whole dead letter as JSON, with the original message in it.
     record: str
+
+
+@dataclass(slots=True)
+class Reprocessing:
+    """Dead letters on their way back to work, over as many turns as it takes."""
+
+    #: The queues, each with the dead letters that are still to be looked at.
+    lines: list[tuple[QueueState, OrderedNames]]
+    #: Empty: for whatever reason.
+    reason_code: str
+    #: Those that died later stay.
+    until: int
+    limit: int
+    #: The turned name of the last one of the first line that was looked at.
+    looked_at: str = ""
+    #: The keys of those that are back.
+    keys: list[str] = field(default_factory=list)
+
+    def next_line(self) -> None:
+        self.lines = self.lines[1:]
+        self.looked_at = ""
+
+    def fits(self, name: str) -> bool:
+        return names.due_of(name) <= self.until and self.reason_code in ("", names.reason_of(name))
 
 
 class DeadLetters:
@@ -54,11 +85,10 @@ class DeadLetters:
         if not self._queues.is_seen(queue):
             self._queues.check_unseen(queue)
             return found
-        for source, name in self._queues.dead_letters_of(queue):
-            if len(found) >= limit:
-                break
-            with suppress(MessageGone):
-                found.append(self._described(source, name))
+        for source in self._queues.with_dead_letters(queue):
+            for name in islice(source.all_dead(), limit - len(found)):
+                with suppress(MessageGone):
+                    found.append(self._described(source, name))
         return found
 
     def _described(self, queue: QueueState, name: str) -> DeadLetter:
@@ -69,7 +99,7 @@ class DeadLetters:
         return DeadLetter(
             message_key=names.key_of(queue.name, name),
             queue=queue.name,
-            reason=names.fields_of(name)[names.REASON],
+            reason=names.reason_of(name),
             dlq_at=names.due_of(name),
             attempt=names.attempt_of(name),
             quarantined=names.is_quarantined(name),
@@ -79,13 +109,14 @@ class DeadLetters:
 
     def counts(self, queue: str, since_ms: int = 0) -> dict[str, int]:
         """Return how many there are per reason: of all that lie there, or of those of the last `since_ms`."""
-        after = self._clock() - since_ms if since_ms else 0
-        counts: dict[str, int] = {}
-        for _, name in self._queues.dead_letters_of(queue):
-            if names.due_of(name) >= after:
-                code = names.fields_of(name)[names.REASON]
-                counts[code] = counts.get(code, 0) + 1
-        return counts
+        after = self._clock() - since_ms
+        counts: Counter[str] = Counter()
+        for source in self._queues.with_dead_letters(queue):
+            if since_ms:
+                counts.update(names.reason_of(name) for name in source.dead.values() if names.due_of(name) >= after)
+            else:
+                counts.update(source.dead_reasons)
+        return {code: count for code, count in counts.items() if count}
 
     def take_first(self, sources: Sequence[QueueState]) -> tuple[QueueState, str] | None:
         """Remove and return the one that died first, to be leased; the quarantined stay where they are."""
@@ -102,17 +133,37 @@ class DeadLetters:
         self._revive(queue, name)
         return key
 
+    def reprocessing(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> Reprocessing:
+        """Begin to put back all that lie there now but the quarantined, or those that fit."""
+        sources = self._queues.with_dead_letters(queue)
+        lines = [(source, line) for source in sources for line in (source.dead_in_line, source.dead_returned)]
+        return Reprocessing(lines, reason_code, self._clock() - older_than_ms, limit or NO_LIMIT)
+
+    def reprocess_some(self, begun: Reprocessing, budget: Budget) -> bool:
+        """Go on with it, as far as the budget allows. Return whether all is done."""
+        while begun.lines:
+            source, line = begun.lines[0]
+            following = line.after(begun.looked_at, 64)
+            if not following:
+                begun.next_line()
+            for turned in following:
+                if not budget.is_left():
+                    return False
+                budget.spend()
+                begun.looked_at = turned
+                name = names.rank_first(turned)
+                if begun.fits(name) and self._revive(source, name):
+                    begun.keys.append(names.key_of(source.name, name))
+                    if len(begun.keys) >= begun.limit:
+                        return True
+        return True
+
     def reprocess_all(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> list[str]:
-        """Put back all but the quarantined, or those that fit. Returns their keys."""
-        until = self._clock() - older_than_ms
-        keys: list[str] = []
-        for source, name in list(self._queues.dead_letters_of(queue)):
-            fits = names.due_of(name) <= until and reason_code in ("", names.fields_of(name)[names.REASON])
-            if fits and not names.is_quarantined(name) and self._revive(source, name):
-                keys.append(names.key_of(source.name, name))
-                if limit and len(keys) >= limit:
-                    break
-        return keys
+        """Put back all but the quarantined, or those that fit, in one go. Returns their keys."""
+        begun = self.reprocessing(queue, reason_code, older_than_ms, limit)
+        while not self.reprocess_some(begun, Budget()):
+            pass
+        return begun.keys
 
     def quarantine(self, key: str, on: bool = True) -> None:
         """Set one apart, so that bulk commands and consumers leave it alone; or give it free again."""
@@ -130,33 +181,34 @@ class DeadLetters:
                 raise DeadLetterNotFound(key=key) from None
             queue.add_dead(new)
 
-    def purge(self, queue: str, older_than_ms: int = 0, archive: bool = False, limit: int = 10_000) -> int:
+    def purge(self, queue: str, older_than_ms: int = 0, archive: bool = False, limit: int = MOST_CHANGES) -> int:
         """Remove or archive them, but not the quarantined. Returns how many; come back until it is 0."""
         before = self._clock() - older_than_ms
-        sources = {source.name: source for source, _ in self._queues.dead_letters_of(queue)}
-        return sum(self._clear(source, before, archive, limit) for source in sources.values())
+        budget = Budget(limit, seconds=NO_LIMIT)
+        return sum(self._clear(source, before, archive, budget) for source in self._queues.with_dead_letters(queue))
 
-    def retire(self, now: int) -> None:
-        """Archive those that their queue has kept long enough."""
+    def retire(self, now: int, budget: Budget) -> bool:
+        """Archive those that their queue has kept long enough, as many as the budget allows. Return whether all are."""
         for queue in self._queues.by_name.values():
             keep = queue.policy.dlq_keep_ms
-            if keep and queue.dead:
-                self._clear(queue, now - keep, archive=True, limit=1 << 30)
+            if keep:
+                self._clear(queue, now - keep, archive=True, budget=budget)
+        return budget.is_left()
 
-    def _clear(self, queue: QueueState, before: int, archive: bool, limit: int) -> int:
+    def _clear(self, queue: QueueState, before: int, archive: bool, budget: Budget) -> int:
         now = self._clock()
-        old = [name for name in queue.dead.values() if names.due_of(name) <= before and not names.is_quarantined(name)][
-            :limit
-        ]
-        for name in old:
+        cleared = 0
+        while budget.is_left() and (name := queue.first_dead_before(before)):
+            budget.spend()
             with suppress(MessageGone):
                 if archive:
                     self._store.move(queue.name, "dlq", name, "archived", names.archived(name, now))
                 else:
                     self._store.drop(queue.name, "dlq", name)
             queue.remove_dead(name)
-        self._queues.changed = self._queues.changed or bool(old)
-        return len(old)
+            cleared += 1
+            self._queues.changed = True
+        return cleared
 
     def _find(self, key: str) -> tuple[QueueState, str]:
         queue = self._queues.by_name.get(names.queue_of_key(key))

@@ -15,6 +15,7 @@ import orjson
 
 from kingdom.disk.lock import Lock
 from kingdom.mq import message_format, names
+from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.dead_letters import DeadLetters
 from kingdom.mq.deduplication import Deduplication, Remembered, Request
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal, StoreError, ValidationFailed
@@ -35,6 +36,7 @@ LOOK_FOR_STRAYS_MS = 2_000
 UPKEEP_MS = 3_600_000
 TIDY_MS = 1_000
 STRAYS_AT_ONCE = 2_000
+LONG = 3600.0
 
 
 def now_ms() -> int:
@@ -124,6 +126,8 @@ class Engine:
         self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
         self._dedup = Deduplication()
         self._by_name = self._queues.by_name
+        #: Whether the last `lease` ended before it had seen all that waits: very much of it had expired.
+        self.cut_short = False
         self._look_at = 0
         self._tidy_at = 0
         self._upkeep_at = 0
@@ -240,33 +244,42 @@ class Engine:
         now = self.clock()
         digest = digest_of(consumer)
         leased: list[Leased] = []
+        budget = Budget(seconds=LONG)
         if own is not None and own.paused:
             return leased
         if own is not None:
             if own.next_release <= now:
                 self._timers.release_due(own, now)
             until = now + (visibility_ms or own.policy.visibility_ms)
-            while len(leased) < limit and (name := own.take(digest)) is not None:
+            while len(leased) < limit and budget.is_left() and (name := own.take(digest)) is not None:
                 delivery = self._lease(own, "ready", name, consumer, digest, until, now)
                 if delivery is not None:
                     leased.append(delivery)
-        while sources is not None and len(leased) < limit and (dead := self._dead_letters.take_first(sources)):
+                else:
+                    budget.spend()
+        while (
+            sources is not None
+            and len(leased) < limit
+            and budget.is_left()
+            and (dead := self._dead_letters.take_first(sources))
+        ):
             source, name = dead
             until = now + (visibility_ms or source.policy.visibility_ms)
             delivery = self._lease(source, "dlq", name, consumer, digest, until, now)
             if delivery is not None:
                 leased.append(delivery)
+            else:
+                budget.spend()
+        self.cut_short = not budget.is_left()
         return leased
 
     def _lease(
         self, queue: QueueState, state: State, name: str, consumer: str, digest: str, until: int, now: int
     ) -> Leased | None:
         """None when there is nothing to hand out after all: expired, malformed or gone."""
-        if queue.expiring and name in queue.expiring:
-            queue.expiring.discard(name)
-            if names.expires_of(name) <= now:
-                self._drop(queue, name)
-                return None
+        if len(name) != names.PLAIN_LENGTH and 0 < names.expires_of(name) <= now:
+            self._drop(queue, name)
+            return None
         lease_id = self._ids.lease_id()
         new, attempt = names.leased(name, until, lease_id, digest, state == "ready")
         try:
@@ -332,7 +345,6 @@ class Engine:
         self._lease(queue, "ready", name, "", names.digest(""), now, now)
 
     def _vanished(self, queue: QueueState, name: str, new: str) -> None:
-        queue.expiring.discard(name)
         with suppress(MessageGone):
             self.store.drop(queue.name, "inflight", new)
         key = names.key_of(queue.name, name)
@@ -346,7 +358,7 @@ class Engine:
                 return False
             if own.next_release <= self.clock():
                 self._timers.release_due(own, self.clock())
-            if own.ready or (own.targeted_count and digest_of(consumer) in own.targeted):
+            if own.has_ready(digest_of(consumer)):
                 return True
         return any(source.first_dead() for source in self._queues.dead_letter_sources.get(queue, ()))
 
@@ -421,23 +433,23 @@ class Engine:
         return until
 
     def sweep(self, now: int | None = None) -> int | None:
-        """Do what is due; return when something is due next. Free when nothing is."""
+        """Do what is due, a part of it when it is much; return when something is due next. Free when nothing is."""
         self._ensure_loaded()
         now = self.clock() if now is None else now
-        for lease in self._leases.expired(now):
+        budget = Budget()
+        for lease in self._leases.expired(now, budget):
             self._failures.fail(lease, now, "TIMEOUT", "")
             lease.queue.failed += 1
-        self._timers.release_all_due(now)
-        for queue, name in self._timers.take_expired(now):
+        self._timers.release_all_due(now, Budget())
+        for queue, name in self._timers.take_expired(now, Budget()):
             self._drop(queue, name)
         if self._queues.changed and now >= self._tidy_at:
             self._tidy(now)
         if self.store.by_hand and now >= self._look_at:
-            self._look_at = now + LOOK_FOR_STRAYS_MS
-            self._opening.adopt_strays(STRAYS_AT_ONCE, now)
-        if now >= self._upkeep_at:
+            adopted = self._opening.adopt_strays(STRAYS_AT_ONCE, now)
+            self._look_at = now + (0 if adopted else LOOK_FOR_STRAYS_MS)
+        if now >= self._upkeep_at and self._dead_letters.retire(now, Budget()):
             self._upkeep_at = now + UPKEEP_MS
-            self._dead_letters.retire(now)
         return self.next_due()
 
     def next_due(self) -> int | None:
@@ -482,7 +494,7 @@ class Engine:
         found = (Waiting.read(self.store, own.name, name, now) for name in own.first(limit))
         return [waiting for waiting in found if waiting is not None]
 
-    def purge(self, queue: str, limit: int = 10_000) -> int:
+    def purge(self, queue: str, limit: int = MOST_CHANGES) -> int:
         """Remove up to `limit` waiting messages. Returns how many; come back until it is 0."""
         own = self.queues.get(queue)
         purged = 0

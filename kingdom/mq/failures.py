@@ -109,11 +109,11 @@ class Failures:
             self._leases.end(lease, now)
             return "dlq"
         self._leases.end(lease, now)
-        self._add_dead(lease.queue, new)
+        self._add_dead(lease.queue, new, returned=True)
         return "dlq"
 
-    def _add_dead(self, queue: QueueState, name: str) -> None:
-        queue.add_dead(name)
+    def _add_dead(self, queue: QueueState, name: str, returned: bool = False) -> None:
+        queue.add_dead(name, returned)
         self._queues.arrived.add(queue.policy.dlq_of(queue.name))
 
     def _body(self, queue_name: str, name: str) -> str:

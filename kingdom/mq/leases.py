@@ -7,6 +7,7 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from kingdom.mq import message_format, names
+from kingdom.mq.budget import Budget
 from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
 from kingdom.mq.names import MESSAGE_ID
@@ -166,11 +167,12 @@ class Leases:
         # Leased before, perhaps in another life of ours: then it is this lease that ended.
         return LeaseExpired(key=key) if lease_id and names.attempt_of(waiting) else LeaseMismatch(key=key)
 
-    def expired(self, now: int) -> Iterator[Lease]:
-        """Yield the leases that have run out; the caller ends each."""
+    def expired(self, now: int, budget: Budget) -> Iterator[Lease]:
+        """Yield leases that have run out, as many as the budget allows; the caller ends each."""
         ends = self._ends
-        while ends and ends[0][0] <= now:
+        while ends and ends[0][0] <= now and budget.is_left():
             entry = heappop(ends)
+            budget.spend()
             if self._is_current(entry):
                 yield self.by_message_id[entry[1]]
         if len(ends) > 2 * len(self.by_message_id) + 4096:

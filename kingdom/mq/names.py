@@ -174,6 +174,11 @@ def is_dead_letter(name: str) -> bool:
     return ".r" in name
 
 
+def reason_of(name: str) -> str:
+    """Return the reason code of a dead letter."""
+    return fields_of(name)[REASON]
+
+
 def is_quarantined(name: str) -> bool:
     return ".q" in name
 

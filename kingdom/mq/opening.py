@@ -79,16 +79,17 @@ class Opening:
     def _add(self, found: Found) -> None:
         queue = self._queues.get_or_create(found.queue)
         if found.state == "dlq":
-            for name in sorted(found.names, key=names.by_due):
-                queue.add_dead(name)
+            queue.fill_dead([*queue.dead.values(), *found.names])
             return
         for name in found.names:
             self._leases.restore(queue, name)
 
-    def adopt_strays(self, budget: int, now: int) -> None:
-        """Make files that a person laid into an inbox messages. Looks at about `budget` names."""
-        for stray in self._store.strays(budget, self._queues.by_name):
+    def adopt_strays(self, budget: int, now: int) -> int:
+        """Make files that a person laid into an inbox messages. Looks at about `budget` names. Returns how many."""
+        strays = self._store.strays(budget, self._queues.by_name)
+        for stray in strays:
             self._adopt(stray, now)
+        return len(strays)
 
     def _adopt(self, stray: Stray, now: int) -> None:
         queue = self._queues.declare(stray.queue)

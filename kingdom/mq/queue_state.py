@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush, nsmallest
-from itertools import chain
+from heapq import heapify, heappop, heappush, merge, nsmallest
+from itertools import chain, islice
 from typing import NamedTuple
 
 from kingdom.mq import names
 from kingdom.mq.message_format import quoted
+from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.payload_rules import Check, checker
 from kingdom.mq.policy import Policy
 
@@ -29,21 +30,28 @@ class Counts(NamedTuple):
 
 
 class QueueState:
-    """Waiting messages stand in heaps by name alone: a name is its order, its due time, its attempts and its id."""
+    """Waiting messages are kept by name alone: a name is its order, its due time, its attempts and its id.
+
+    Whatever happens to one of them costs about the same however many wait.
+    """
 
     __slots__ = (
         "acked",
         "check",
         "consumed",
         "dead",
+        "dead_apart",
+        "dead_in_line",
+        "dead_reasons",
+        "dead_returned",
         "delayed",
-        "expiring",
         "failed",
         "handled_ms",
         "header",
         "header_at",
         "history",
         "inflight",
+        "mortal",
         "nacked",
         "name",
         "next_release",
@@ -83,17 +91,24 @@ class QueueState:
 
     def forget(self) -> None:
         """Forget where messages lie: it is about to be read anew. What was counted stays."""
-        #: A heap of names that anybody may lease.
+        #: A heap of names that anybody may lease and that do not expire.
         self.ready: list[str] = []
-        #: Heaps of names that only one consumer may lease, by its digest.
-        self.targeted: dict[str, list[str]] = {}
+        #: Names that anybody may lease, of messages with a time to live.
+        self.mortal = OrderedNames()
+        #: Names that only one consumer may lease, by its digest.
+        self.targeted: dict[str, OrderedNames] = {}
         self.targeted_count = 0
-        #: A heap of names turned by names.due_first.
-        self.delayed: list[str] = []
-        #: Dead letters by message id, those that died first at the head.
-        self.dead: OrderedDict[str, str] = OrderedDict()
-        #: The names of those that wait and have a time to live.
-        self.expiring: set[str] = set()
+        #: Names turned by names.due_first.
+        self.delayed = OrderedNames()
+        #: Dead letters by message id.
+        self.dead: dict[str, str] = {}
+        #: The same turned by names.due_first, so that those that died first come first: those that nobody has consumed,
+        #: those that a consumer has given back, and the quarantined.
+        self.dead_in_line = OrderedNames()
+        self.dead_returned = OrderedNames()
+        self.dead_apart = OrderedNames()
+        #: How many dead letters there are for each reason.
+        self.dead_reasons: Counter[str] = Counter()
         #: How many are out on a lease.
         self.inflight = 0
         #: When the next delayed message is due.
@@ -102,28 +117,30 @@ class QueueState:
     def add_ready(self, name: str) -> None:
         if len(name) == names.PLAIN_LENGTH:
             heappush(self.ready, name)
-            return
-        if target := names.target_of(name):
-            heappush(self.targeted.setdefault(target, []), name)
+        elif target := names.target_of(name):
+            self.targeted.setdefault(target, OrderedNames()).add(name)
             self.targeted_count += 1
+        elif names.expires_of(name):
+            self.mortal.add(name)
         else:
             heappush(self.ready, name)
-        if names.expires_of(name):
-            self.expiring.add(name)
 
     def add_delayed(self, name: str) -> None:
-        heappush(self.delayed, names.due_first(name))
-        if names.expires_of(name):
-            self.expiring.add(name)
+        self.delayed.add(names.due_first(name))
 
-    def fill(self, found: list[str], now: int) -> int:
-        """Add all that wait, after a start: in one pass instead of a push each.
+    def fill(self, found: list[str], now: int) -> tuple[int, list[str]]:
+        """Add all that wait, after a start: in one pass instead of one by one.
 
-        Returns the highest sequence of those that are not due before now: what is published next must come after it.
+        Returns the highest sequence of those that are not due before now, since what is published next must come
+        after it; and the names of those that expire.
         """
         now_text = f"{now:013d}"
         latest = ""
         due, plain = names.DUE, names.PLAIN_LENGTH
+        delayed: list[str] = []
+        mortal: list[str] = []
+        expiring: list[str] = []
+        targeted: dict[str, list[str]] = {}
         self.ready = [name for name in found if len(name) == plain and name[due] < now_text]
         if len(self.ready) < len(found):
             for name in found:
@@ -131,78 +148,86 @@ class QueueState:
                     latest = max(latest, name[names.SEQUENCE])
                 elif len(name) == plain:
                     continue
+                expires = names.expires_of(name)
+                if expires:
+                    expiring.append(name)
                 if name[due] > now_text:
-                    self.delayed.append(names.due_first(name))
+                    delayed.append(names.due_first(name))
                 elif target := names.target_of(name):
-                    self.targeted.setdefault(target, []).append(name)
+                    targeted.setdefault(target, []).append(name)
                     self.targeted_count += 1
+                elif expires:
+                    mortal.append(name)
                 else:
                     self.ready.append(name)
-                if names.expires_of(name):
-                    self.expiring.add(name)
         heapify(self.ready)
-        heapify(self.delayed)
-        for heap in self.targeted.values():
-            heapify(heap)
-        return int(latest or 0)
+        self.delayed, self.mortal = OrderedNames(delayed), OrderedNames(mortal)
+        self.targeted = {target: OrderedNames(waiting) for target, waiting in targeted.items()}
+        return int(latest or 0), expiring
 
     def take(self, consumer: str) -> str | None:
         """Remove and return the next ready name for this consumer (its digest)."""
         ready = self.ready
-        if not self.targeted_count:
+        if not self.targeted_count and not self.mortal:
             return heappop(ready) if ready else None
         mine = self.targeted.get(consumer)
-        if mine and (not ready or mine[0] < ready[0]):
-            self.targeted_count -= 1
-            name = heappop(mine)
-            if not mine:
-                del self.targeted[consumer]
-            return name
-        return heappop(ready) if ready else None
+        heads = [names.first() for names in (self.mortal, mine) if names]
+        if not heads or (ready and ready[0] < min(heads)):
+            return heappop(ready) if ready else None
+        name = min(heads)
+        if mine and mine.first() == name:
+            self._take_targeted(consumer, name)
+        else:
+            self.mortal.pop_first()
+        return name
+
+    def has_ready(self, consumer: str) -> bool:
+        """Return whether there is a ready name for this consumer (its digest)."""
+        return bool(self.ready or self.mortal or consumer in self.targeted)
+
+    def _take_targeted(self, target: str, name: str) -> bool:
+        """Remove a name from those of one consumer. Return whether it was there."""
+        waiting = self.targeted.get(target)
+        if waiting is None or not waiting.remove(name):
+            return False
+        self.targeted_count -= 1
+        if not waiting:
+            del self.targeted[target]
+        return True
 
     def pop_any(self) -> str | None:
         """Remove and return the waiting name that is least work to take out, whoever it is for."""
         if self.ready:
-            name = self.ready.pop()
-        elif self.targeted:
-            digest, heap = next(iter(self.targeted.items()))
-            name = heap.pop()
-            self.targeted_count -= 1
-            if not heap:
-                del self.targeted[digest]
-        elif self.delayed:
-            name = names.rank_first(self.delayed.pop())
-        else:
-            return None
-        self.expiring.discard(name)
-        return name
+            return self.ready.pop()
+        if self.mortal:
+            return self.mortal.pop_last()
+        if self.targeted:
+            target, waiting = next(iter(self.targeted.items()))
+            name = waiting.first()
+            self._take_targeted(target, name)
+            return name
+        return names.rank_first(self.delayed.pop_last()) if self.delayed else None
 
-    def release_due(self, now: int) -> int:
-        """Make delayed messages due by now ready. Returns how many."""
+    def release_due(self, now: int, most: int) -> int:
+        """Make up to `most` delayed messages that are due by now ready. Returns how many."""
         now_text = f"{now:013d}"
         released = 0
-        while self.delayed and self.delayed[0][names.TURNED_DUE] <= now_text:
-            self.add_ready(names.rank_first(heappop(self.delayed)))
+        while released < most and self.delayed and self.delayed.first()[names.TURNED_DUE] <= now_text:
+            self.add_ready(names.rank_first(self.delayed.pop_first()))
             released += 1
         return released
 
     def first_due(self) -> int:
         """Return when the next delayed message is due."""
-        return int(self.delayed[0][names.TURNED_DUE]) if self.delayed else NEVER
+        return int(self.delayed.first()[names.TURNED_DUE]) if self.delayed else NEVER
 
-    def remove(self, name: str) -> None:
-        """Remove from the middle: rare, and as slow as the queue is long."""
-        heaps: list[list[str]] = [self.ready, *self.targeted.values()]
-        for heap in heaps:
-            if name in heap:
-                heap.remove(name)
-                heapify(heap)
-                self.targeted_count -= heap is not self.ready
-        turned = names.due_first(name)
-        if turned in self.delayed:
-            self.delayed.remove(turned)
-            heapify(self.delayed)
-        self.expiring.discard(name)
+    def remove_expired(self, name: str) -> bool:
+        """Remove a message with a time to live, wherever it waits. Return whether it waited."""
+        if self.delayed and self.delayed.remove(names.due_first(name)):
+            return True
+        if target := names.target_of(name):
+            return self._take_targeted(target, name)
+        return self.mortal.remove(name)
 
     def __len__(self) -> int:
         return self.ready_count + len(self.delayed)
@@ -212,12 +237,15 @@ class QueueState:
 
     def __iter__(self) -> Iterator[str]:
         """Yield every waiting name, in no order."""
-        return chain(self.ready, *self.targeted.values(), map(names.rank_first, self.delayed))
+        return chain(self._ready_ones(), map(names.rank_first, self.delayed))
+
+    def _ready_ones(self) -> Iterator[str]:
+        return chain(self.ready, self.mortal, *self.targeted.values())
 
     def first(self, limit: int) -> list[str]:
         """Return the names that come next, the delayed ones behind the ready ones."""
-        ready = nsmallest(limit, chain(self.ready, *self.targeted.values()))
-        return ready + [names.rank_first(turned) for turned in nsmallest(limit - len(ready), self.delayed)]
+        ready = nsmallest(limit, self._ready_ones())
+        return ready + [names.rank_first(turned) for turned in islice(self.delayed, limit - len(ready))]
 
     def find(self, message_id: str) -> str | None:
         """Return the waiting name of a message. As slow as the queue is long: for telling a caller what was wrong."""
@@ -228,23 +256,54 @@ class QueueState:
         if len(self) <= FEW:
             waiting: Iterable[str] = self
         else:
-            heads = [heap[0] for heap in (self.ready, *self.targeted.values()) if heap]
-            waiting = [*heads, *(names.rank_first(turned) for turned in self.delayed[:1])]
+            heads = [waiting.first() for waiting in (self.mortal, *self.targeted.values()) if waiting]
+            waiting = [*self.ready[:1], *heads, *(names.rank_first(turned) for turned in islice(self.delayed, 1))]
         return min(map(names.created_of, waiting), default=NEVER)
 
     @property
     def ready_count(self) -> int:
-        return len(self.ready) + self.targeted_count
+        return len(self.ready) + len(self.mortal) + self.targeted_count
 
-    def add_dead(self, name: str) -> None:
+    def add_dead(self, name: str, returned: bool = False) -> None:
+        """Add a dead letter; one that is there under another name is replaced. One that was `returned` by its consumer
+        is handed out after the others."""
+        if name[names.MESSAGE_ID] in self.dead:
+            self.remove_dead(name)
         self.dead[name[names.MESSAGE_ID]] = name
+        open_line = self.dead_returned if returned else self.dead_in_line
+        line = self.dead_apart if names.is_quarantined(name) else open_line
+        line.add(names.due_first(name))
+        self.dead_reasons[names.reason_of(name)] += 1
+
+    def fill_dead(self, found: list[str]) -> None:
+        """Add all dead letters, after a start."""
+        self.dead = {name[names.MESSAGE_ID]: name for name in found}
+        turned = [names.due_first(name) for name in self.dead.values()]
+        self.dead_in_line = OrderedNames(name for name in turned if not names.is_quarantined(name))
+        self.dead_apart = OrderedNames(name for name in turned if names.is_quarantined(name))
+        self.dead_reasons = Counter(names.reason_of(name) for name in self.dead.values())
 
     def remove_dead(self, name: str) -> None:
-        del self.dead[name[names.MESSAGE_ID]]
+        old = self.dead.pop(name[names.MESSAGE_ID])
+        turned = names.due_first(old)
+        _ = self.dead_in_line.remove(turned) or self.dead_returned.remove(turned) or self.dead_apart.remove(turned)
+        self.dead_reasons[names.reason_of(old)] -= 1
 
     def first_dead(self) -> str:
         """Return the dead letter that may be consumed first: the quarantined stay where they are. Empty: none."""
-        return next((name for name in self.dead.values() if not names.is_quarantined(name)), "")
+        line = self.dead_in_line or self.dead_returned
+        return names.rank_first(line.first()) if line else ""
+
+    def first_dead_before(self, before: int) -> str:
+        """Return a dead letter that died then or earlier, not a quarantined one. Empty: none."""
+        for line in (self.dead_in_line, self.dead_returned):
+            if line and names.due_of(name := names.rank_first(line.first())) <= before:
+                return name
+        return ""
+
+    def all_dead(self) -> Iterator[str]:
+        """Yield all dead letters, those that died first at the head."""
+        return map(names.rank_first, merge(self.dead_in_line, self.dead_returned, self.dead_apart))
 
     def note_handled(self, ms: int) -> None:
         """Count the time from a lease to its ack."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -55,13 +55,13 @@ class Queues:
         """Return whether there is a queue of this name, or one whose dead letters go there."""
         return name in self.by_name or name in self.dead_letter_sources
 
-    def dead_letters_of(self, name: str) -> Iterator[tuple[QueueState, str]]:
-        """Yield the dead letters of a queue, also under the name of its dead-letter queue."""
+    def with_dead_letters(self, name: str) -> list[QueueState]:
+        """Return the queues whose dead letters are meant: the queue itself, and those whose dead-letter queue it is."""
         queue = self.by_name.get(name)
         queues = [*([queue] if queue is not None else []), *self.dead_letter_sources.get(name, [])]
         if not queues:
             raise QueueNotFound(queue=name)
-        return ((source, dead) for source in queues for dead in list(source.dead.values()))
+        return queues
 
     def check_unseen(self, name: str) -> Policy:
         """Return the policy that a queue will have which nobody has published to yet: a consumer may start first.

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from kingdom.mq import names
+from kingdom.mq.budget import Budget
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import Store
+
+RELEASED_BY_A_CALL = 64
+RELEASED_AT_ONCE = 250
 
 
 class Timers:
@@ -37,8 +41,8 @@ class Timers:
 
     def fill(self, queue: QueueState, found: list[str], now: int) -> int:
         """Add all that wait in a queue, after a start. Returns the sequence to go on from."""
-        sequence = queue.fill(found, now)
-        for name in queue.expiring:
+        sequence, expiring = queue.fill(found, now)
+        for name in expiring:
             self.expire_at(names.expires_of(name), queue, name)
         if queue.ready_count:
             self._queues.arrived.add(queue.name)
@@ -48,27 +52,30 @@ class Timers:
     def expire_at(self, when: int, queue: QueueState, name: str) -> None:
         heappush(self._expiries, (when, queue.name, name))
 
-    def release_due(self, queue: QueueState, now: int) -> None:
-        """Make the delayed messages of a queue that are due by now ready."""
-        if queue.release_due(now):
+    def release_due(self, queue: QueueState, now: int, most: int = RELEASED_BY_A_CALL) -> int:
+        """Make some delayed messages of a queue that are due by now ready; the next sweep goes on. Returns how many."""
+        released = queue.release_due(now, most)
+        if released:
             self._queues.arrived.add(queue.name)
-            self._store.release_due(queue.name, now)
+            self._store.release_due(queue.name, now, released)
         self._set_next_release(queue)
+        return released
 
-    def release_all_due(self, now: int) -> None:
-        """Make the delayed messages of all queues that are due by now ready."""
-        while self._releases and self._releases[0][0] <= now:
+    def release_all_due(self, now: int, budget: Budget) -> None:
+        """Make the delayed messages of all queues that are due by now ready, as many as the budget allows."""
+        while self._releases and self._releases[0][0] <= now and budget.is_left():
             queue = self._queues.by_name.get(heappop(self._releases)[1])
+            budget.spend()
             if queue is not None and queue.next_release <= now:
-                self.release_due(queue, now)
+                budget.spend(self.release_due(queue, now, RELEASED_AT_ONCE))
 
-    def take_expired(self, now: int) -> Iterator[tuple[QueueState, str]]:
-        """Remove from their queues and yield the messages that waited too long."""
-        while self._expiries and self._expiries[0][0] <= now:
+    def take_expired(self, now: int, budget: Budget) -> Iterator[tuple[QueueState, str]]:
+        """Remove from their queues and yield messages that waited too long, as many as the budget allows."""
+        while self._expiries and self._expiries[0][0] <= now and budget.is_left():
             _, queue_name, name = heappop(self._expiries)
             queue = self._queues.by_name.get(queue_name)
-            if queue is not None and name in queue.expiring:
-                queue.remove(name)
+            budget.spend()
+            if queue is not None and queue.remove_expired(name):
                 yield queue, name
 
     def next_due(self) -> int:

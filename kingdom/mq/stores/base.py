@@ -156,8 +156,9 @@ class Store(Protocol):
     def recall(self, since: int) -> Iterator[DedupEntry]:
         """Yield what was remembered at or after `since`, oldest first."""
 
-    def release_due(self, queue: str, now: int) -> None:
-        """Note that delayed messages due by now are ready: for stores in which people look for that word."""
+    def release_due(self, queue: str, now: int, count: int) -> None:
+        """Note that the first `count` delayed messages, due by now, are ready: for stores in which people look for
+        that word."""
 
     def tidy(self, now: int, idle: bool) -> None:
         """Clean up between groups: the engine calls it about once a second while something happens."""

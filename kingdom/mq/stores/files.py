@@ -124,7 +124,7 @@ class FileStore:
         except UnicodeDecodeError as error:
             raise MalformedBody(f"not UTF-8 at byte {error.start}", data.decode("utf-8", "replace")) from None
 
-    def release_due(self, queue: str, now: int) -> None:
+    def release_due(self, queue: str, now: int, count: int) -> None:
         """Delayed and ready messages lie in the same folder."""
 
     def remember(self, entries: Iterable[DedupEntry]) -> None:

@@ -21,6 +21,7 @@ Folders = Mapping[str, str]
 """A queue's folders by state."""
 
 LARGEST_STRAY = 64 << 20
+MOST_STRAYS = 100
 SMALL_ENOUGH_TO_KEEP = 16 << 10
 """Larger files are not kept to be written over."""
 _ANY = re.compile(rf"^({names.ANY_NAME})\.json$", re.MULTILINE | re.ASCII)
@@ -116,7 +117,7 @@ class StrayFinder:
                         ours.append(named[1])
                     elif (stray := self._stray(queue, entry.name)) is not None:
                         found.append(stray)
-                    if seen >= budget:
+                    if seen >= budget or len(found) >= MOST_STRAYS:
                         yield found
                         seen, found, ours, at_once = 0, [], [], False
             if at_once:

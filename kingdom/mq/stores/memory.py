@@ -57,7 +57,7 @@ class MemoryStore:
     def recall(self, since: int) -> Iterator[DedupEntry]:
         return (entry for entry in list(self._entries) if entry.at >= since)
 
-    def release_due(self, queue: str, now: int) -> None:
+    def release_due(self, queue: str, now: int, count: int) -> None:
         pass
 
     def tidy(self, now: int, idle: bool) -> None:

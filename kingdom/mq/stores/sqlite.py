@@ -23,6 +23,7 @@ MOST_UNSETTLED = 4_000
 MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
 MOST_REMEMBERED = 1_000_000
+FORGOTTEN_AT_ONCE = 1_000
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_384
 GONE = "gone"
@@ -125,9 +126,9 @@ class SqliteStore:
             raise MessageGone
         return row[0] if isinstance(row[0], str) else _text(row[0])
 
-    def release_due(self, queue: str, now: int) -> None:
+    def release_due(self, queue: str, now: int, count: int) -> None:
         self._now = now
-        self._steps.append((self._sql["release_due"], (now, queue)))
+        self._steps.append((self._sql["release_due"], (queue, now, count)))
 
     def remember(self, entries: Iterable[DedupEntry]) -> None:
         statement = self._sql["append_entry"]
@@ -228,14 +229,18 @@ class SqliteStore:
         try:
             if self._changes:
                 self._write([], settle=True)
-            if now - self._forgot_at >= DAY_MS // 24:
+            if now - self._forgot_at >= DAY_MS // 24 and not self._forget_some(now):
                 self._forgot_at = now
-                self._connection.execute(self._sql["forget_entries"], (now - DAY_MS,))
-                self._connection.execute(self._sql["forget_many_entries"], (MOST_REMEMBERED,))
             if idle:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
             self._break("tidy up", error)
+
+    def _forget_some(self, now: int) -> bool:
+        """Delete a part of what was remembered too long ago, or is too much. Return whether more may be left."""
+        old = self._connection.execute(self._sql["forget_entries"], (FORGOTTEN_AT_ONCE, now - DAY_MS)).rowcount
+        much = self._connection.execute(self._sql["forget_many_entries"], (MOST_REMEMBERED, FORGOTTEN_AT_ONCE)).rowcount
+        return max(old, much) == FORGOTTEN_AT_ONCE
 
     def close(self) -> None:
         with suppress(sqlite3.Error):

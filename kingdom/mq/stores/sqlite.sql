@@ -38,7 +38,10 @@ DELETE FROM {{msg_index_table}} WHERE message_key = ?;
 
 -- name: release_due
 -- delayed messages that are due are called ready
-UPDATE {{msg_index_table}} SET state = 'ready' WHERE state = 'delayed' AND available_at <= ? AND queue = ?;
+UPDATE {{msg_index_table}} SET state = 'ready' WHERE message_key IN (
+  SELECT message_key FROM {{msg_index_table}}
+  WHERE queue = ? AND state = 'delayed' AND available_at <= ? ORDER BY available_at LIMIT ?
+);
 
 -- name: select_queues
 -- from each one to the next by the index; DISTINCT would read the whole of it
@@ -98,10 +101,15 @@ INSERT INTO msg_memo (kind, at, queue, key, ids) VALUES (?, ?, ?, ?, ?);
 SELECT kind, at, queue, key, ids FROM msg_memo WHERE at >= ? ORDER BY position;
 
 -- name: forget_entries
-DELETE FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo WHERE at < ?);
+-- the oldest are the first: only a part of them is looked at
+DELETE FROM msg_memo WHERE position IN (
+  SELECT position FROM (SELECT position, at FROM msg_memo ORDER BY position LIMIT ?) WHERE at < ?
+);
 
 -- name: forget_many_entries
-DELETE FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo) - ?;
+DELETE FROM msg_memo WHERE position IN (
+  SELECT position FROM msg_memo WHERE position <= (SELECT max(position) FROM msg_memo) - ? ORDER BY position LIMIT ?
+);
 
 -- name: select_states
 SELECT queue, message_key, name FROM {{msg_index_table}};

@@ -1,0 +1,30 @@
+"""How much one turn may do for messages to which something happens together; the rest waits for the next turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+MOST_CHANGES = 500
+MOST_SECONDS = 0.01
+
+
+class Budget:
+    """A number of changes, and a time: where a change costs much, the time is used up first."""
+
+    def __init__(
+        self,
+        changes: int = MOST_CHANGES,
+        seconds: float = MOST_SECONDS,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._changes = changes
+        self._timer = timer
+        self._ends_at = timer() + seconds
+
+    def spend(self, changes: int = 1) -> None:
+        self._changes -= changes
+
+    def is_left(self) -> bool:
+        """Return whether one more change may be made."""
+        return self._changes > 0 and self._timer() < self._ends_at
