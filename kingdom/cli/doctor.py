@@ -141,6 +141,8 @@ def _configuration(places: Places) -> Iterator[Finding]:
     except BadConfig as error:
         bad += 1
         yield Finding("bad", "config", one_line(error, 300))
+    for remark in config.remarks(places, *names):
+        yield Finding("warn", "config", one_line(remark, 300))
     if not bad:
         yield Finding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
 

@@ -6,6 +6,7 @@ An error names the file, the line and the key.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_KEYS = 20_000
 DEEPEST = 50
+_QUOTED = re.compile(r"""(["'])(.*?)\1\s*(#.*)?$""")
+_COMMENT = re.compile(r"(^|\s+)#.*$")
 Config = Mapping[str, Any]
 Lines = dict[tuple[str | int, ...], int]
 
@@ -36,8 +39,32 @@ def load(places: Places, name: str) -> Config:
         value, lines = read_yaml(path)
     except FileNotFoundError:
         value, lines = {}, {}
-    config: Config = frozen(validated(f"config/{name}", value, lines, path))
+    config: Config = frozen(validated(f"config/{name}", _ours(name, value)[0], lines, path))
     return config
+
+
+def remarks(places: Places, *names: str) -> list[str]:
+    """Return what has no effect in these files and in `.env`, a sentence for each file that has such lines."""
+    found = [_ignored_keys(places.config / f"{name}.yaml", name) for name in names]
+    _, odd = _env_lines(places)
+    if odd:
+        found.append(f"{places.env_file}: ignored lines that do not read NAME=value: {', '.join(map(str, odd))}")
+    return [remark for remark in found if remark]
+
+
+def _ignored_keys(path: Path, name: str) -> str:
+    try:
+        value, lines = read_yaml(path)
+    except (FileNotFoundError, BadConfig):
+        return ""
+    unknown = _ours(name, value)[1]
+    keys = ", ".join(f"{'.'.join(map(str, key))} (line {_line(lines, key, value)}{near})" for key, near in unknown)
+    return f"{path}: ignored unknown keys: {keys}"[:1000] if unknown else ""
+
+
+def _ours(name: str, value: Any) -> tuple[Any, list[schemas.Unknown]]:
+    """Return a file's content without the keys of other kingdoms. The queue's file says itself what it takes."""
+    return (value, []) if name == "mq" else schemas.without_unknown(f"config/{name}", value)
 
 
 def for_looking(places: Places, name: str) -> tuple[Config, str]:
@@ -210,13 +237,29 @@ def secrets(places: Places) -> dict[str, str]:
         return {}
     if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise BadConfig(path=path, line="", key="permissions", why="others may read it; run `chmod 600` on it")
+    return _env_lines(places)[0]
+
+
+def _env_lines(places: Places) -> tuple[dict[str, str], list[int]]:
+    """Return what `.env` sets, and the numbers of the lines that set nothing."""
     found: dict[str, str] = {}
-    for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+    odd: list[int] = []
+    try:
+        lines = read_bytes(places.env_file).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return {}, []
+    for number, line in enumerate(lines, 1):
         bare = line.strip().removeprefix("export ")
-        if not bare or bare.startswith("#"):
-            continue
         name, equals, text = bare.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise BadConfig(path=path, line=f":{number}", key="line", why="must read NAME=value")
-        found[name.strip()] = text.strip().strip("\"'")
-    return found
+        if equals and name.strip().isidentifier():
+            found[name.strip()] = _env_value(text.strip())
+        elif bare and not bare.startswith("#"):
+            odd.append(number)
+    return found, odd
+
+
+def _env_value(text: str) -> str:
+    """Return a value without its quotes, or without the comment behind it."""
+    if (quoted := _QUOTED.match(text)) is not None:
+        return quoted[2]
+    return _COMMENT.sub("", text).strip("\"'")

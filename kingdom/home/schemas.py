@@ -14,6 +14,7 @@ from kingdom.home.places import find_schema
 from kingdom.words import closest
 
 Schema = dict[str, Any]
+Unknown = tuple[tuple[str, ...], str]
 
 
 @cache
@@ -87,6 +88,27 @@ def with_defaults(schema: Schema | bool, value: Any, root: Schema | None = None)
         items = _expanded(schema, root).get("items", {})
         return [with_defaults(items, part, root) for part in value]
     return value
+
+
+def without_unknown(name: str, value: Any) -> tuple[Any, list[Unknown]]:
+    """Return a value without the keys that its schema does not know, and the place of each with what it may mean."""
+    unknown: list[Unknown] = []
+    return _known(load(name), value, (), load(name), unknown), unknown
+
+
+def _known(schema: Schema | bool, value: Any, at: tuple[str, ...], root: Schema, unknown: list[Unknown]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    whole = _expanded(schema, root)
+    known: Schema = whole.get("properties", {})
+    others: Any = whole.get("additionalProperties", True)
+    kept = {}
+    for key, part in value.items():
+        if key not in known and others is False:
+            unknown.append(((*at, key), closest(str(key), list(known))))
+        else:
+            kept[key] = _known(known.get(key, others), part, (*at, key), root, unknown)
+    return kept
 
 
 def _expanded(schema: Schema | bool, root: Schema) -> Schema:

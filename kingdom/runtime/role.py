@@ -210,7 +210,13 @@ def _services(spec: RoleSpec, places: Places, lock: Lock) -> Services:
     unsynced = Disk(places.scratch(name), durability="process", guard=lock.check)
     log = Log(places, name, unsynced, time.time, secrets.values())
     queues = Queues(places, disk, log, time.time)
+    _warn_of_what_is_ignored(spec, places, log)
     return Services(name, places, disk, unsynced, queues, log, time.time, system, config, secrets=secrets)
+
+
+def _warn_of_what_is_ignored(spec: RoleSpec, places: Places, log: Log) -> None:
+    for remark in configuration.remarks(places, "system", spec.config_name):
+        log.warn(remark)
 
 
 class _Loop:
@@ -323,6 +329,7 @@ class _Loop:
         folders, self._folders = self._folders, tuple(self._job.folders())
         if services.system["wake"] != before["wake"] or folders != self._folders:
             self._replace_waker()
+        _warn_of_what_is_ignored(self._spec, services.places, services.log)
         services.log.info(f"took over new configuration{_exceptions(before, services.system)}")
 
     def _configured_anew(self) -> Services:

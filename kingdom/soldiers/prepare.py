@@ -26,6 +26,9 @@ from kingdom.soldiers.handle import SoldierHandle
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "PYTHONPATH")
 """What every soldier may see of our environment; a manifest's `env` and its engine add to it."""
 
+ENGINE_VARIABLE = "KINGDOM_RUNTIME_ENGINE"
+"""Names the engine of generals that name none, in the environment or in `.env`; it wins over the files."""
+
 KEYS = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".config/gh"),
     *(".config/gcloud", ".config/hub", ".config/glab-cli", ".config/git/credentials", ".config/op", ".config/sops"),
@@ -70,10 +73,17 @@ def choose_engine(services: Services, manifest: Manifest) -> Chosen:
 
 
 def engine_name(services: Services, manifest: Manifest) -> str:
-    name = manifest.engine or str(services.system["default_engine"])
+    name = manifest.engine or default_engine(services)
     if manifest.supported_engines and name not in manifest.supported_engines:
         return manifest.supported_engines[0]
     return name
+
+
+def default_engine(services: Services) -> str:
+    """Return the engine of generals that name none. `runtime.engine` is its name in other kingdoms' files."""
+    named = os.environ.get(ENGINE_VARIABLE) or services.secrets.get(ENGINE_VARIABLE)
+    system = services.system
+    return named or str(system["runtime"]["engine"] or system["default_engine"])
 
 
 def order(

@@ -98,7 +98,7 @@ def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: 
     ours = services(home, "chamberlain", Clock(), chamberlain=quick, king={"concurrency": {"max_soldiers": 7}})
     role = Rounds(ours)
     role.turn(None)
-    (ours.places.config / "king.yaml").write_text("concurrency: {max_soldeirs: 3}\n")
+    (ours.places.config / "king.yaml").write_text("concurrency: {max_soldiers: none}\n")
     for _ in range(3):
         ours.places.resources.unlink()
         ours.places.dashboard.unlink(missing_ok=True)

@@ -113,12 +113,17 @@ def test_the_command_is_named_as_one_would_type_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_broken_configuration_keeps_nobody_from_looking_or_stopping(terminal: Terminal) -> None:
-    (terminal.places.config / "system.yaml").write_text("roels: {}\n")
+    (terminal.places.config / "system.yaml").write_text("roles: 5\n")
     for words in (["status"], ["doctor"], ["down"], ["stop", "king"], ["queue"], ["generals"]):
         said = terminal(*words)
         assert said.code in (0, 1), (words, said)
     assert "Nothing was running." in terminal("down").out
-    assert "did you mean 'roles'" in terminal("up").err
+    assert "system.yaml:1: roles: " in terminal("up").err
+
+
+def test_the_doctor_names_keys_that_have_no_effect(terminal: Terminal) -> None:
+    (terminal.places.config / "system.yaml").write_text("roels: {}\n")
+    assert "ignored unknown keys: roels (line 1, did you mean 'roles'?)" in terminal("doctor").out
 
 
 def test_who_was_stopped_by_hand_is_started_by_hand(terminal: Terminal) -> None:

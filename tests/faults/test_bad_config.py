@@ -23,10 +23,9 @@ LAUGHS = b"a: &a [x, x, x, x, x, x, x, x, x]\n" + b"".join(
 )
 
 BAD: dict[str, tuple[bytes, str]] = {
-    "unknown key": (b"# a comment\nno_such_key: 5\n", "no_such_key"),
-    "wrong type": (b"# a comment\nintervals: soon\n", "intervals"),
+    "wrong type": (b"# a comment\nintervals: soon\nheartbeat: soon\n", "soon"),
     "a list": (b"- a\n- b\n", "keys and values"),
-    "half a line": (b"intervals:\n  event_check", ""),
+    "half a line": (b"heartbeat:\n  thresh\nintervals:\n  event_check", ""),
     "broken YAML": (b"a: [1, 2\nb: {", "YAML"),
     "a tab": (b"a:\n\tb: 1\n", "YAML"),
     "a key twice": (b"intervals: {}\nintervals: {}\n", "second time"),
@@ -43,7 +42,7 @@ def check_start(tree: Path) -> list[str]:
     for role in ROLES:
         for file in ("system", OWN_FILE[role]):
             for what, (content, word) in BAD.items():
-                if file != OWN_FILE["king"] and what not in ("unknown key", "broken YAML"):
+                if file != OWN_FILE["king"] and what not in ("wrong type", "broken YAML"):
                     continue
                 wrong += [f"{role}, {file}.yaml, {what}: {line}" for line in refused(tree, role, file, content, word)]
     return wrong
@@ -80,14 +79,14 @@ def check_fifo(tree: Path) -> list[str]:
 
 
 def check_reload(tree: Path) -> list[str]:
-    """Half a file, an unknown key and a broken manifest while it runs; then a good file."""
+    """Half a file, a wrong type and a broken manifest while it runs; then a good file."""
     home = trees.new_folder()
     places = homes.make(home, config={"king": {"intervals": {"event_check_seconds": 0.2}}})
     wrong: list[str] = []
     with trees.running(tree, home, KING) as king:
         if not trees.until(lambda: "starts" in log(places)):
             return ["the king did not start"]
-        for number, what in enumerate(("unknown key", "half a line", "broken YAML")):
+        for number, what in enumerate(("wrong type", "half a line", "broken YAML")):
             replace(places.config / "king.yaml", BAD[what][0])
             king.send_signal(signal.SIGUSR1)
             told = trees.until(lambda number=number: log(places).count("keeps its old configuration") > number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,12 @@ def test_a_soldier_gets_named_variables_alone(ours: Services, monkeypatch: pytes
         "OF_THE_ENGINE": "c",
         "OTHER": None,
     }
+
+
+def test_other_kingdoms_name_the_default_engine_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KINGDOM_RUNTIME_ENGINE", raising=False)
+    ours = services(home, "gen-pr", Clock(), system={"runtime": {"engine": "codex", "codex": {"command": "codex"}}})
+    assert prepare.default_engine(ours) == "codex"
+    assert prepare.default_engine(replace(ours, secrets={"KINGDOM_RUNTIME_ENGINE": "command"})) == "command"
+    monkeypatch.setenv("KINGDOM_RUNTIME_ENGINE", "claude")
+    assert prepare.default_engine(ours) == "claude"
