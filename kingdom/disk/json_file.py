@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import read_json, to_json
-from kingdom.errors import BadFile
+from kingdom.disk.codec import parse_json, read_bytes, to_json
+from kingdom.errors import BadFile, Collision
 
 LARGEST = 64 << 20
 
 
 class JsonFile:
-    """Corrupt entries are reported once to `complain` and dropped; an unreadable file starts empty."""
+    """Corrupt entries are reported once to `complain` and dropped.
+
+    A file that cannot be read, or that has another form, is set aside and reported; then it starts empty.
+    """
 
     def __init__(
-        self, path: Path, disk: Disk, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool]
+        self,
+        path: Path,
+        disk: Disk,
+        complain: Callable[[str], None],
+        is_sound: Callable[[str, Any], bool],
+        translate: Callable[[Any], Any] = lambda value: value,
     ) -> None:
+        """`translate` returns a file's content as an object, also where another program wrote another form."""
         self._path = path
         self._disk = disk
         self._changed = False
-        self._values = self._read(complain, is_sound)
+        self._values = self._read(complain, is_sound, translate)
 
     def get(self, key: str, default: Any = None) -> Any:
         return self._values.get(key, default)
@@ -45,17 +55,35 @@ class JsonFile:
             self._disk.rewrite(self._path, to_json(self._values))
             self._changed = False
 
-    def _read(self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool]) -> dict[str, Any]:
+    def _read(
+        self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool], translate: Callable[[Any], Any]
+    ) -> dict[str, Any]:
         try:
-            value = read_json(self._path, limit=LARGEST)
+            written = parse_json(read_bytes(self._path, limit=LARGEST))
         except FileNotFoundError:
             return {}
         except BadFile as error:
-            complain(f"{error}; starting with an empty file")
-            self._changed = True
-            return {}
+            return self._set_aside(complain, str(error))
+        except ValueError as error:
+            return self._set_aside(complain, f"{self._path}: {error}")
+        value = translate(written)
+        if not isinstance(value, dict):
+            return self._set_aside(complain, f"{self._path}: it has another form than the one kept here")
+        self._changed = value != written
         corrupt = {key for key, entry in value.items() if not is_sound(key, entry)}
         if corrupt:
             complain(f"{self._path}: dropped corrupt entries: {', '.join(sorted(corrupt))[:300]}")
             self._changed = True
         return {key: entry for key, entry in value.items() if key not in corrupt}
+
+    def _set_aside(self, complain: Callable[[str], None], why: str) -> dict[str, Any]:
+        """Keep the file beside its place under a free name: what it holds may be wanted."""
+        for number in count(1):
+            aside = self._path.with_name(f"{self._path.name}.set-aside-{number}")
+            try:
+                self._disk.move(self._path, aside)
+            except Collision:
+                continue
+            break
+        complain(f"{why}; it is kept as {aside.name}, starting with an empty file")
+        return {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kingdom.disk.json_file import JsonFile
 from kingdom.envoy.channels import CHANNELS
 from kingdom.records import notes
-from kingdom.records.messages import Json, Message
+from kingdom.records.messages import Json, Message, alert
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
@@ -49,9 +49,21 @@ class Conversations:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        own, disk, complain = services.places.own("envoy"), services.disk, services.log.error
-        self._threads = JsonFile(own / "thread-mappings.json", disk, complain, _is_object)
-        self._awaiting = JsonFile(own / "awaiting-responses.json", disk, complain, _is_object)
+        self._threads = self._file("thread-mappings.json")
+        self._awaiting = self._file("awaiting-responses.json")
+
+    def _file(self, name: str) -> JsonFile:
+        """Open a file that an envoy of another kingdom may have written."""
+        services, channel = self._services, str(self._services.config["channel"])
+
+        def complain(text: str) -> None:
+            services.log.error(text)
+            now = services.clock()
+            id = f"msg-{stamp(now)[:10].replace('-', '')}-envoy-{name.partition('-')[0]}-{int(now)}"
+            services.queues.messages.create([alert(id, services.log.clean(text), None, stamp(now))])
+
+        path = services.places.own("envoy") / name
+        return JsonFile(path, services.disk, complain, _is_object, lambda value: _translated(value, channel))
 
     def address(self, message: Message) -> Address:
         """Return where to post a message: in its task's thread if it has one, else where its cause came from."""
@@ -145,6 +157,24 @@ def asking_task(question: Message) -> str:
 def _reply_context(context: Json) -> Json:
     reply_context = context.get("reply_context")
     return reply_context if isinstance(reply_context, Mapping) else {}
+
+
+def _translated(written: Any, channel: str) -> Any:
+    """Return a state file's content in our form; None when it has none that is known."""
+    value = written
+    if isinstance(written, list) and all(isinstance(row, dict) and "task_id" in row for row in written):
+        value = {str(row["task_id"]): row for row in written}
+    if not isinstance(value, dict) or (value and not any(isinstance(entry, dict) for entry in value.values())):
+        return None
+    return {task: _entry(entry, channel) for task, entry in value.items()}
+
+
+def _entry(entry: Any, channel: str) -> Any:
+    """Return an entry with our address. What other envoys call channel is a room here."""
+    if not isinstance(entry, dict) or "thread_ts" not in entry or "room" in entry:
+        return entry
+    room = str(entry.get("channel") or channel)
+    return {**entry, "channel": channel, "room": room, "thread": str(entry["thread_ts"])}
 
 
 def _is_object(_task: str, value: Any) -> bool:

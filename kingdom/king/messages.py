@@ -131,6 +131,12 @@ def failed(task: Task, result: Result, default_channel: str) -> list[MessageDraf
     return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
 
 
+def cancelled(task: Task, default_channel: str, by: str) -> MessageDraft:
+    """Tell that a task was cancelled before anybody took it."""
+    final = _draft("final", "failed", task, default_channel, f"[failed] cancelled by {by}")
+    return replace(final, context={"failed_task": task.id})
+
+
 def skipped(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     """Say nothing, unless the soldier names a channel or a person waits for an answer."""
     if result.notify_channel is None and task.reply_to is None:

@@ -13,6 +13,7 @@ from kingdom.errors import BadInput
 from kingdom.home import manifests
 from kingdom.home.places import check_name
 from kingdom.home.states import MOVES
+from kingdom.king import messages
 from kingdom.king.context import Context
 from kingdom.records import notes
 from kingdom.records.backlog import Arrivals
@@ -108,7 +109,13 @@ class Orders:
         if task.outcome is not None and task.cancelled_by_order != order.id:
             raise OrderRefused(f"{task.id} has ended already: {task.outcome}")
         ended = task.evolve(status="discarded", outcome="discarded", cancelled_by_order=order.id)
+        draft = messages.cancelled(ended, self._king.channel, order.by)
+        if draft.part not in ended.message_ids:
+            ended = ended.evolve(message_ids={**ended.message_ids, draft.part: self._king.message_ids(1)[0]})
         queues.tasks.update("completed", [ended])
+        message_id = str(ended.message_ids[draft.part])
+        if not self._king.is_made("messages", message_id):
+            queues.messages.create([draft.message(message_id, self._king.now())])
         self._end_event(task, order)
         return "ended before anybody took it"
 

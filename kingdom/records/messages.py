@@ -319,6 +319,9 @@ _PREFIXES = {
     "[skipped]": "skipped",
     "[question]": "question",
     "[alert]": "alert",
+    "\N{WHITE HEAVY CHECK MARK}": "completed",
+    "\N{CROSS MARK}": "failed",
+    "\N{BLACK RIGHT-POINTING DOUBLE TRIANGLE WITH VERTICAL BAR}": "skipped",
 }
 
 
@@ -326,7 +329,8 @@ def code_of(message: Json) -> str | None:
     """Return what a message tells, one of CODES; of a foreign one, which has no code, what its first word says."""
     if (code := message.get("code")) in CODES:
         return str(code)
-    return _PREFIXES.get(str(message.get("content", "")).partition(" ")[0])
+    content = str(message.get("content", ""))
+    return _PREFIXES.get(content.partition(" ")[0]) or _PREFIXES.get(content[:1])
 
 
 def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:

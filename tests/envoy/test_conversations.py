@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.envoy.conversations import THREAD_RULES
+from kingdom.envoy.conversations import THREAD_RULES, Conversations
 from kingdom.home.places import Places
 from kingdom.home.schemas import load
 from kingdom.records import notes
@@ -146,7 +147,7 @@ def test_a_damaged_file_of_threads_silences_nobody(home: Path, clock: Clock, con
     (own / "awaiting-responses.json").write_text(content)
     put(home, "messages", "pending", **message(task_id=TASK))
     settle(home, clock)
-    assert posted(home) == ["msg-1"]
+    assert "msg-1" in posted(home)
 
 
 def test_a_thread_on_a_channel_that_is_gone_is_a_refusal(home: Path, clock: Clock) -> None:
@@ -160,3 +161,54 @@ def test_a_thread_on_a_channel_that_is_gone_is_a_refusal(home: Path, clock: Cloc
 
 def test_every_type_of_message_has_its_rule() -> None:
     assert set(THREAD_RULES) == set(load("message")["properties"]["type"]["enum"])
+
+
+FOREIGN_QUESTION = {
+    "task_id": TASK,
+    "thread_ts": "1.2",
+    "channel": "C1",
+    "asked_at": MORNING,
+    "reply_context": {"general": "gen-pr", "session_id": "s-1", "repo": ""},
+}
+
+
+def test_threads_and_questions_of_another_envoy_are_read_and_kept(home: Path, clock: Clock) -> None:
+    own = services(home, "envoy", clock).places.own("envoy")
+    conversations = {"9.9": {"task_id": TASK, "channel": "C1", "expires_at": MORNING}}
+    write(own / "thread-mappings.json", {TASK: {"thread_ts": "1.2", "channel": "C1"}})
+    (own / "awaiting-responses.json").write_text(json.dumps([FOREIGN_QUESTION]))
+    write(own / "conversation-threads.json", conversations)
+    put(home, "messages", "pending", **message("msg-2", "thread_update", task_id=TASK))
+    settle(home, clock)
+    (line,) = transcript(home)
+    assert (line["room"], line["thread"]) == ("C1", "1.2")
+    given = services(home, "envoy", clock)
+    question = Conversations(given).question_in("console", "C1", "1.2")
+    assert question is not None
+    assert (question.task, question.reply_context) == (TASK, FOREIGN_QUESTION["reply_context"])
+    assert threads(home)[TASK]["thread"] == "1.2"
+    assert read_json(own / "conversation-threads.json") == conversations
+
+
+@pytest.mark.parametrize("content", ["{}", "[]"])
+def test_no_questions_may_be_written_in_either_form(home: Path, clock: Clock, content: str) -> None:
+    own = services(home, "envoy", clock).places.own("envoy")
+    (own / "awaiting-responses.json").write_text(content)
+    settle(home, clock)
+    assert (posted(home), list(own.glob("*set-aside*"))) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["thread-mappings.json", "awaiting-responses.json"])
+@pytest.mark.parametrize("content", ["[1, 2]", '[{"task": "x"}]', '"text"', '{"half', '{"version": 2}', ""])
+def test_a_state_file_of_another_form_is_set_aside_with_an_alert(
+    home: Path, clock: Clock, name: str, content: str
+) -> None:
+    own = services(home, "envoy", clock).places.own("envoy")
+    (own / name).write_text(content)
+    settle(home, clock)
+    assert (own / f"{name}.set-aside-1").read_text() == content
+    (line,) = transcript(home)
+    assert line["text"].startswith("[alert] ")
+    assert f"{name}.set-aside-1" in line["text"]
+    settle(home, clock)
+    assert len(transcript(home)) == 1

@@ -10,7 +10,7 @@ import pytest
 from kingdom.home.places import Places
 from kingdom.king.court import Court
 from kingdom.records import notes
-from tests.fixtures import MORNING, Clock, event, here, install, message, put, read, services, task, write
+from tests.fixtures import MORNING, Clock, all_of, event, here, install, message, put, read, services, task, write
 
 TASK = "task-20260207-001"
 
@@ -198,3 +198,21 @@ def test_an_event_whose_task_is_claimed_is_left_alone(court_home: Path, clock: C
     put(court_home, "tasks", "in_progress", **task())
     reign(court_home, clock)
     assert here(court_home, "events", "dispatched") == ["evt-1"]
+
+
+@pytest.mark.parametrize(("state", "general"), [("pending", "gen-pr"), ("in_progress", "gen-gone")])
+def test_a_task_cancelled_before_anybody_took_it_gets_a_closing_message(
+    court_home: Path, clock: Clock, state: str, general: str
+) -> None:
+    put(court_home, "tasks", state, **task(general=general, thread_task_id="task-1"))
+    order(court_home, clock, "cancel", TASK)
+    (last,) = all_of(court_home, "messages", "pending")
+    assert (last["type"], last["task_id"], last["content"]) == ("notification", "task-1", "[failed] cancelled by kim")
+    assert read(court_home, "tasks", "completed", TASK)["letters"] == {"final": last["id"]}
+
+
+def test_an_order_to_cancel_that_was_interrupted_writes_its_message_once(court_home: Path, clock: Clock) -> None:
+    noted = {"letters": {"final": "msg-20260207-007"}, "cancelled_by_order": "ord-1", "outcome": "discarded"}
+    put(court_home, "tasks", "completed", **task(**noted))
+    assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
+    assert here(court_home, "messages", "pending") == ["msg-20260207-007"]

@@ -57,6 +57,12 @@ def test_answers_are_known_by_their_type(type: str, answer: bool) -> None:
         ({"code": 5, "content": "[skipped] x"}, "skipped"),
         ({"code": "splendid", "content": "news"}, None),
         ({}, None),
+        ({"content": "✅ done"}, "completed"),
+        ({"content": "❌ no tests"}, "failed"),
+        ({"content": "❌no tests"}, "failed"),
+        ({"content": "⏭️ out of scope"}, "skipped"),
+        ({"content": "⏭ out of scope"}, "skipped"),
+        ({"content": "done ✅"}, None),
     ],
 )
 def test_what_a_message_tells_is_its_code_or_its_first_word(written: dict[str, object], code: str | None) -> None:
