@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.atomic import make_folder
 from kingdom.disk.bulk import FileIdentity, Relay
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadConfig, BadFile
@@ -40,7 +40,6 @@ class Responses:
         self._keep = keep_seconds
         self._clock = clock
         self._files = Relay(str(scratch), most_spares=0 if clients else SPARES)
-        self._foreign = Disk(scratch, durability="process", mode=0o644)
         self._known: set[str] = set()
         self._next_sweep: float | None = clock()
 
@@ -85,10 +84,12 @@ class Responses:
         return self._files.end_if_same(path, identity)
 
     def _put(self, client: str, filename: str, answer: bytes) -> None:
-        if client in self._clients:
-            self._foreign.rewrite(self._folder / client / filename, answer)
+        folder = f"{self._folder}/{client}"
+        about = os.lstat(folder)
+        if _is_ours_alone(about):
+            self._files.put(f"{folder}/{filename}", answer)
         else:
-            self._files.put(f"{self._folder}/{client}/{filename}", answer)
+            self._files.put_for(f"{folder}/{filename}", answer, about)
 
     def close(self) -> None:
         self._files.sweep()
@@ -144,7 +145,10 @@ class Responses:
         """Remove the folder of a client that has been silent too long; one with anything in it stays."""
         folder = self._folder / client
         with suppress(OSError):
-            silent = now - os.lstat(folder).st_mtime
+            about = os.lstat(folder)
+            if not _is_ours_alone(about):
+                return  # its client, or somebody for it, made it so: we could not make the same again
+            silent = now - about.st_mtime
             if silent >= CLIENT_IS_GONE_AFTER:
                 for drafts in os.scandir(folder):
                     shutil.rmtree(drafts.path)
@@ -159,6 +163,10 @@ class Responses:
         if about:
             os.chmod(folder, int(about["mode"], 8))
             _change_owner(folder, client, about)
+
+
+def _is_ours_alone(folder: os.stat_result) -> bool:
+    return folder.st_uid == os.geteuid() and not folder.st_mode & 0o077
 
 
 def _answers(data: bytes, request_id: str) -> bool:

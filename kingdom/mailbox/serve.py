@@ -12,6 +12,7 @@ which changes nothing for publish and ack, and costs a lease time for consume.
 from __future__ import annotations
 
 import os
+import stat
 import time
 import traceback
 from collections import deque
@@ -38,7 +39,7 @@ from kingdom.times import stamp
 
 MOST_AT_ONCE = 512
 LOOK_AGAIN_SECONDS = 25.0
-DRAFT_IS_LITTER_AFTER = 3600.0
+DRAFT_IS_LITTER_AFTER = 86400.0
 TRY_AGAIN_SECONDS = 1.0
 INTERRUPTED = "the manager ended while it did this; look what is done before you repeat it"
 
@@ -63,7 +64,9 @@ class Server:
         self._engine = context.engine
         self._folders = settings.box
         self._clients = settings.config["ipc"]["clients"]
-        self._mode = int(settings.config["ipc"]["requestsMode"], 8)
+        mode = settings.config["ipc"]["requestsMode"]
+        #: None: a folder that is there keeps its mode.
+        self._mode = int(mode, 8) if mode else None
         self._disk = disk
         self._unsynced = unsynced
         self._responses = responses
@@ -88,9 +91,11 @@ class Server:
         """Make the folders and take back what a killed manager left in processing/."""
         for folder in (self._folders.root, self._folders.requests, self._folders.processing, self._folders.dead):
             make_folder(folder)
-        if self._mode & 0o077:
-            os.chmod(self._folders.root, 0o711)
-        os.chmod(self._folders.requests, self._mode)
+        if self._mode is not None:
+            if self._mode & 0o077:
+                root = stat.S_IMODE(os.stat(self._folders.root).st_mode)
+                os.chmod(self._folders.root, root | 0o711)
+            os.chmod(self._folders.requests, self._mode)
         self._owners = {
             client: uid for client, about in self._clients.items() if (uid := owner_of(client, about)) is not None
         }

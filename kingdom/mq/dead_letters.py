@@ -18,7 +18,7 @@ from kingdom.mq.names import Ids
 from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import MessageGone, Store
+from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
 from kingdom.mq.timers import Timers
 
 NO_LIMIT = 1 << 40
@@ -80,15 +80,20 @@ class DeadLetters:
         self._log = log
 
     def listed(self, queue: str, limit: int = 100) -> list[DeadLetter]:
-        """Return up to `limit` dead letters of a queue, those that died first at the head."""
+        """Return up to `limit` dead letters of a queue, those that died first at the head; no more than MOST_AT_ONCE
+        characters of reasons but for the last of them."""
         found: list[DeadLetter] = []
+        room = MOST_AT_ONCE
         if not self._queues.is_seen(queue):
             self._queues.check_unseen(queue)
             return found
         for source in self._queues.with_dead_letters(queue):
             for name in islice(source.all_dead(), limit - len(found)):
+                if room <= 0:
+                    return found
                 with suppress(MessageGone):
                     found.append(self._described(source, name))
+                    room -= len(found[-1].message)
         return found
 
     def _described(self, queue: QueueState, name: str) -> DeadLetter:

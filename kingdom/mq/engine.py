@@ -28,7 +28,7 @@ from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import EngineSettings, Queues
 from kingdom.mq.status import QueueStatus, Waiting
 from kingdom.mq.stores import STORES
-from kingdom.mq.stores.base import Finding, MessageGone, State, Store, StoreConfig
+from kingdom.mq.stores.base import MOST_AT_ONCE, Finding, MessageGone, State, Store, StoreConfig
 from kingdom.mq.timers import Timers
 from kingdom.runtime import tables
 
@@ -232,7 +232,8 @@ class Engine:
         return Published(message_id, names.key(queue_name, message_id))
 
     def lease(self, queue: str, consumer: str, limit: int = 1, visibility_ms: int | None = None) -> list[Leased]:
-        """Hand out up to `limit` messages: those of the queue, then dead letters that are consumed under its name."""
+        """Hand out up to `limit` messages, and no more than MOST_AT_ONCE characters but for the last of them: those
+        of the queue, then dead letters that are consumed under its name."""
         self._ensure_loaded()
         own = self._by_name.get(queue)
         sources = self._queues.dead_letter_sources.get(queue)
@@ -245,21 +246,24 @@ class Engine:
         digest = digest_of(consumer)
         leased: list[Leased] = []
         budget = Budget(seconds=LONG)
+        room = MOST_AT_ONCE
         if own is not None and own.paused:
             return leased
         if own is not None:
             if own.next_release <= now:
                 self._timers.release_due(own, now)
             until = now + (visibility_ms or own.policy.visibility_ms)
-            while len(leased) < limit and budget.is_left() and (name := own.take(digest)) is not None:
+            while len(leased) < limit and room > 0 and budget.is_left() and (name := own.take(digest)) is not None:
                 delivery = self._lease(own, "ready", name, consumer, digest, until, now)
                 if delivery is not None:
                     leased.append(delivery)
+                    room -= len(delivery.body)
                 else:
                     budget.spend()
         while (
             sources is not None
             and len(leased) < limit
+            and room > 0
             and budget.is_left()
             and (dead := self._dead_letters.take_first(sources))
         ):
@@ -268,6 +272,7 @@ class Engine:
             delivery = self._lease(source, "dlq", name, consumer, digest, until, now)
             if delivery is not None:
                 leased.append(delivery)
+                room -= len(delivery.body)
             else:
                 budget.spend()
         self.cut_short = not budget.is_left()
@@ -486,13 +491,22 @@ class Engine:
         return self._dedup.remembered()
 
     def peek(self, queue: str, limit: int = 10) -> list[Waiting]:
-        """Return the messages that come next, without handing them out."""
+        """Return the messages that come next, without handing them out; no more than MOST_AT_ONCE characters but for
+        the last of them."""
         own = self.queues.get(queue)
         now = self.clock()
         if own.next_release <= now:
             self._timers.release_due(own, now)
-        found = (Waiting.read(self.store, own.name, name, now) for name in own.first(limit))
-        return [waiting for waiting in found if waiting is not None]
+        found: list[Waiting] = []
+        room = MOST_AT_ONCE
+        for name in own.first(limit):
+            waiting = Waiting.read(self.store, own.name, name, now)
+            if waiting is not None:
+                found.append(waiting)
+                room -= len(waiting.payload) + len(waiting.attributes)
+                if room <= 0:
+                    break
+        return found
 
     def purge(self, queue: str, limit: int = MOST_CHANGES) -> int:
         """Remove up to `limit` waiting messages. Returns how many; come back until it is 0."""

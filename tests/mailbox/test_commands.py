@@ -383,6 +383,32 @@ def test_a_batch_is_published_consumed_and_acknowledged(box: ByHand) -> None:
     assert results[-1]["error"]["code"] in ("ERR_MESSAGE_NOT_FOUND", "ERR_LEASE_MISMATCH")
 
 
+def test_a_batch_of_large_messages_ends_before_it_is_too_large(box: ByHand) -> None:
+    megabytes = "x" * (3 << 20)
+    for _ in range(12):
+        published(box, message=megabytes)
+    got = [len(box.data("consume_batch", {"queue": "q", "limit": 100})["messages"]) for _ in range(2)]
+    assert got == [6, 6]
+    assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 12
+
+
+def test_looking_at_large_messages_ends_before_the_answer_is_too_large(box: ByHand) -> None:
+    for _ in range(12):
+        published(box, message="x" * (3 << 20))
+    assert len(box.data("peek", {"queue": "q", "limit": 100})["messages"]) == 6
+
+
+def test_long_reasons_of_dead_letters_end_a_list_before_it_is_too_large(box: ByHand) -> None:
+    for _ in range(8):
+        dead(box, reason="x" * (3 << 20))
+    assert box.data("list_dlq", {"queue": "q"})["count"] == 6
+
+
+def test_one_message_is_delivered_however_large_it_is(box: ByHand) -> None:
+    published(box, message="x" * (20 << 20))
+    assert len(box.data("consume_batch", {"queue": "q", "limit": 100})["messages"]) == 1
+
+
 def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
     messages = [{"message": 1}, {"ttlSec": []}, {"message": 2, "priority": "high"}, {"message": 3}]
     outcomes = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]

@@ -68,6 +68,53 @@ def test_only_the_owner_may_enter_the_folders(box: ByHand) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in own} == {0o700}
 
 
+def test_folders_that_were_there_keep_their_modes(box: ByHand) -> None:
+    for path, mode in ((box.box.requests, 0o777), (box.box.responses, 0o755), (box.box.root, 0o755)):
+        path.chmod(mode)
+    mine = box.box.responses / "worker 1"
+    mine.mkdir()
+    mine.chmod(0o775)
+    box.reopen()
+    box.ask("health", client="worker 1")
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (box.box.root, box.box.requests, box.box.responses, mine)]
+    assert modes == [0o755, 0o777, 0o755, 0o775]
+
+
+def test_a_mode_that_the_configuration_names_is_set(home: Path) -> None:
+    box = ByHand(home, backend="memory")
+    box.engine.close()
+    box = ByHand(home, backend="memory", ipc={"requestsMode": "1733"})
+    assert stat.S_IMODE(box.box.requests.stat().st_mode) == 0o1733
+    box.engine.close()
+
+
+@pytest.mark.parametrize(("folder", "answer"), [(0o755, 0o644), (0o750, 0o640), (0o777, 0o644)])
+def test_an_answer_is_readable_to_those_who_may_enter_its_folder(box: ByHand, folder: int, answer: int) -> None:
+    mine = box.box.responses / "me"
+    mine.mkdir()
+    mine.chmod(folder)
+    for _ in range(3):
+        name = box.post("health")
+        box.turn()
+        assert stat.S_IMODE((mine / f"{name}.json").stat().st_mode) == answer
+        (mine / f"{name}.json").unlink()
+
+
+def test_a_folder_that_its_client_made_stays_when_it_is_silent(box: ByHand) -> None:
+    mine = box.box.responses / "me"
+    mine.mkdir()
+    mine.chmod(0o770)
+    box.ask("health")
+    for path in mine.iterdir():
+        path.unlink()
+    os.utime(mine, (box.now - 100_000, box.now - 100_000))
+    box.now += 100_000
+    box.ask("health", client="other")
+    box.now += 700
+    box.turn()
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o770
+
+
 def as_root(test: Any) -> Any:
     return pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give folders to other users")(test)
 
@@ -96,8 +143,25 @@ def test_only_its_user_may_send_requests_for_a_client(home: Path) -> None:
     box.turn()
     answer = box.box.responses / "sensor" / f"{own}.json"
     assert json.loads(answer.read_text())["ok"]
-    assert answer.stat().st_mode & 0o004
+    assert answer.stat().st_uid == 65534
     box.engine.close()
+
+
+@as_root
+def test_an_answer_belongs_to_the_owner_of_a_folder_that_was_there(box: ByHand) -> None:
+    theirs = box.box.responses / "소비자 1"
+    theirs.mkdir()
+    theirs.chmod(0o700)
+    os.chown(theirs, 65534, 65534)
+    for _ in range(3):
+        name = box.post("health", client="소비자 1")
+        box.turn()
+        about = (theirs / f"{name}.json").stat()
+        assert (about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode)) == (65534, 65534, 0o600)
+    about = theirs.stat()
+    assert (about.st_uid, stat.S_IMODE(about.st_mode)) == (65534, 0o700)
+    box.ask("health")  # and the next one, over a file of ours
+    assert (box.box.responses / "me").stat().st_uid == os.geteuid()
 
 
 @as_root

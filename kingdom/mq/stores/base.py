@@ -21,6 +21,8 @@ State = Literal["ready", "delayed", "inflight", "dlq", "archived"]
 
 DAY_MS = 86_400_000
 LONGEST_FOLDER_NAME = 120
+MOST_AT_ONCE = 16 << 20
+"""Characters of messages that one answer holds, but for the last message in it: what is leased must be deliverable."""
 
 
 @dataclass(frozen=True, slots=True)
