@@ -63,6 +63,7 @@ def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
     ipc["root"] = str(base / ipc["root"])
     queues, strict = _queues(config, file)
     box = MailboxFolders.at(Path(ipc["root"]), ipc)
+    warnings += _check_rules(queues)
     return Settings(frozen(config), base, box, frozen(queues), strict, tuple(warnings))
 
 
@@ -122,6 +123,13 @@ def _check_synchronous(config: dict[str, Any]) -> list[str]:
     if asked in SAFE_ENOUGH[config["durability"]]:
         return []
     return [f"durability {config['durability']} wins over sqlite.synchronous {asked}: commits are synced"]
+
+
+def _check_rules(queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    from kingdom.mq.payload_rules import usable
+
+    found = ((name, policy.get("messageSchema", {}).get("rules")) for name, policy in queues.items())
+    return [f"queue {name}: {why}" for name, rules in found if rules for why in usable(rules)[1]]
 
 
 def _queues(config: dict[str, Any], file: Path) -> tuple[dict[str, Any], bool]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from kingdom.home import schemas
+from kingdom.mq import ecmascript_patterns
 
 Check = Callable[[Any], str]
 """Takes a payload, returns what is wrong with it, or nothing."""
@@ -30,10 +30,27 @@ def checker(schema: Mapping[str, Any] | None, rules: Sequence[Mapping[str, Any]]
     checks: list[Check] = []
     if schema is not None:
         checks.append(_by_schema(schema))
-    checks += [_by_rule(rule) for rule in rules]
+    checks += [_by_rule(rule) for rule in usable(rules)[0]]
     if not checks:
         return None
     return lambda payload: next((wrong for check in checks if (wrong := check(payload))), "")
+
+
+def usable(rules: Sequence[Any]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the rules that can be judged by, and a sentence for each that cannot: a broken one drops out alone."""
+    good: list[Mapping[str, Any]] = []
+    wrong: list[str] = []
+    for number, rule in enumerate(rules, 1):
+        if isinstance(rule, Mapping) and rule.get("type") == "custom":
+            continue  # older configurations may name code that we do not have
+        try:
+            _by_rule(rule)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            wrong.append(f"rule {number} has no effect: {why}")
+        else:
+            good.append(rule)
+    return good, wrong
 
 
 def _by_schema(schema: Mapping[str, Any]) -> Check:
@@ -48,7 +65,11 @@ def _plain(schema: Mapping[str, Any]) -> Any:
 
 def _by_rule(rule: Mapping[str, Any]) -> Check:
     kind = rule["type"]
-    field = str(rule["field"]).removeprefix("payload.")
+    if kind not in RULES:
+        raise ValueError(f"no rule of type {kind!r}; known are {', '.join(RULES)}")
+    if not rule["field"] or not isinstance(rule["field"], str):
+        raise ValueError("its field is empty or no text")
+    field = rule["field"].removeprefix("payload.")
     path = field.split(".")
     wanted = RULES[kind](rule)
 
@@ -80,12 +101,15 @@ def _at(payload: Any, path: Sequence[str]) -> Any:
 
 
 def _required(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
-    return lambda value: value is not None
+    """The key is there: with null, too."""
+    return lambda value: True
 
 
 def _type(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
-    expected = str(rule.get("expectedType", rule.get("value", "")))
-    types = _TYPES.get(expected, ())
+    expected = rule["expectedType"]
+    if expected not in _TYPES:
+        raise ValueError(f"no type {expected!r}; known are {', '.join(_TYPES)}")
+    types = _TYPES[expected]
     if expected == "integer":
         return lambda value: (
             not isinstance(value, bool)
@@ -99,9 +123,14 @@ def _type(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
 def _length(compare: Callable[[int, float], bool]) -> Callable[[Mapping[str, Any]], Callable[[Any], bool]]:
     def rule_of(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
         bound = float(rule["value"])
-        return lambda value: not isinstance(value, (str, list)) or compare(len(value), bound)
+        return lambda value: not isinstance(value, (str, list)) or compare(_size_of(value), bound)
 
     return rule_of
+
+
+def _size_of(value: str | list[Any]) -> int:
+    """Texts are as long as they are in UTF-8."""
+    return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else len(value)
 
 
 def _size(compare: Callable[[float, float], bool]) -> Callable[[Mapping[str, Any]], Callable[[Any], bool]]:
@@ -115,13 +144,14 @@ def _size(compare: Callable[[float, float], bool]) -> Callable[[Mapping[str, Any
 
 
 def _pattern(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
-    wanted = re.compile(str(rule["value"]))
-    return lambda value: not isinstance(value, str) or wanted.search(value) is not None
+    wanted = ecmascript_patterns.compiled(str(rule["value"]))
+    return lambda value: not isinstance(value, str) or wanted.fullmatch(value) is not None
 
 
 def _enum(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
-    allowed = list(rule.get("values", ()))
-    return lambda value: value in allowed
+    """Only texts are judged."""
+    allowed = list(rule["values"])
+    return lambda value: not isinstance(value, str) or value in allowed
 
 
 RULES: Mapping[str, Callable[[Mapping[str, Any]], Callable[[Any], bool]]] = {
