@@ -220,7 +220,7 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Seque
     rules = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     _must(rules, "landlock_create_ruleset")
     _allow(rules, "/", _READ_DIR)
-    hidden = {*may_not_read, *(os.path.realpath(path) for path in may_not_read)}
+    hidden = {os.path.realpath(path) for path in may_not_read}
     for path in _all_but("", hidden):
         _allow(rules, path, handled & _READ)
     for path in but:
@@ -236,7 +236,10 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Seque
 
 
 def _all_but(folder: str, hidden: Set[str]) -> Iterator[str]:
-    """Yield the largest trees under a folder without any hidden path: Landlock can only allow, not forbid."""
+    """Yield the largest trees under a folder without any hidden path: Landlock can only allow, not forbid.
+
+    Hidden paths are real ones: by way of a link, nothing under it would look hidden.
+    """
     try:
         inside = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
     except OSError:

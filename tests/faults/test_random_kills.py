@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -211,7 +212,6 @@ def left(places: Places) -> list[str]:
     folders = [places.soldiers, *(places.own(name) / "camp" for name in GENERALS)]
     folders += [places.workspaces / name for name in GENERALS]
     wrong += [f"left: {path}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
-    raw = [
-        path.name for path in places.results.iterdir() if not path.name.removesuffix(".json").split("-")[-1].isdigit()
-    ]
+    kept = re.compile(r"task-\d+-\d+(\.json|-session-id|-soldier-id)")
+    raw = [path.name for path in places.results.iterdir() if not kept.fullmatch(path.name)]
     return wrong + [f"left among the results: {name}" for name in raw]

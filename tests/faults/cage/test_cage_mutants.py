@@ -38,9 +38,9 @@ MUTANTS = [
     ),
     Mutant("keys of the owner may be read", "kingdom.soldiers", replace("(A, *_keys())", "(A,)"), "breakout"),
     Mutant(
-        "a link to the home is forgotten",
+        "a link is another way in",
         "kingdom.soldier.sandbox",
-        replace("(os.path.realpath(A) for A in B)", "()"),
+        replace("{os.path.realpath(A) for A in B}", "set(B)"),
         "linked",
     ),
     Mutant(
