@@ -54,7 +54,7 @@ def test_a_deleted_socket_is_made_again(steward: Steward, court: Court) -> None:
     assert len(court.left()) == 2
 
 
-ROUNDS = 50 if trees.CAMPAIGN else 10
+ROUNDS = 50 if trees.CAMPAIGN else 3
 
 
 def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court) -> None:
