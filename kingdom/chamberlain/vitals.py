@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,9 +36,15 @@ def measure(home: Path) -> Reading:
     return Reading(
         cpu_percent=psutil.cpu_percent(interval=None),
         memory_percent=psutil.virtual_memory().percent,
-        disk_percent=psutil.disk_usage(str(home)).percent,
+        disk_percent=max(psutil.disk_usage(str(home)).percent, _inodes_percent(home)),
         load_average=psutil.getloadavg(),
     )
+
+
+def _inodes_percent(home: Path) -> float:
+    """Return how many of the disk's inodes are used: without one no file can be made, however much room there is."""
+    disk = os.statvfs(home)
+    return 100.0 * (1.0 - disk.f_favail / disk.f_files) if disk.f_files else 0.0
 
 
 class Health:

@@ -232,6 +232,9 @@ class Places:
         Its own workspace and soldier folder lie in these folders; it may read them because it may write there.
         """
         yield from (self.env_file, self.own("gateway"), *self.locks(), self.control_folder(general, task) / "lock")
+        yield from (
+            path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern) if path.is_file()
+        )
         yield from (self.mq, self.mailbox / "manager.lock")
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
         for pattern in ("gen-*/camp", "gen-*/mirrors"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kingdom.runtime.processes import stat_fields, tree
@@ -59,14 +60,31 @@ class Limits:
     def _full_disk(self) -> Exceeded | None:
         disk = os.statvfs(self._home)
         full = 100.0 * (1.0 - disk.f_bavail / max(1, disk.f_blocks))
-        return Exceeded(DISK, f"the disk is {full:.0f} % full") if full > FULL_PERCENT else None
+        if full > FULL_PERCENT:
+            return Exceeded(DISK, f"the disk is {full:.0f} % full")
+        used = 100.0 * (1.0 - disk.f_favail / disk.f_files) if disk.f_files else 0.0
+        return Exceeded(DISK, f"the disk is full: {used:.0f} % of its inodes are used") if used > FULL_PERCENT else None
 
 
 def _memory(pids: Iterable[int], enough: int) -> int:
     """Return what all have in memory; when that seems too much, counted again with every shared page shared."""
     pids = list(pids)
-    found = sum(_resident(pid) for pid in pids)
-    return found if found <= enough else sum(_proportional(pid) for pid in pids)
+    unmapped = _memory_files(pids)
+    found = unmapped + sum(_resident(pid) for pid in pids)
+    return found if found <= enough else unmapped + sum(_proportional(pid) for pid in pids)
+
+
+def _memory_files(pids: Iterable[int]) -> int:
+    """Return what files without a name hold (memfd_create): they are in memory, also while nobody has them mapped."""
+    held: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{name}").startswith("/memfd:"):
+                        about = os.stat(f"/proc/{pid}/fd/{name}")
+                        held[about.st_dev, about.st_ino] = about.st_blocks * 512
+    return sum(held.values())
 
 
 def _resident(pid: int) -> int:

@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWIPC = 0x00020000, 0x10000000, 0x08000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 _MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8000
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -182,8 +182,12 @@ def _see_read_only(but: Iterable[str]) -> None:
 
 
 def _unshare() -> int:
-    """Return 0 when this process has a view of the disk of its own now."""
-    return 0 if _libc.unshare(_CLONE_NEWNS | (0 if os.geteuid() == 0 else _CLONE_NEWUSER)) == 0 else 1
+    """Return 0 when this process has a view of the disk of its own now.
+
+    Where it can be had, with System V memory and message queues of its own, which end with its last process.
+    """
+    own = _CLONE_NEWNS | (0 if os.geteuid() == 0 else _CLONE_NEWUSER)
+    return 0 if _libc.unshare(own | _CLONE_NEWIPC) == 0 or _libc.unshare(own) == 0 else 1
 
 
 def _set_mount(path: str, flags: int, on: int, off: int) -> None:

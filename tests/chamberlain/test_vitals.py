@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kingdom.chamberlain import rounds
 from kingdom.chamberlain.rounds import Rounds
-from kingdom.chamberlain.vitals import Health, Reading
+from kingdom.chamberlain.vitals import Health, Reading, measure
 from kingdom.disk.codec import read_json
 from tests.fixtures import Clock, all_of, services
 
@@ -108,3 +110,16 @@ def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: 
     assert ours.places.role_log("chamberlain").read_text().count("cannot read max_soldiers") == 1
     Rounds(ours).turn(None)
     assert read_json(ours.places.resources)["sessions"]["soldiers_max"] is None, "nobody knows"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk")
+def test_a_disk_without_inodes_is_full(tmp_path: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,nr_inodes=20", "tmpfs", tmp_path], check=False)
+    if mounted.returncode:
+        pytest.skip("NO SMALL DISK: nothing may be mounted here")
+    try:
+        for number in range(18):
+            (tmp_path / str(number)).touch()
+        assert measure(tmp_path).disk_percent > 90
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)

@@ -79,6 +79,8 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
     places = Places(home)
     places.env_file.write_text(f"SLACK_BOT_TOKEN={SECRET}\n")
     places.env_file.chmod(0o600)
+    for copy in (".env.bak", ".env~"):
+        (home / copy).write_text(f"SLACK_BOT_TOKEN={SECRET}\n")
     homes.install(home, OTHER)
     homes.put(home, "events", "pending", homes.event("evt-other"))
     homes.put(home, "tasks", "pending", homes.task(LATER, "evt-other", target_general=OTHER))
@@ -139,7 +141,7 @@ def changed(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]
 
 def secrets_told(cell: Cell) -> list[str]:
     """The secret in any file that is not its own."""
-    own = (cell.places.env_file, cell.places.own("gateway") / "jwt-secret")
+    own = (*cell.home.glob(".env*"), cell.places.own("gateway") / "jwt-secret")
     return [
         f"the secret stands in {path.relative_to(cell.home)}"
         for path in _all(cell.home)

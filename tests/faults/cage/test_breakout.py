@@ -104,6 +104,8 @@ open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
     "an attribute": """os.setxattr(at("queue/events/pending/evt-other.json"), "user.x", b"1")""",
     # what is not for it to read
     "the secrets": """open(at(".env")).read()""",
+    "a copy of the secrets": """open(at(".env.bak")).read()""",
+    "what an editor left of the secrets": """open(at(".env~")).read()""",
     "the secrets by the way of a link": """os.symlink(at(".env"), "link"); open("link").read()""",
     "the hall's key": """open(at("state/gateway/jwt-secret")).read()""",
     "the order of another task": f"""open(at("state/{GENERAL}/camp/{LATER}/something")).read()""",
@@ -567,6 +569,16 @@ def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(number: int, 
     assert out.stat().st_size <= 64 << 20
     assert cell.result(task)["status"] in ("success", "failed")
     assert "Traceback" not in str(cell.result(task))
+
+
+def test_shared_memory_ends_with_its_soldier(home: Path) -> None:
+    cell = cells.build(home)
+    cell.arm(f"{PRELUDE}\ntell(made=must(LIBC.shmget(0, 1 << 20, 0o1600)))\n")
+    segments = Path("/proc/sysvipc/shm").read_text()
+    task = cell.send()
+    assert cell.serve().returncode == 0
+    assert cell.said(task)["made"] >= 0
+    assert Path("/proc/sysvipc/shm").read_text() == segments
 
 
 PLANTED_IN_GIT = """

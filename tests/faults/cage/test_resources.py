@@ -77,6 +77,15 @@ rest()
         {"memory_mb": 256},
         "MB of memory, more than 256",
     ),
+    "a memory hog in files without a name": (
+        """
+for _ in range(40):
+    os.write(os.memfd_create("m"), b"x" * (16 << 20)); time.sleep(0.02)
+rest()
+""",
+        {"memory_mb": 128},
+        "MB of memory, more than 128",
+    ),
     "a memory hog at once": ("""kept = b"x" * (900 << 20)\nrest()""", {"memory_mb": 128}, "MemoryError"),
     "a spinner": ("while time.monotonic() < END: pass", {"cpu_seconds": 2}, "processor time"),
     "many spinners": (
