@@ -147,9 +147,6 @@ def rows(source: Source) -> Iterator[tuple[ast.AST, str]]:
                         yield value, row
 
 
-# --- the checks: a house in, the lines in the wrong room out
-
-
 def wrong_direction(root: Path) -> Iterator[str]:
     """roles -> libraries -> runtime -> rules -> records -> home -> disk; nobody sideways, nobody the cli."""
     known = {source.module for source in sources(root)}
@@ -416,11 +413,9 @@ def test_nothing_stands_in_the_wrong_room(check: Check) -> None:
     assert not found, "\n".join([check.__doc__ or "", *found])
 
 
-# --- every check is shown its defect
-
 HALVES = {"registry": "pypi" + ".org", "shared": "../" + "shared", "issue": "issue " + "#7"}
 
-COURT, ENGINE, QUEUES = "kingdom/king/court.py", "kingdom/mq/engine.py", "kingdom/records/queues.py"
+COURT, ENGINE, QUEUES = "kingdom/king/job.py", "kingdom/mq/engine.py", "kingdom/records/queues.py"
 
 DEFECTS: list[tuple[Check, str, str]] = [
     (wrong_direction, f"{COURT}:2", "\nfrom kingdom.envoy import letters"),
@@ -429,7 +424,7 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (wrong_direction, f"{COURT}:1", "from kingdom import general"),
     (wrong_direction, f"{COURT}:1", "TABLE = {'x': 'kingdom.envoy.say:Say'}"),
     (wrong_direction, f"{ENGINE}:1", "import kingdom.topics"),
-    (wrong_direction, f"{ENGINE}:1", "from kingdom.king.court import tick"),
+    (wrong_direction, f"{ENGINE}:1", "from kingdom.king.job import tick"),
     (wrong_direction, f"{QUEUES}:1", "from kingdom.mq import engine"),
     (wrong_direction, f"{QUEUES}:1", "from ..king import court"),
     (wrong_direction, f"{QUEUES}:1", "from kingdom.rules.gate import Gate"),
@@ -511,7 +506,7 @@ TIDY = {
     "kingdom/disk/atomic.py": "import ctypes\nimport os\nos.replace('a', 'b')\n",
     "kingdom/home/config.py": "import json\ndef load():\n    import yaml\n",
     "kingdom/home/places.py": "def f(home): return home / 'queue' / 'pending'\n",
-    "kingdom/king/court.py": "from kingdom.home import config\nfrom kingdom.mq import engine\n"
+    "kingdom/king/job.py": "from kingdom.home import config\nfrom kingdom.mq import engine\n"
     "from . import routing\nname = 'a-b'.replace('a', 'b') + 'pending'\n",
     "kingdom/king/routing.py": "from dataclasses import replace\nratio = 1 / 2\n",
     "kingdom/mq/__init__.py": "STORES = {'memory': 'kingdom.mq.memory:Store'}\n",

@@ -2,9 +2,9 @@
 
 import sys
 
-from kingdom.chamberlain.rounds import Rounds
+from kingdom.chamberlain.job import ChamberlainJob
 from kingdom.runtime import role
 
 if __name__ == "__main__":
     spec = role.RoleSpec("chamberlain", "chamberlain", once=role.wants_once(sys.argv), survives_hup=True)
-    sys.exit(role.run(spec, Rounds))
+    sys.exit(role.run(spec, ChamberlainJob))

@@ -72,7 +72,7 @@ Repeats what it was told: a package to begin with.
 
 - `manifest.yaml` the words and events that lead here, the schedules, the limits.
 - `run` the soldier: one run for one task. Any language will do.
-- `prompt.md` what an engine that thinks would be told; `run` gets it on its standard input too.
+- `prompt.md` what an engine with a model would be told; `run` gets it on its standard input too.
 """
 
 RUN = '''\

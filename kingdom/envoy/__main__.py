@@ -2,8 +2,8 @@
 
 import sys
 
-from kingdom.envoy.embassy import Embassy
+from kingdom.envoy.job import EnvoyJob
 from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.RoleSpec("envoy", "envoy", once=role.wants_once(sys.argv)), Embassy))
+    sys.exit(role.run(role.RoleSpec("envoy", "envoy", once=role.wants_once(sys.argv)), EnvoyJob))

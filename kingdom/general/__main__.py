@@ -3,7 +3,7 @@
 import sys
 
 from kingdom.errors import Exit
-from kingdom.general.campaign import Campaign
+from kingdom.general.job import GeneralJob
 from kingdom.runtime import role
 
 if __name__ == "__main__":
@@ -11,4 +11,4 @@ if __name__ == "__main__":
         print("which general? python -m kingdom.general gen-briefing", file=sys.stderr)
         sys.exit(Exit.REFUSED)
     spec = role.RoleSpec(sys.argv[1], "general", also_reads=("king",), once=role.wants_once(sys.argv))
-    sys.exit(role.run(spec, Campaign))
+    sys.exit(role.run(spec, GeneralJob))

@@ -2,8 +2,8 @@
 
 import sys
 
-from kingdom.king.court import Court
+from kingdom.king.job import KingJob
 from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.RoleSpec("king", "king", once=role.wants_once(sys.argv)), Court))
+    sys.exit(role.run(role.RoleSpec("king", "king", once=role.wants_once(sys.argv)), KingJob))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.chamberlain import rounds
-from kingdom.chamberlain.rounds import Rounds
+from kingdom.chamberlain import job
+from kingdom.chamberlain.job import ChamberlainJob
 from kingdom.chamberlain.vitals import Health, Reading, measure
 from kingdom.disk.codec import read_json
 from tests.fixtures import Clock, all_of, services
@@ -56,7 +56,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     stand_in = Machine()
-    monkeypatch.setattr(rounds, "measure", stand_in)
+    monkeypatch.setattr(job, "measure", stand_in)
     return stand_in
 
 
@@ -67,7 +67,7 @@ def letters(home: Path) -> list[str]:
 def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> None:
     machine.now = reading(cpu=7.04, memory=8.06)
     ours = services(home, "chamberlain", Clock())
-    Rounds(ours).turn(None)
+    ChamberlainJob(ours).turn(None)
     vitals = read_json(ours.places.resources)
     assert vitals["timestamp"] == "2026-02-07T10:00:00Z"
     assert (vitals["system"]["cpu_percent"], vitals["system"]["memory_percent"]) == (7.0, 8.1)
@@ -79,7 +79,7 @@ def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> 
 def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machine: Machine) -> None:
     machine.now = reading(memory=95)
     ours = services(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
-    role = Rounds(ours)
+    role = ChamberlainJob(ours)
     for _ in range(6):
         role.turn(None)
     assert len(letters(home)) == 1
@@ -89,7 +89,7 @@ def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machin
 def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
     machine.now = reading(disk=86)
     ours = services(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
-    role = Rounds(ours)
+    role = ChamberlainJob(ours)
     for _ in range(4):
         role.turn(None)
     assert [("86 % full" in text) for text in letters(home)] == [True]
@@ -98,7 +98,7 @@ def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
 def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: Machine) -> None:
     quick = {"intervals": {"vitals_seconds": 0.0001}}
     ours = services(home, "chamberlain", Clock(), chamberlain=quick, king={"concurrency": {"max_soldiers": 7}})
-    role = Rounds(ours)
+    role = ChamberlainJob(ours)
     role.turn(None)
     (ours.places.config / "king.yaml").write_text("concurrency: {max_soldiers: none}\n")
     for _ in range(3):
@@ -108,7 +108,7 @@ def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: 
         assert read_json(ours.places.resources)["sessions"]["soldiers_max"] == 7, "what the king keeps"
     ours.log.flush()
     assert ours.places.role_log("chamberlain").read_text().count("cannot read max_soldiers") == 1
-    Rounds(ours).turn(None)
+    ChamberlainJob(ours).turn(None)
     assert read_json(ours.places.resources)["sessions"]["soldiers_max"] is None, "nobody knows"
 
 

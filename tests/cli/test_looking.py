@@ -103,9 +103,6 @@ def test_all_queues_at_a_glance(terminal: Terminal) -> None:
     assert json.loads(terminal.ok("queue", "ls", "--json"))["events"]["pending"] == 1
 
 
-# --- why
-
-
 def hold(terminal: Terminal, health: str, age: float = 0.0) -> None:
     vitals = {"timestamp": stamp(time.time() - age), "health": health, "system": {}}
     terminal.places.resources.write_text(json.dumps(vitals))
@@ -254,9 +251,6 @@ def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Term
     assert "task-2: gen-briefing, a.b, try 2\n" in said
 
 
-# --- questions
-
-
 def ask(terminal: Terminal, task: str = "task-1") -> None:
     terminal.task("completed", task, outcome="needs_human")
     terminal.places.result(task).write_text('{"question": "which?"}')
@@ -286,9 +280,6 @@ def test_an_old_question_is_reported_as_long_as_it_waits(terminal: Terminal) -> 
     for path in (terminal.places.checkpoint("task-1"), terminal.places.queue_file("tasks", "completed", "task-1")):
         os.utime(path, (1000, 1000))
     assert "Unanswered: task-1; `" in terminal.ok("report")
-
-
-# --- logs and reports
 
 
 def test_the_end_of_a_log(terminal: Terminal) -> None:
@@ -321,9 +312,6 @@ def test_a_report_counts_what_ended(terminal: Terminal) -> None:
 
 def test_nothing_happened(terminal: Terminal) -> None:
     assert terminal.ok("report", "--days", "2") == "Nothing happened in the last 2 d.\n"
-
-
-# --- words
 
 
 def test_text_from_outside_cannot_steer_the_terminal(terminal: Terminal) -> None:

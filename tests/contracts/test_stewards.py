@@ -247,9 +247,6 @@ def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court
     assert [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1]
 
 
-# --- choosing
-
-
 def test_the_one_that_stands_is_picked(raised: Raised, court: Court, launcher: str) -> None:
     raised("king")
     assert pick(court.places).name == launcher

@@ -25,9 +25,6 @@ def disk(home: Path) -> Disk:
     return Disk(home / "scratch", durability="process")
 
 
-# --- writing
-
-
 def test_a_new_file_never_replaces_another(disk: Disk, home: Path) -> None:
     disk.create(home / "a", b"first")
     with pytest.raises(Collision, match="nothing was overwritten"):
@@ -120,9 +117,6 @@ def test_power_safe_groups_of_any_size(home: Path) -> None:
     assert len(list(home.glob("*-*"))) == 21
 
 
-# --- logs
-
-
 def test_a_torn_line_does_not_swallow_the_next_one(disk: Disk, home: Path) -> None:
     (home / "log").write_bytes(b'{"n": 1}\n{"n": 2')
     disk.append(home / "log", to_line({"n": 3}))
@@ -150,9 +144,6 @@ disk.append(home / "log", b"after\\n")
     ended = subprocess.run([sys.executable, "-c", script, home], capture_output=True, text=True, check=True)
     assert ended.stdout == "27\n"
     assert (home / "log").read_text().split("\n") == ["line 0....", "line 1....", "lin", "after", ""]
-
-
-# --- the strict reader
 
 
 def _sparse(path: Path) -> None:
@@ -242,8 +233,6 @@ def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
 def test_an_emoji_spelt_as_an_escape_is_a_character() -> None:
     assert parse_json(b'{"a": "\\ud83d\\ude00"}') == {"a": "😀"}
 
-
-# --- the lock
 
 HOLDER = """
 import sys

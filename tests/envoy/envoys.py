@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kingdom.disk.codec import read_json_or
-from kingdom.envoy.embassy import Embassy
+from kingdom.envoy.job import EnvoyJob
 from kingdom.home.places import Places
 from kingdom.runtime.role import Services
 from tests.fixtures import Clock, message, put, services
@@ -17,16 +17,16 @@ TASK = "task-20260207-001"
 
 class Envoy(NamedTuple):
     services: Services
-    embassy: Embassy
+    job: EnvoyJob
 
 
 def settle(home: Path, clock: Clock, envoy: Envoy | None = None) -> Envoy:
     """Let a new envoy, or the one given, turn until nothing is left to do. Return it."""
     if envoy is None:
         given = services(home, "envoy", clock)
-        envoy = Envoy(given, Embassy(given))
+        envoy = Envoy(given, EnvoyJob(given))
     for _ in range(100):
-        if not envoy.embassy.turn(None).worked:
+        if not envoy.job.turn(None).worked:
             break
     else:
         raise AssertionError("it never comes to rest")
@@ -37,7 +37,7 @@ def settle(home: Path, clock: Clock, envoy: Envoy | None = None) -> Envoy:
 def turn(envoy: Envoy, turns: int = 1) -> None:
     """Let it turn a few times, whatever it finds."""
     for _ in range(turns):
-        envoy.embassy.turn(None)
+        envoy.job.turn(None)
 
 
 def transcript(home: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 
 from kingdom.envoy.channels import Channels
 from kingdom.envoy.channels.base import Said
-from kingdom.envoy.embassy import Embassy
+from kingdom.envoy.job import EnvoyJob
 from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.runtime.role import Services
@@ -39,7 +39,7 @@ def listening(given: Services) -> Services:
 @pytest.fixture
 def envoy(home: Path, clock: Clock, loft: Path) -> Envoy:
     given = listening(services(home, "envoy", clock))
-    return Envoy(given, Embassy(given))
+    return Envoy(given, EnvoyJob(given))
 
 
 def log(home: Path) -> str:
@@ -181,14 +181,14 @@ def test_a_channel_works_with_its_kit(home: Path, clock: Clock) -> None:
 
 def test_the_folders_of_a_channel_wake_the_envoy(envoy: Envoy, loft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pigeon.Pigeon, "folders", lambda _: (loft / "said",))
-    assert list(envoy.embassy.folders()) == [envoy.services.places.folder("messages", "pending"), loft / "said"]
+    assert list(envoy.job.folders()) == [envoy.services.places.folder("messages", "pending"), loft / "said"]
 
 
 def test_new_configuration_opens_the_channels_anew(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:
     settle(home, clock, envoy)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        envoy.embassy.reload(envoy.services)
+        envoy.job.reload(envoy.services)
         pigeon.say(loft, HELLO)
         settle(home, clock, envoy)
     assert len(here(home, "events", "pending")) == 1
@@ -198,13 +198,13 @@ def test_new_configuration_opens_the_channels_anew(home: Path, clock: Clock, env
 ENVOY = """
 from dataclasses import replace
 from kingdom.envoy.channels import CHANNELS
-from kingdom.envoy.embassy import Embassy
+from kingdom.envoy.job import EnvoyJob
 from kingdom.runtime import role
 
 CHANNELS["pigeon"] = "tests.envoy.pigeon:Pigeon"
 
 def build(services):
-    return Embassy(replace(services, config={**services.config, "pigeon": {}}))
+    return EnvoyJob(replace(services, config={**services.config, "pigeon": {}}))
 
 raise SystemExit(role.run(role.RoleSpec("envoy", "envoy"), build))
 """

@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.embassy import Embassy
+from kingdom.envoy.job import EnvoyJob
 from kingdom.home.places import Places
 from tests.envoy import grumpy
 from tests.envoy.envoys import TASK, open_thread, posted, settle, threads, traces, transcript, turn
@@ -23,13 +23,13 @@ def test_without_a_word_of_arrivals_it_looks_by_itself_in_time(home: Path, clock
     given = replace(
         services(home, "envoy", clock, envoy={"intervals": {"message_check_seconds": 7}}), monotonic=monotonic
     )
-    embassy = Embassy(given)
-    assert embassy.turn({}).wait == 7
+    job = EnvoyJob(given)
+    assert job.turn({}).wait == 7
     put(home, "messages", "pending", **message("msg-1"))
     monotonic.pass_(6)
-    assert not embassy.turn({}).worked
+    assert not job.turn({}).worked
     monotonic.pass_(1)
-    assert embassy.turn({}).worked
+    assert job.turn({}).worked
     assert posted(home) == ["msg-1"]
 
 

@@ -22,5 +22,5 @@ def general(home: Path, clock: Clock) -> Iterator[GeneralRig]:
     for path in here(home, "tasks", "in_progress"):
         general.soldier(path).kill()
     # Here and not in somebody else's test: a dead general's soldiers are told of when it is forgotten.
-    del general.campaign
+    del general.job
     gc.collect()

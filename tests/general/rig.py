@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.codec import read_json
-from kingdom.general.campaign import Campaign
+from kingdom.general.job import GeneralJob
 from kingdom.home.places import Places
 from kingdom.records.soldiers import Started
 from kingdom.runtime.role import Services
@@ -35,7 +35,7 @@ class GeneralRig:
         package.mkdir(parents=True)
         (package / "prompt.md").write_text("Look at {{TASK_TYPE}}.\n")
         self.services: Services
-        self.campaign = self.restart()
+        self.job = self.restart()
 
     def manifest(self, **fields: Any) -> None:
         install(self.home, GENERAL, **{"sandbox": "off", "timeout_seconds": 30, **fields})
@@ -46,15 +46,15 @@ class GeneralRig:
         program.write_text(f"#!/bin/sh\necho $$ >>{self.home}/lives\n{script}\n")
         program.chmod(0o755)
 
-    def restart(self) -> Campaign:
+    def restart(self) -> GeneralJob:
         """A new life of the general."""
         self.services = services(self.home, GENERAL, self.clock)
-        self.campaign = Campaign(self.services)
-        return self.campaign
+        self.job = GeneralJob(self.services)
+        return self.job
 
     def until(self, seen: Callable[[], object], what: str) -> None:
         def turn_and_look() -> object:
-            self.campaign.turn(None)
+            self.job.turn(None)
             return seen()
 
         folders = (self.places.results, self.places.soldiers, self.home)

@@ -13,7 +13,7 @@ import pytest
 
 from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import read_json
-from kingdom.general.campaign import Campaign
+from kingdom.general.job import GeneralJob
 from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
@@ -132,7 +132,7 @@ def test_a_failure_is_tried_again_after_a_pause_then_final(general: GeneralRig, 
     assert general.traces() == []
     clock.pass_(59)
     for _ in range(3):
-        general.campaign.turn(None)
+        general.job.turn(None)
     general.restart().turn(None)
     assert len(general.engines()) == 1, "it waits"
     clock.pass_(1)
@@ -243,7 +243,7 @@ def test_a_result_that_is_there_already_stands(general: GeneralRig) -> None:
     write(general.places.result(TASK), {"task_id": TASK, "status": "failed", "error": "first"})
     put(general.home, "tasks", "in_progress", **task())
     for _ in range(3):
-        general.campaign.turn(None)
+        general.job.turn(None)
     assert (general.engines(), general.result()["error"]) == ([], "first")
 
 
@@ -286,7 +286,7 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
     general.services = replace(
         general.services, disk=disk, queues=Queues(general.places, disk, general.services.log, general.clock)
     )
-    general.campaign = Campaign(general.services)
+    general.job = GeneralJob(general.services)
     general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "the next try")
     if general_first:
         cancel()
@@ -324,7 +324,7 @@ def test_a_limit_is_noted_on_the_account_that_was_asked(general: GeneralRig) -> 
     put(general.home, "tasks", "pending", **task())
     general.engine()
     general.manifest(engine="claude")
-    general.campaign.turn(None)
+    general.job.turn(None)
     (general.home / "go").touch()
     general.until(general.places.budgets.exists, "the purse")
     assert list(read_json(general.places.budgets)) == ["rests command:gen-pr"]

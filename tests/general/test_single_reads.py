@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from kingdom.envoy.embassy import Embassy
-from kingdom.king.court import Court
+from kingdom.envoy.job import EnvoyJob
+from kingdom.king.job import KingJob
 from kingdom.runtime.processes import carriers, soldier_markers
 from kingdom.runtime.role import Job
 from kingdom.runtime.wake import Waker
@@ -46,9 +46,9 @@ def test_every_role_reads_what_an_event_becomes_once(general: GeneralRig, home: 
     general.runs(says(status="success", summary="done"))
     write(general.places.resources, {"timestamp": MORNING, "health": "green"})
     roles = {
-        "king": Awake(Court(services(home, "king", clock))),
+        "king": Awake(KingJob(services(home, "king", clock))),
         "general": Awake(general.restart()),
-        "envoy": Awake(Embassy(services(home, "envoy", clock))),
+        "envoy": Awake(EnvoyJob(services(home, "envoy", clock))),
     }
     for role in roles.values():
         role.opened.clear()

@@ -15,8 +15,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from kingdom.cli.say import say
-from kingdom.envoy.embassy import Embassy
-from kingdom.king.court import Court
+from kingdom.envoy.job import EnvoyJob
+from kingdom.king.job import KingJob
 from kingdom.runtime.processes import carriers, soldier_markers
 from kingdom.runtime.role import Job
 from tests.fixtures import Clock, here, services
@@ -63,16 +63,16 @@ def rest(job: Job) -> None:
 def test_the_page_names_what_an_event_runs_through_in_its_order(general: GeneralRig, home: Path, clock: Clock) -> None:
     general.manifest(keywords=["brief me"])
     general.runs(says(status="success", summary="done"))
-    campaign = general.restart()
+    job = general.restart()
     with traced() as calls:
         CliRunner(env={"KINGDOM_HOME": str(home)}).invoke(say, ["--no-wait", "brief me"], catch_exceptions=False)
-        rest(Court(services(home, "king", clock)))
+        rest(KingJob(services(home, "king", clock)))
         general.result()
-        rest(Court(services(home, "king", clock)))
-        rest(Embassy(services(home, "envoy", clock)))
+        rest(KingJob(services(home, "king", clock)))
+        rest(EnvoyJob(services(home, "envoy", clock)))
     assert len(here(home, "messages", "sent")) == 2
     wait_until(lambda: not carriers(soldier_markers(home, TASK)), SOON, "the soldier's end")
-    campaign.turn(None)
+    job.turn(None)
 
     stations = named()
     assert 10 <= len({file for _, file, _ in stations}) <= MOST_FILES

@@ -236,9 +236,6 @@ def test_an_unknown_key_is_ignored_and_named(home: Path, text: str, told: str) -
     assert config.remarks(founded(home), "king") == [f"{home}/config/king.yaml: ignored unknown keys: {told}"]
 
 
-# --- secrets
-
-
 def secrets(home: Path, text: str, mode: int = 0o600) -> dict[str, str]:
     (home / ".env").write_text(text)
     (home / ".env").chmod(mode)
@@ -275,8 +272,6 @@ def test_a_link_is_no_file_of_secrets(home: Path) -> None:
     with pytest.raises((BadConfig, BadFile)):
         config.secrets(founded(home))
 
-
-# --- time zones
 
 SUMMER, WINTER = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
 

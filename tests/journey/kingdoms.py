@@ -39,8 +39,6 @@ class Kingdom:
         for name, text in CALM.items():
             (self.places.config / name).write_text(text)
 
-    # --- the command line
-
     def run(self, *words: str, seconds: float = 60.0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(KINGDOM), *words],
@@ -65,8 +63,6 @@ class Kingdom:
         assert done.stderr.count("\n") == 1, done.stderr
         return done.returncode, done.stderr
 
-    # --- what happens meanwhile
-
     def until(self, seen: Callable[[], Any], what: str, *folders: Path) -> Any:
         return wait_until(seen, SOON, f"{what}; the kingdom says:\n{self.complaints()}", folders)
 
@@ -77,8 +73,6 @@ class Kingdom:
     def complaints(self) -> str:
         log = self.places.system_log
         return "\n".join(log.read_text().splitlines()[-25:]) if log.exists() else "nothing was logged"
-
-    # --- what lies in it
 
     def event(self, name: str, type_: str, **fields: Any) -> None:
         """As a foreign writer puts it: hidden first, then renamed."""
@@ -133,8 +127,6 @@ class Kingdom:
             if f"KINGDOM_HOME={self.home}".encode() in told and words:
                 found.append(words.replace(b"\0", b" ").decode(errors="replace"))
         return found
-
-    # --- generals
 
     def general(self, name: str, run: str, **manifest: Any) -> Path:
         """A package with a shell script for a soldier."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kingdom.home.places import Places
-from kingdom.king.court import Court
+from kingdom.king.job import KingJob
 from kingdom.records import notes
 from tests.fixtures import MORNING, Clock, all_of, event, here, install, message, put, read, services, task, write
 
@@ -20,8 +20,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def reign(home: Path, clock: Clock) -> Court:
-    court = Court(services(home, "king", clock))
+def reign(home: Path, clock: Clock) -> KingJob:
+    court = KingJob(services(home, "king", clock))
     while court.turn(None).worked:
         pass
     return court

@@ -134,9 +134,6 @@ def test_a_round_of_an_original_client(original: OriginalClient) -> None:
     assert original.data("ack", held) == {}
 
 
-# --- a consumer that starts first
-
-
 def test_a_consumer_may_start_before_its_publisher(original: OriginalClient) -> None:
     consume = {"queue": "later", "consumerId": "c", "visibilityTimeoutSec": 30}
     assert original.data("consume_next", consume) == {"message": None}
@@ -161,9 +158,6 @@ def test_a_strict_mailbox_knows_only_named_queues(home: Path, command: str) -> N
     box = ByHand(home, backend="memory", queues={"strict": True, "known": {}})
     assert box.code(command, {"queue": "later"}) == "ERR_QUEUE_NOT_FOUND"
     box.engine.close()
-
-
-# --- the same id again
 
 
 def test_an_id_used_again_right_after_its_answer_is_a_new_request(box: ByHand) -> None:

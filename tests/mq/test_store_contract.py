@@ -30,9 +30,6 @@ PERSISTENT = sorted(set(STORES) - {"memory"})
 LIMIT_OF_2 = {"retry": {"limit": 2, "initialDelaySec": 1}}
 
 
-# --- publish and lease
-
-
 def test_what_was_published_is_leased_word_for_word(house: House) -> None:
     key = house.publish(' {"b": 1,\n  "a": [1.50, "ü\\u00fc"]} ', attributes='{"deviceId": "d-1"}', priority=3)
     leased = house.lease("consumer-01")
@@ -129,9 +126,6 @@ def test_an_expired_message_is_never_handed_out_even_before_a_sweep(house: House
     assert house.lease() is None
     house.reopen()
     assert house.counts() == (0, 0, 0, 0)
-
-
-# --- leases
 
 
 def test_an_acknowledged_message_is_gone_for_good(house: House) -> None:
@@ -257,9 +251,6 @@ def test_published_and_leased_in_one_group(house: House) -> None:
     assert house.counts() == (0, 0, 0, 0)
 
 
-# --- failing
-
-
 def test_a_nack_waits_longer_each_time_and_ends_among_the_dead(house: House) -> None:
     house.use({"retry": {"limit": 3, "initialDelaySec": 2, "maxDelaySec": 3}, "poisonAfter": 0})
     key = house.publish()
@@ -348,9 +339,6 @@ def test_jitter_spreads_the_wait(open_house: Open, backend: str) -> None:
     assert house.lease() is None
     house.sweep(0.001)
     assert house.lease() is not None
-
-
-# --- dead letters
 
 
 def test_a_dead_letter_comes_back_as_new(house: House) -> None:
@@ -448,9 +436,6 @@ def test_a_leased_dead_letter_returns_when_its_lease_ends(house: House) -> None:
     assert letter.dlq_at == house.clock.now - 30_000
 
 
-# --- the same thing twice
-
-
 def test_the_same_request_publishes_once(house: House) -> None:
     first = house.mq.publish(QUEUE, Draft("x"), "req-1")
     assert house.mq.publish(QUEUE, Draft("x"), "req-1") == first._replace(duplicate=True)
@@ -513,9 +498,6 @@ def test_a_deduplication_key_counts_once_within_its_window(house: House) -> None
     house.clock.pass_(1)
     assert house.publish("fourth", dedup_key="d") != key
     assert house.lease_texts() == ["fourth"]
-
-
-# --- what is refused
 
 
 @pytest.mark.parametrize(
@@ -589,9 +571,6 @@ def test_strict_settings_take_only_named_queues(open_house: Open, backend: str) 
         with pytest.raises(QueueNotFound):
             call("other")
     assert house.mq.queues.names() == [QUEUE]
-
-
-# --- queues
 
 
 @pytest.mark.parametrize(
@@ -735,9 +714,6 @@ def test_it_is_durable_against_power_cuts_too(open_house: Open, backend: str) ->
     house.reopen(kill=True)
     assert house.counts() == (10, 9, 0, 1)
     assert house.mq.check() == []
-
-
-# --- anything at all, in any order
 
 
 class AnyLife(RuleBasedStateMachine):

@@ -74,8 +74,6 @@ def test_hidden_names_are_seen_by_nobody(queues: Queues, home: Path) -> None:
     assert queues.events.file_names("pending") == ["evt-1.json"]
 
 
-# --- what cannot be read
-
 Maker = Callable[[Path], object]
 BAD: dict[str, tuple[bytes, Maker, str]] = {
     "half a file": (b"evt-1.json", lambda path: path.write_text('{"id": "evt-1"'), "Expecting"),

@@ -210,8 +210,6 @@ def test_once_is_until_nothing_is_left(castle: Castle) -> None:
     assert here(castle.home, "events", "dead") == ["half"], "once it was clear that nobody is writing it"
 
 
-# --- waking for descriptors and threads
-
 LISTENING = """
 class Listening(Job):
     def __init__(self, services):
@@ -265,9 +263,6 @@ def test_a_byte_on_a_socket_and_a_thread_wake_it_at_once(castle: Castle, wake: s
         assert ended(castle.started[0]) == (0, "")
 
 
-# --- one at a time
-
-
 def test_a_second_one_leaves_and_names_the_first(
     shared: Castle, reigning: tuple[Castle, subprocess.Popen[str]]
 ) -> None:
@@ -290,9 +285,6 @@ def test_one_whose_lock_was_replaced_stops_writing_and_leaves(castle: Castle) ->
     assert len(here(castle.home, "tasks", "pending")) == 1
     castle.until(lambda: castle.heartbeat()["pid"] == new.pid, "the new one's heartbeat")
     stays(lambda: castle.heartbeat()["pid"] == new.pid, A_WHILE, "the new one's heartbeat alone")
-
-
-# --- configuration
 
 
 @pytest.mark.parametrize(
@@ -458,9 +450,6 @@ def test_the_folders_that_it_watches_are_taken_over(castle: Castle) -> None:
     castle.logged("['a.json'")
 
 
-# --- what passes
-
-
 def test_a_missing_folder_is_no_end(shared: Castle) -> None:
     folder = shared.places.folder("events", "pending")
     folder.rmdir()
@@ -514,9 +503,6 @@ def test_a_damaged_queue_makes_no_loop(castle: Castle) -> None:
     assert king.poll() is None
 
 
-# --- the heartbeat
-
-
 def test_a_heartbeat_is_one_record_of_fixed_size(home: Path) -> None:
     heartbeat = Heartbeat(home / "gen-x" / "heartbeat", "gen-" + "x" * 60, Clock())
     for state in ("starting", "working", "idle", "degraded"):
@@ -532,9 +518,6 @@ def test_a_heartbeat_is_one_record_of_fixed_size(home: Path) -> None:
         "time": "2026-02-07T10:00:00Z",
         "worked": True,
     }
-
-
-# --- being asked for
 
 
 def test_a_general_that_nobody_names_is_refused_in_a_line(castle: Castle) -> None:

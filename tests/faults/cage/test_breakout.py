@@ -91,7 +91,7 @@ ATTEMPTS: dict[str, str] = {
     "the secrets written": """open(at(".env"), "a")""",
     "the program of the kingdom": (
         """import kingdom
-open(os.path.join(os.path.dirname(kingdom.__file__), "king/court.py"), "a")"""
+open(os.path.join(os.path.dirname(kingdom.__file__), "king/job.py"), "a")"""
     ),
     "a file beside the home": """open(HOME + "-beside", "w")""",
     "the machine": """open("/etc/kingdom-was-here", "w")""",

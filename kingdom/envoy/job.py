@@ -17,7 +17,7 @@ from kingdom.times import stamp
 BATCH = 32
 
 
-class Embassy:
+class EnvoyJob:
     def __init__(self, services: Services) -> None:
         self._begin(services)
 

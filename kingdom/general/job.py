@@ -34,7 +34,7 @@ BATCH = 16
 """So many are claimed at once, that the soldiers of the first need not wait for the last."""
 
 
-class Campaign:
+class GeneralJob:
     def __init__(self, services: Services) -> None:
         self._general = Context(services)
         self._pending, self._in_progress = (

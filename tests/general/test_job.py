@@ -15,7 +15,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
-from kingdom.general.campaign import Campaign
+from kingdom.general.job import GeneralJob
 from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.times import stamp
 from tests.fixtures import Clock, here, put, services, task, write
@@ -90,7 +90,7 @@ def test_a_restarted_general_finds_its_soldier_at_work(general: GeneralRig) -> N
     general.engine()
     for _ in range(3):
         general.restart().turn(None)
-        general.campaign.turn(None)
+        general.job.turn(None)
     (general.home / "go").touch()
     assert general.result()["status"] == "success"
     assert len(general.engines()) == 1
@@ -129,7 +129,7 @@ def test_what_ended_while_no_general_was_running_is_cleared(general: GeneralRig)
     )
     general.restart()
     wait_until(lambda: not runs(engine), SOON, "the soldier's end")
-    general.campaign.turn(None)
+    general.job.turn(None)
     assert general.traces() == []
 
 
@@ -143,7 +143,7 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     result.write_text("{}")
     assert general.soldier().start(general.services.unsynced, order, dict(os.environ)) is None
     assert result.exists(), "what the first one wrote stays"
-    other = Campaign(services(general.home, GENERAL, general.clock))
+    other = GeneralJob(services(general.home, GENERAL, general.clock))
     for _ in range(3):
         other.turn(None)
     assert len(general.engines()) == 1
@@ -171,7 +171,7 @@ def test_a_soldier_has_its_time_and_a_little_more_while_it_is_at_work(
     wait_until(lambda: out.read_text(), SOON, "a word of it")
     clock.now = out.stat().st_mtime + silent
     started_ago(general, served)
-    general.campaign.turn(None)
+    general.job.turn(None)
     assert (general.soldier().look(0).stopping is not None) is ends
 
 
@@ -184,7 +184,7 @@ def test_a_soldier_out_of_time_is_ended_with_its_tree(general: GeneralRig, clock
     general.engine()
     clock.now = time.time() + 100
     started_ago(general, 40)
-    general.campaign.turn(None)
+    general.job.turn(None)
     clock.pass_(2)
     result = general.result()
     assert result["status"] == "failed"
@@ -214,7 +214,7 @@ def test_a_task_that_rests_leaves_its_generals_room_to_others(general: GeneralRi
     general.engine()
     assert general.soldier("task-2").is_running()
     clock.pass_(3601)
-    general.campaign.turn(None)
+    general.job.turn(None)
     assert not general.soldier("task-1").is_running(), "its place is taken"
 
 
@@ -226,7 +226,7 @@ def test_tasks_that_come_back_all_at_once_get_no_more_soldiers_than_the_king_all
         put(general.home, "tasks", "in_progress", **task(f"task-{number}", not_before=stamp(clock() - 1)))
     general.restart()
     general.engine(3)
-    general.campaign.turn(None)
+    general.job.turn(None)
     assert [general.soldier(f"task-{number}").is_running() for number in range(5)] == [True, True, True, False, False]
     put(general.home, "tasks", "pending", **task("task-9", type="resume"))
     general.engine(4)
@@ -249,8 +249,8 @@ def test_a_general_without_a_bound_of_its_own_takes_all_that_waits(general: Gene
 def test_a_manifest_that_breaks_again_in_the_same_way_is_logged_again(general: GeneralRig) -> None:
     for text in ("name: [", None, "name: ["):
         general.manifest() if text is None else general.places.manifest(GENERAL).write_text(text)
-        general.campaign.turn(None)
-        general.campaign.turn(None)
+        general.job.turn(None)
+        general.job.turn(None)
     general.services.log.flush()
     assert general.places.role_log(GENERAL).read_text().count("keeps its old manifest") == 2
 
@@ -267,9 +267,7 @@ def test_new_configuration_beside_a_broken_king_yaml_is_not_taken_over(general: 
     general.runs(says(status="success", memory_updates=["x" * 5000]))
     (general.places.config / "king.yaml").write_text("retry: [")
     with pytest.raises(BadConfig):
-        general.campaign.reload(
-            services(general.home, GENERAL, general.clock, general={"memory": {"largest_bytes": 1}})
-        )
+        general.job.reload(services(general.home, GENERAL, general.clock, general={"memory": {"largest_bytes": 1}}))
     put(general.home, "tasks", "pending", **task())
     general.result()
     assert (general.places.general_memory(GENERAL) / "learned-patterns.md").stat().st_size > 1000
@@ -305,7 +303,7 @@ def test_time_runs_out_also_while_a_file_is_under_a_lease(general: GeneralRig, c
     wait_until(out.read_text, SOON, "a word of it")
     started_ago(general, 40)
     clock.now = out.stat().st_mtime + 1
-    general.campaign.turn(None)
+    general.job.turn(None)
     assert not (general.soldier().control_folder / "stopping").exists()
     clock.pass_(100)
     files = {
@@ -319,7 +317,7 @@ def test_time_runs_out_also_while_a_file_is_under_a_lease(general: GeneralRig, c
     fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     try:
         with suppress(OSError):
-            general.campaign.turn(None)
+            general.job.turn(None)
         assert (general.soldier().control_folder / "stopping").exists()
     finally:
         os.close(fd)

@@ -27,7 +27,7 @@ def _figures(reading: Reading) -> str:
     return f"CPU {reading.cpu_percent:.0f} %, memory {reading.memory_percent:.0f} %"
 
 
-class Rounds:
+class ChamberlainJob:
     def __init__(self, services: Services) -> None:
         self._take_over(services)
         self._health = Health()

@@ -21,7 +21,7 @@ CHECK_SECONDS = 5.0
 """Between two checks of the chamberlain, who checks all other roles."""
 
 
-class Court:
+class KingJob:
     def __init__(self, services: Services) -> None:
         king = self._king = Context(services)
         self._outcomes = Outcomes(king)

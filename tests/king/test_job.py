@@ -15,7 +15,7 @@ import pytest
 
 from kingdom.errors import BadConfig
 from kingdom.home.places import Places
-from kingdom.king.court import Court
+from kingdom.king.job import KingJob
 from kingdom.records import notes
 from kingdom.runtime.role import Services
 from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
@@ -41,23 +41,23 @@ def castle(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class King(NamedTuple):
     services: Services
-    court: Court
+    job: KingJob
 
 
 def crown(home: Path, clock: Clock) -> King:
     given = services(home, "king", clock)
-    return King(given, Court(given))
+    return King(given, KingJob(given))
 
 
 def reign(home: Path, clock: Clock, king: King | None = None) -> King:
     """A new king, or the one there is, until he has nothing left to do."""
     king = king or crown(home, clock)
     for _ in range(100):
-        if not king.court.turn(None).worked:
+        if not king.job.turn(None).worked:
             break
     else:
         raise AssertionError("he never comes to rest")
-    king.court.close()
+    king.job.close()
     king.services.log.flush()
     return king
 
@@ -76,9 +76,6 @@ def vitals(home: Path, health: str, at: str = MORNING) -> None:
 
 def result(home: Path, name: str = TASK, status: str = "success", **fields: Any) -> None:
     write(Places(home).result(name), {"task_id": name, "status": status, **fields})
-
-
-# --- events
 
 
 def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> None:
@@ -164,9 +161,6 @@ def test_the_default_channel(castle: Path, clock: Clock, monkeypatch: pytest.Mon
     assert [each["channel"] for each in all_of(castle, "messages", "pending")] == [f"from-{where}"]
 
 
-# --- the gate
-
-
 @pytest.mark.parametrize(
     ("health", "served"),
     [
@@ -211,9 +205,6 @@ def test_answers_of_people_pass_every_gate(castle: Path, clock: Clock) -> None:
     (resumed,) = all_of(castle, "tasks", "pending")
     assert (resumed["type"], resumed["thread_task_id"]) == ("resume", TASK)
     assert told(castle) == [("thread_update", TASK, "answer received, resuming")]
-
-
-# --- one question, one answer
 
 
 @pytest.fixture
@@ -336,9 +327,6 @@ def test_even_a_nonsensical_answer_is_told_to_the_person(castle: Path, clock: Cl
     assert (letter["task_id"], letter["channel"]) == ("evt-2", "C1")
 
 
-# --- duplicates
-
-
 @pytest.mark.parametrize("state", ["dispatched", "completed", "gone after retention"])
 def test_an_event_that_is_told_again_makes_nothing_new(castle: Path, clock: Clock, state: str) -> None:
     put(castle, "events", "pending", **event())
@@ -383,8 +371,6 @@ def test_a_copy_of_a_dispatched_event_is_told_again_too(castle: Path, clock: Clo
     reign(castle, clock)
     assert (here(castle, "events", "pending"), here(castle, "tasks", "pending")) == ([], [TASK])
 
-
-# --- a king killed after each of his notes
 
 BEGUN = {"task_id": TASK, "status": "dispatched", "letters": {"start": "msg-20260207-001"}}
 STARTED = {"id": "msg-20260207-001", "type": "thread_start", "task_id": TASK, "content": "x", "created_at": MORNING}
@@ -442,9 +428,6 @@ def test_lost_numbers_meet_nothing_in_use(castle: Path, clock: Clock, file: str)
     reign(castle, clock)
     assert len(here(castle, "tasks", "pending")) == len(here(castle, "messages", "pending")) == 4
     assert read(castle, "events", "dispatched", "evt-new")["task_id"] not in ("task-20260207-002", "task-20260207-003")
-
-
-# --- results
 
 
 @pytest.fixture
@@ -558,7 +541,7 @@ def test_unreadable_results_do_not_keep_the_king_from_the_others(castle: Path, c
     result(castle, "task-20260207-999")
     king = reign(castle, clock)
     assert here(castle, "tasks", "completed") == ["task-20260207-999"]
-    assert king.court.turn({}).wait > 0, "and he does not spin"
+    assert king.job.turn({}).wait > 0, "and he does not spin"
 
 
 @pytest.mark.parametrize("name", ["README", "x.tmp", f"{TASK}-checkpoint.json", f"{TASK}-raw.json", "task-none.json"])
@@ -579,7 +562,7 @@ def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules
     rare = {"intervals": {"schedule_check_seconds": 86400}}
     monotonic = Clock()
     given = replace(services(castle, "king", clock, king=rare), monotonic=monotonic)
-    court = Court(given)
+    court = KingJob(given)
     court.turn(None)
     put(castle, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
     monotonic.pass_(61)
@@ -604,9 +587,6 @@ def test_a_damaged_file_of_an_ended_task_stops_nobody(under_way: Path, clock: Cl
     put(under_way, "events", "pending", **event("evt-2"))
     reign(under_way, clock)
     assert "evt-2" in here(under_way, "events", "dispatched")
-
-
-# --- what cannot be read
 
 
 @pytest.mark.parametrize("kind", ["events", "tasks"])
@@ -654,15 +634,12 @@ def test_a_half_written_event_is_not_buried_and_looked_at_again_soon(castle: Pat
     king = reign(castle, clock)
     path.write_text('{"id": ')
     clock.now = path.stat().st_mtime + 0.1
-    turn = king.court.turn({path.parent: [path.name]})
+    turn = king.job.turn({path.parent: [path.name]})
     assert turn.busy
     assert 0 < turn.wait <= 0.5
     write(path, event())
     reign(castle, clock, king)
     assert (here(castle, "events", "dead"), here(castle, "events", "dispatched")) == ([], ["evt-1"])
-
-
-# --- the clock
 
 
 @pytest.fixture
@@ -775,12 +752,12 @@ def test_a_held_run_starts_when_there_is_room_and_not_at_the_next_look(daily: Pa
     for number in range(10):
         Places(daily).queue_file("tasks", "in_progress", f"task-20260207-10{number}").unlink()
     vitals(daily, "red", "2026-02-07T22:00:05Z")
-    king.court.turn({})
+    king.job.turn({})
     assert the_plan(daily)["held_because"].startswith("the machine is red")
     vitals(daily, "green", "2026-02-07T22:00:05Z")
-    king.court.turn({})
+    king.job.turn({})
     assert scheduled(daily) == [(TASK, "2026-02-07T22:00:00Z")]
-    assert not king.court.turn({}).worked
+    assert not king.job.turn({}).worked
     assert (the_plan(daily)["held_since"], the_plan(daily)["held_because"]) == (None, None)
 
 
@@ -873,7 +850,7 @@ def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another
     king = reign(castle, clock)
     roomy = {"concurrency": {"max_soldiers": 1}, "slack": {"default_channel": "two"}}
     with pytest.raises(BadConfig, match="there is no time zone"):
-        king.court.reload(services(castle, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
+        king.job.reload(services(castle, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
     put(castle, "events", "pending", **event("evt-1"))
     put(castle, "events", "pending", **event("evt-2"))
     reign(castle, clock, king)
