@@ -30,7 +30,7 @@ GROUND_FLOOR = {
 }
 LIBRARIES = frozenset("mq mime topics steward soldiers".split())
 ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
-RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9)}
+RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9), "__main__": 10}
 
 # Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
 SDKS = {

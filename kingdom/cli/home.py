@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+import click
+
 from kingdom.disk.atomic import Disk
 from kingdom.home import config, roster
 from kingdom.home.config import Config
@@ -71,12 +73,30 @@ def rows(places: Places) -> list[RoleRow]:
 
 
 def command() -> str:
+    """Return `program`, with the home that was named on the command line."""
+    folder = _named()
+    return f"{program()} -C {shlex.quote(folder)}" if folder else program()
+
+
+def is_named() -> bool:
+    """Return whether the home was named by --home."""
+    return bool(_named())
+
+
+def _named() -> str | None:
+    context = click.get_current_context(silent=True)
+    return context.find_root().params.get("folder") if context else None
+
+
+def program() -> str:
     """Return how the reader would type `kingdom` in the current folder."""
     on_path = shutil.which("kingdom")
     if on_path and os.path.samefile(on_path, _called()):
         return "kingdom"
     # A wheel carries bin/ too, for the launchers; only a checkout's is meant to be typed.
     is_checkout = (find_data() / "pyproject.toml").is_file()
+    if Path(_called()).name == "__main__.py" and not is_checkout:
+        return f"{shlex.quote(sys.executable)} -m kingdom"
     called = find_data() / "bin" / "kingdom" if is_checkout else Path(_called())
     return shlex.quote(min(os.path.relpath(called), str(called), key=len))
 

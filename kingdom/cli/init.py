@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kingdom.cli import home, packages, shipped
 from kingdom.disk.atomic import make_folder
@@ -15,15 +16,22 @@ from kingdom.home.places import Places, find_data
 
 
 @click.command(short_help="Make a folder a home of its own.")
-@click.argument("folder", default=".")
-def init(folder: str) -> None:
-    """Make FOLDER (the current one if none is named) a home of its own, with default configuration and generals.
+@click.argument("folder", default="", metavar="[FOLDER]")
+@click.pass_context
+def init(context: click.Context, folder: str) -> None:
+    """Make FOLDER a home of its own, with default configuration and generals.
+
+    If none is named, it is that of --home or $KINGDOM_HOME, else the current one.
 
     In a folder that is a home already, what is missing is added and old copies of shipped generals are replaced.
     """
-    if not folder.strip():
+    if context.get_parameter_source("folder") is not ParameterSource.COMMANDLINE:
+        folder = set_home = os.environ.get("KINGDOM_HOME") or os.environ.get("KINGDOM_BASE_DIR") or ""
+    elif folder.strip():
+        set_home = ""
+    else:
         raise Usage(message="which folder? `kingdom init .` means this one")
-    places = Places(Path(folder).expanduser().absolute())
+    places = Places(Path(folder or ".").expanduser().absolute())
     was_one = (places.config / "king.yaml").is_file()
     for line in furnish(places):
         print(line)
@@ -32,7 +40,8 @@ def init(folder: str) -> None:
         print(f"{places.home} was a home already; what was missing has been added.")
     else:
         print(f"{places.home} is a home now, configured as {Places(find_data()).config} is.")
-    print(f"Next: export KINGDOM_HOME={shlex.quote(str(places.home))} && {home.command()} up")
+    up = f"export KINGDOM_HOME={shlex.quote(str(places.home))} && {home.program()} up"
+    print(f"Next: {f'{home.command()} up' if set_home else up}")
 
 
 def furnish(places: Places) -> list[str]:

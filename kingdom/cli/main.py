@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kingdom import __version__
 from kingdom.cli import COMMANDS
-from kingdom.errors import Exit, KingdomError, Usage
+from kingdom.errors import BadHome, Exit, KingdomError, Usage
 from kingdom.runtime import tables
 from kingdom.words import closest, printable
 
@@ -57,13 +58,34 @@ class Finite(click.FloatRange):
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running, 4 no answer in time, 75 locked, 78 refused.",
 )
 @click.version_option(__version__, prog_name="kingdom")
-def kingdom() -> None:
+@click.option(
+    "-C", "--home", "folder", metavar="FOLDER", help="Act on the home in FOLDER, whatever $KINGDOM_HOME says."
+)
+@click.pass_context
+def kingdom(context: click.Context, folder: str | None) -> None:
     """A team-mate that finds its own work, on one machine.
 
     Start it with `kingdom up`, talk to it with `kingdom say "brief me"`, look at it with `kingdom status`. Everything
-    it knows lies in files under its home: $KINGDOM_HOME, else the current folder or the nearest one above it that is
-    a home, else the checkout.
+    it knows lies in files under its home: that of --home, else $KINGDOM_HOME, else the current folder or the nearest
+    one above it that is a home, else the checkout.
     """
+    if folder is not None:
+        _act_on(context, Path(folder).expanduser().absolute())
+
+
+def _act_on(context: click.Context, home: Path) -> None:
+    """Let this command, and whatever it starts, find its home there."""
+    if not home.is_dir() and context.invoked_subcommand != "init":
+        raise BadHome(path=home, why="it does not exist; run `kingdom init` first")
+    before = os.environ.get("KINGDOM_HOME")
+    os.environ["KINGDOM_HOME"] = str(home)
+    context.call_on_close(lambda: _set_home(before))
+
+
+def _set_home(named: str | None) -> None:
+    os.environ.pop("KINGDOM_HOME", None)
+    if named is not None:
+        os.environ["KINGDOM_HOME"] = named
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -107,9 +129,9 @@ def _drop_output() -> None:
 
 def _called(program: str, command: click.Command, arguments: list[str] | None) -> str:
     """Return the program with the name of the command that was called, if it has one of that name."""
-    name = next(iter(sys.argv[1:] if arguments is None else arguments), "")
-    known = isinstance(command, click.Group) and name in command.list_commands(click.Context(command))
-    return f"{program} {name}" if known else program
+    known = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
+    name = next((word for word in (sys.argv[1:] if arguments is None else arguments) if word in known), "")
+    return f"{program} {name}".rstrip()
 
 
 def _usage(program: str, error: click.ClickException) -> str:

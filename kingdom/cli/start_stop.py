@@ -166,8 +166,8 @@ def _what_to_try(places: Places) -> str:
 
 
 def _is_found_by_itself(places: Places) -> bool:
-    """Return whether a command typed here finds this home without KINGDOM_HOME."""
-    return places.home in (Path.cwd(), find_data()) or places.home in Path.cwd().parents
+    """Return whether a command that is typed as we show it here finds this home without KINGDOM_HOME."""
+    return home.is_named() or places.home in (Path.cwd(), find_data()) or places.home in Path.cwd().parents
 
 
 def _print_started(places: Places, steward: Steward, row: RoleRow) -> int:

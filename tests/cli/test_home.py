@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -166,3 +168,46 @@ def test_root_ends_and_starts_nothing_in_another_users_home(terminal: Terminal, 
     assert said.code == 78
     assert "it belongs to uid 12345, and this is uid 0" in said.err
     assert not terminal.places.wanted("king").exists()
+
+
+def test_init_makes_the_home_that_the_environment_names(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    castle, here = tmp_path / "castle", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("KINGDOM_HOME", str(castle))
+    said = terminal.ok("init")
+    assert (castle / "config" / "king.yaml").is_file()
+    assert list(here.iterdir()) == []
+    assert "export" not in said
+
+
+@pytest.mark.parametrize("option", ["-C", "--home"])
+def test_a_home_is_named_for_one_command(option: str, terminal: Terminal, tmp_path: Path) -> None:
+    castle = tmp_path / "castle"
+    made = terminal.ok(option, str(castle), "init")
+    assert made.rstrip().endswith(f"-C {castle} up")
+    assert (castle / "config" / "king.yaml").is_file()
+    assert os.environ["KINGDOM_HOME"] == str(terminal.places.home)
+    terminal.ok(option, str(castle), "say", "--no-wait", "hello")
+    assert len(list(Places(castle).folder("events", "pending").iterdir())) == 1
+    assert list(terminal.places.folder("events", "pending").iterdir()) == []
+    assert f"-C {castle} up` starts it" in terminal.ok("-C", str(castle), "why", waiting(castle))
+
+
+def waiting(castle: Path) -> str:
+    return next(Places(castle).folder("events", "pending").iterdir()).stem
+
+
+def test_a_home_that_is_not_there_is_named(terminal: Terminal, tmp_path: Path) -> None:
+    said = terminal("-C", str(tmp_path / "nowhere"), "events")
+    assert (said.code, said.err) == (
+        78,
+        f"kingdom: home {tmp_path / 'nowhere'} is refused: it does not exist; run `kingdom init` first\n",
+    )
+
+
+def test_the_package_can_be_run(terminal: Terminal) -> None:
+    done = subprocess.run([sys.executable, "-m", "kingdom", "queue"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "events"), done.stderr

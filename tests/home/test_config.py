@@ -33,7 +33,7 @@ def load(home: Path, text: str, name: str = "king") -> config.Config:
 def test_a_file_that_says_nothing_means_the_defaults(home: Path, text: str | None) -> None:
     loaded = load(home, text) if text is not None else config.load(founded(home), "king")
     assert config.thawed(loaded) == {
-        "slack": {"default_channel": "dev-eddy"},
+        "slack": {"default_channel": "kingdom"},
         "retry": {"max_attempts": 2, "backoff_seconds": 60},
         "concurrency": {"max_soldiers": 3},
         "intervals": {"event_check_seconds": 10, "result_check_seconds": 10, "schedule_check_seconds": 60},
@@ -50,6 +50,7 @@ def test_the_seeds_file_loads_unchanged(home: Path) -> None:
         "  result_check_seconds: 10\n  schedule_check_seconds: 60\n",
     )
     assert loaded["concurrency"]["max_soldiers"] == 3
+    assert loaded["slack"]["default_channel"] == "dev-eddy"
 
 
 def test_what_is_named_holds_and_the_rest_is_filled_in(home: Path) -> None:

@@ -88,7 +88,7 @@ def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> Non
     assert (made["repo"], made["payload"], made["attempt"]) == ("acme/shop", {"pr_number": "7"}, 0)
     (letter,) = all_of(castle, "messages", "pending")
     assert (letter["type"], letter["task_id"]) == ("thread_start", TASK)
-    assert (letter["channel"], letter["content"]) == ("dev-eddy", f"[start] {TYPE} — acme/shop")
+    assert (letter["channel"], letter["content"]) == ("kingdom", f"[start] {TYPE} — acme/shop")
     assert noted["letters"] == {"start": letter["id"]} == {"start": "msg-20260207-001"}
     assert logged(castle) == ["event.dispatched", "task.created"]
 
@@ -855,7 +855,7 @@ def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another
     put(castle, "events", "pending", **event("evt-2"))
     reign(castle, clock, king)
     assert here(castle, "events", "dispatched") == ["evt-1", "evt-2"]
-    assert {each["channel"] for each in all_of(castle, "messages", "pending")} == {"dev-eddy"}
+    assert {each["channel"] for each in all_of(castle, "messages", "pending")} == {"kingdom"}
 
 
 def test_task_numbers_follow_the_day_of_the_kingdoms_zone(castle: Path, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from kingdom.log import EVENT_TYPES
 from kingdom.records.messages import ORDER_COMMANDS, Event, Result, Task
 from tests.fixtures import event, task
 
-DEFAULT = "dev-eddy"
+DEFAULT = "kingdom"
 WORDS = {"channel": "C0TEAMCH", "message": "PR News"}
 ASKER = {"source": "slack", "event_id": "evt-1", "channel": "C1", "user": "U1"}
 

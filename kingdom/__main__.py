@@ -1,0 +1,7 @@
+"""`python -m kingdom` is `kingdom`."""
+
+import sys
+
+from kingdom.cli.main import main
+
+sys.exit(main())
