@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from kingdom import __version__
 from kingdom.cli.main import run
 from kingdom.cli.yirangmq_call import (
     DEFAULT_CONSUMER,
@@ -58,6 +59,7 @@ def holder_options(command: Callable[..., None]) -> Callable[..., None]:
     short_help="Yi-Rang MQ: queues for other programs of this machine.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.version_option(__version__, prog_name="yirangmq")
 def cli() -> None:
     """Yi-Rang MQ: a durable queue between the processes of one machine.
 
@@ -304,10 +306,11 @@ def queues(connection: Connection) -> None:
 @cli.command()
 @queue_option
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=10, help="Show at most so many (default: 10).")
+@click.option("--dlq", is_flag=True, help="Show the queue's dead letters instead.")
 @connected
-def peek(connection: Connection, queue: str, limit: int) -> None:
-    """Show the next messages of a queue without taking them."""
-    connection.call("peek", queue=queue, limit=limit)
+def peek(connection: Connection, queue: str, limit: int, dlq: bool) -> None:
+    """Show the next messages of a queue, or its dead letters, without taking them."""
+    connection.call("peek", queue=queue, limit=limit, dlq=dlq or None)
 
 
 @cli.command()
@@ -345,6 +348,46 @@ def purge(connection: Connection, queue: str, yes: bool, dlq: bool, older_than: 
     if not yes:
         raise click.UsageError(f"this deletes messages of {queue!r}: add --yes if you mean it")
     connection.call("purge", queue=queue, dlq=dlq, olderThanMs=older_than, archive=archive)
+
+
+@cli.command()
+@queue_option
+@click.option("--to", required=True, metavar="NAME", help="The queue that gets them.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Move at most so many (default: all that wait).")
+@connected
+def move(connection: Connection, queue: str, to: str, limit: int | None) -> None:
+    """Move the messages that wait in a queue to another queue, as they are.
+
+    Of a dead-letter queue (NAME-dlq) the dead letters are moved, and are messages again.
+    """
+    connection.call("move", queue=queue, to=to, limit=limit)
+
+
+@cli.command("delete-queue")
+@queue_option
+@click.option("--yes", is_flag=True, help="Really delete; without this nothing is done.")
+@connected
+def delete_queue(connection: Connection, queue: str, yes: bool) -> None:
+    """Delete a queue with its messages, its dead letters, its archive and its policy."""
+    if not yes:
+        raise click.UsageError(f"this deletes {queue!r} and all that it holds: add --yes if you mean it")
+    connection.call("delete_queue", queue=queue)
+
+
+@cli.command("delete-policy")
+@queue_option
+@connected
+def delete_policy(connection: Connection, queue: str) -> None:
+    """Let a queue have the policy that the configuration says."""
+    connection.call("delete_policy", queue=queue)
+
+
+@cli.command("delete-message")
+@key_option
+@connected
+def delete_message(connection: Connection, message_key: str) -> None:
+    """Delete one message that waits, or one dead letter."""
+    connection.call("delete_message", messageKey=message_key)
 
 
 @cli.command("list-dlq")

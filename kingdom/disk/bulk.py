@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from kingdom.disk.atomic import NEW_FILE, Durability, rename_new, sync_file_system, write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from concurrent.futures import ThreadPoolExecutor
 
 GROUP_WORTH_SYNCFS = 8
@@ -190,6 +191,17 @@ class FileBatch:
         """Return whether the file is there, also one that nobody can see yet."""
         path = f"{folder}/{name}"
         return path in self._unseen or os.path.lexists(path)
+
+    def forget(self, folders: Iterable[str]) -> None:
+        """Let go of folders that are about to be deleted. Call it right after a commit."""
+        for folder in folders:
+            fd = self._folders.pop(folder, None)
+            if fd is not None:
+                os.close(fd)
+            for spare in [spare for spare in self._spares if spare.startswith(f"{folder}/")]:
+                self._spares.remove(spare)
+                with suppress(FileNotFoundError):
+                    os.unlink(spare)
 
     def sweep(self) -> None:
         """Delete what a killed life left unfinished."""

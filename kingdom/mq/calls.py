@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kingdom.mq import names
+from kingdom.mq import message_format, names
 from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.call_fields import (
     ACKS,
@@ -30,6 +30,7 @@ from kingdom.mq.call_fields import (
     REASON_CODE,
     REQUEUE,
     SINCE,
+    TO,
     VISIBILITY,
     WAIT,
     Call,
@@ -178,8 +179,10 @@ def queues(engine: Engine, call: Call) -> Data:
 
 
 def peek(engine: Engine, call: Call) -> Data:
+    """Show what comes next, or the dead letters, without taking it."""
     queue = call[QUEUE]
-    seen = engine.peek(queue, call[PEEK_LIMIT])
+    look = engine.peek_dead if call[DEAD_LETTERS] else engine.peek
+    seen = look(queue, call[PEEK_LIMIT])
     return {
         "queue": queue,
         "messages": [
@@ -194,6 +197,8 @@ def peek(engine: Engine, call: Call) -> Data:
                 "createdAt": message.created_at,
                 "availableAt": message.available_at,
                 "state": message.state,
+                **_labels(message.labels),
+                **(_failure(message.failure, message.available_at) if message.failure else {}),
             }
             for message in seen
         ],
@@ -223,6 +228,45 @@ def purge(engine: Engine, call: Call) -> Data | NotYet:
         purged = engine.purge(queue)
     done = before + purged
     return {"queue": queue, "purged": done} if purged < MOST_CHANGES else NotYet(done)
+
+
+def delete_queue(engine: Engine, call: Call) -> Data | NotYet:
+    """Delete a queue and all that it holds: a bounded part in each turn."""
+    refuse_unknown(call, (QUEUE,), also=("yes",))
+    queue = call[QUEUE]
+    begun = call.done or engine.removal.deleting(queue)
+    if not engine.removal.delete_some(begun, Budget()):
+        return NotYet(begun)
+    return {"queue": queue, "deleted": begun.deleted}
+
+
+def delete_policy(engine: Engine, call: Call) -> Data:
+    """Let a queue have the policy that the configuration says."""
+    refuse_unknown(call, (QUEUE,))
+    queue = call[QUEUE]
+    engine.queues.delete_policy(queue)
+    return {"queue": queue, "policy": engine.queues.get(queue).policy.to_json()}
+
+
+def delete_message(engine: Engine, call: Call) -> Data:
+    refuse_unknown(call, (MESSAGE_KEY,))
+    key = call[MESSAGE_KEY]
+    try:
+        engine.removal.delete(key)
+    except MessageNotFound:
+        if not call.again:
+            raise
+    return {"messageKey": key, "deleted": True}
+
+
+def move(engine: Engine, call: Call) -> Data | NotYet:
+    """Move what waits in a queue to another one: a bounded part in each turn."""
+    refuse_unknown(call, (QUEUE, TO, NO_MORE_THAN))
+    queue, to = call[QUEUE], call[TO]
+    begun = call.done or engine.moving.moving(queue, to, call[NO_MORE_THAN])
+    if not engine.moving.move_some(begun, Budget(), engine.clock()):
+        return NotYet(begun)
+    return {"queue": queue, "to": to, "moved": begun.moved, "refused": len(begun.refused)}
 
 
 def list_dlq(engine: Engine, call: Call) -> Data:
@@ -292,6 +336,7 @@ SELECTION: tuple[Field[Any], ...] = (REASON_CODE, OLDER_THAN, NO_MORE_THAN)
 
 NO_MESSAGE: Data = {"message": None}
 NO_MESSAGES: Data = {"messages": []}
+NO_LABELS = message_format.Labels()
 
 CALLS: dict[str, Command[Engine]] = {
     "publish": Command(publish, (QUEUE, *DRAFT)),
@@ -306,10 +351,14 @@ CALLS: dict[str, Command[Engine]] = {
     "extend_lease": Command(extend_lease, (MESSAGE_KEY, LEASE_ID, CONSUMER, VISIBILITY), ("extendlease", "extend")),
     "status": Command(status, (QUEUE,)),
     "queues": Command(queues),
-    "peek": Command(peek, (QUEUE, PEEK_LIMIT)),
+    "peek": Command(peek, (QUEUE, PEEK_LIMIT, DEAD_LETTERS)),
     "pause": Command(pause, (QUEUE,)),
     "resume": Command(resume, (QUEUE,)),
     "purge": Command(purge, PURGE, run_once=lambda payload: True),
+    "delete_queue": Command(delete_queue, (QUEUE,), run_once=lambda payload: True),
+    "delete_policy": Command(delete_policy, (QUEUE,)),
+    "delete_message": Command(delete_message, (MESSAGE_KEY,)),
+    "move": Command(move, (QUEUE, TO, NO_MORE_THAN), run_once=lambda payload: True),
     "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq")),
     "dlq_stats": Command(dlq_stats, (QUEUE, SINCE)),
     "reprocess_dlq": Command(
@@ -347,6 +396,18 @@ def _failed(refusal: Refusal) -> Data:
     return {"error": refused(refusal)}
 
 
+def _labels(labels: message_format.Labels) -> Data:
+    """Return what the publisher said of a message; what is hardly ever said only when it was."""
+    if labels == NO_LABELS:
+        return {"type": "", "traceId": ""}
+    said = {"deduplicationKey": labels.dedup_key, "targetConsumerId": labels.target, "expiresAt": labels.expires}
+    return {"type": labels.type, "traceId": labels.trace_id, **{key: part for key, part in said.items() if part}}
+
+
+def _failure(failure: Payload, died_at: int) -> Data:
+    return {"reason": failure.get("reasonMessage", ""), "reasonCode": failure["reasonCode"], "dlqAt": died_at}
+
+
 def _delivered(leased: Leased) -> Data:
     return {
         "message": {
@@ -358,6 +419,7 @@ def _delivered(leased: Leased) -> Data:
             "priority": leased.priority,
             "attempt": leased.attempt,
             "createdAt": leased.created_at,
+            **_labels(message_format.labels(leased.body)),
         },
         "lease": {
             "leaseId": leased.lease_id,

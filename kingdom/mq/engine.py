@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -22,10 +23,12 @@ from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal, StoreErr
 from kingdom.mq.failures import Failures, Log, Outcome
 from kingdom.mq.leases import Lease, Leases, digest_of
 from kingdom.mq.message_format import Draft, MalformedBody
+from kingdom.mq.moving import Moving
 from kingdom.mq.names import LATEST, MESSAGE_ID, Ids
 from kingdom.mq.opening import Opening
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import EngineSettings, Queues
+from kingdom.mq.removal import Removal
 from kingdom.mq.status import QueueStatus, Waiting
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import MOST_AT_ONCE, Finding, MessageGone, State, Store, StoreConfig
@@ -124,6 +127,8 @@ class Engine:
         self._leases = Leases(self._queues)
         self._failures = Failures(store, self._queues, self._timers, self._leases, random, log)
         self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
+        self._removal = Removal(store, self._queues, self._leases, self.commit)
+        self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids)
         self._dedup = Deduplication()
         self._by_name = self._queues.by_name
         #: Whether the last `lease` ended before it had seen all that waits: very much of it had expired.
@@ -146,6 +151,16 @@ class Engine:
     def dead_letters(self) -> DeadLetters:
         self._ensure_loaded()
         return self._dead_letters
+
+    @property
+    def removal(self) -> Removal:
+        self._ensure_loaded()
+        return self._removal
+
+    @property
+    def moving(self) -> Moving:
+        self._ensure_loaded()
+        return self._moving
 
     def publish(self, queue: str, draft: Draft, request_id: str = "", client: str = "") -> Published:
         """Add a message. A request of this client under an id and with a content that came before returns what it
@@ -493,28 +508,39 @@ class Engine:
     def peek(self, queue: str, limit: int = 10) -> list[Waiting]:
         """Return the messages that come next, without handing them out; no more than MOST_AT_ONCE characters but for
         the last of them."""
-        own = self.queues.get(queue)
+        own, sources = self.queues.sources(queue)
         now = self.clock()
-        if own.next_release <= now:
+        if own is not None and own.next_release <= now:
             self._timers.release_due(own, now)
-        found: list[Waiting] = []
+        waiting = ((own, name) for name in own.first(limit)) if own is not None else ()
+        return self._shown(chain(waiting, _dead_of(sources)), limit, now)
+
+    def peek_dead(self, queue: str, limit: int = 10) -> list[Waiting]:
+        """Return the dead letters of a queue as `peek` returns its messages, those that died first at the head."""
+        return self._shown(_dead_of(self.queues.with_dead_letters(queue)), limit, self.clock())
+
+    def _shown(self, found: Iterable[tuple[QueueState, str]], limit: int, now: int) -> list[Waiting]:
+        shown: list[Waiting] = []
         room = MOST_AT_ONCE
-        for name in own.first(limit):
-            waiting = Waiting.read(self.store, own.name, name, now)
-            if waiting is not None:
-                found.append(waiting)
-                room -= len(waiting.payload) + len(waiting.attributes)
+        for queue, name in islice(found, limit):
+            message = Waiting.read(self.store, queue.name, name, now)
+            if message is not None:
+                shown.append(message)
+                room -= len(message.payload) + len(message.attributes)
                 if room <= 0:
                     break
-        return found
+        return shown
 
     def purge(self, queue: str, limit: int = MOST_CHANGES) -> int:
-        """Remove up to `limit` waiting messages. Returns how many; come back until it is 0."""
-        own = self.queues.get(queue)
+        """Remove up to `limit` waiting messages, of a dead-letter queue the dead letters as well. Returns how many;
+        come back until it is 0."""
+        own, sources = self.queues.sources(queue)
         purged = 0
-        while purged < limit and (name := own.pop_any()) is not None:
+        while own is not None and purged < limit and (name := own.pop_any()) is not None:
             self._drop(own, name)
             purged += 1
+        if sources and purged < limit:
+            purged += self._dead_letters.purge(queue, limit=limit - purged)
         return purged
 
     def _drop(self, queue: QueueState, name: str) -> None:
@@ -561,6 +587,10 @@ class Engine:
             self.store.close()
             if self._lock is not None:
                 self._lock.release()
+
+
+def _dead_of(sources: Iterable[QueueState]) -> Iterator[tuple[QueueState, str]]:
+    return ((source, name) for source in sources for name in source.all_dead())
 
 
 _PLAIN = Draft("")[1:]

@@ -6,6 +6,7 @@ The layout is fixed, so that the payload is cut out and put in without being par
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ _TEXT = ',\n  "payloadIsText": true'
 _FAILURE = '{\n  "failure": '
 _ORIGINAL = ',\n  "originalMessage": '
 _END = "\n}\n"
+_PLAIN_LABELS = ',\n  "type": "",\n  "version": 1,\n  "traceId": "",\n  "deduplicationKey": "",\n  "priority": '
+_PLAIN_END = ',\n  "expiresAt": null,\n  "targetConsumerId": ""'
 _SKIP_ATTRIBUTES, _SKIP_PAYLOAD = len(_ATTRIBUTES), len(_PAYLOAD)
 
 
@@ -86,6 +89,36 @@ def is_json(text: str) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
+
+
+class Labels(NamedTuple):
+    """What a publisher said of a message besides payload, attributes and priority."""
+
+    type: str = ""
+    trace_id: str = ""
+    dedup_key: str = ""
+    #: The only consumer that may have it.
+    target: str = ""
+    #: In ms since the epoch; 0 when it does not expire.
+    expires: int = 0
+
+
+_UNLABELLED = Labels()
+
+
+def labels(body: str) -> Labels:
+    """Return what a body says of its message, a dead letter's as well. Empty where it does not say."""
+    start = body[:700]
+    if _PLAIN_LABELS in start and _PLAIN_END in start and not start.startswith(_FAILURE):
+        return _UNLABELLED
+    about = header(body)
+    return Labels(
+        _text(about.get("type")),
+        _text(about.get("traceId")),
+        _text(about.get("deduplicationKey")),
+        _text(about.get("targetConsumerId")),
+        max(0, _whole(about.get("expiresAt"))),
+    )
 
 
 def head(draft: Draft, quoted_queue: str, now: int, due: int, expires: int) -> str:
@@ -185,7 +218,12 @@ def _strict(body: str) -> Any:
 
 
 def header(body: str) -> dict[str, Any]:
-    """Return all of the envelope but payload and attributes. Empty for a bare payload."""
+    """Return all of the envelope, also that in a dead letter, but payload and attributes. Empty for a bare payload."""
+    if is_dead_letter(body):
+        try:
+            body = original(body)
+        except MalformedBody:
+            return {}
     at = body.find("," + _ATTRIBUTES)
     if at > 0 and body.endswith(_END):
         try:
@@ -217,8 +255,16 @@ class Failure(NamedTuple):
     consumer: str
 
 
+def is_dead_letter(body: str) -> bool:
+    """Return whether this is a dead letter as `dead` writes it."""
+    return body.startswith(_FAILURE) and _ORIGINAL in body
+
+
 def dead(body: str, failure: Failure, queue: str, dlq: str) -> str:
     """Write a dead letter, with the message in it word for word (as a text, when it is no JSON)."""
+    if is_dead_letter(body):  # it was one before, and was moved to another queue
+        with suppress(MalformedBody):
+            body = original(body)
     about = {
         "reasonCode": failure.code,
         "reasonMessage": failure.message,
@@ -227,10 +273,10 @@ def dead(body: str, failure: Failure, queue: str, dlq: str) -> str:
         "consumerId": failure.consumer,
     }
     routing = {"sourceQueue": queue, "dlqQueue": dlq}
-    original = body.strip() if is_json(body) else quoted(body.encode("utf-8", "replace").decode())
+    message = body.strip() if is_json(body) else quoted(body.encode("utf-8", "replace").decode())
     return (
         f'{_FAILURE}{orjson.dumps(about).decode()},\n  "routing": {orjson.dumps(routing).decode()}'
-        f"{_ORIGINAL}{original}{_END}"
+        f"{_ORIGINAL}{message}{_END}"
     )
 
 
@@ -280,12 +326,11 @@ def told_by_hand(body: str) -> ToldByHand:
         about = header(body)
     except MalformedBody:
         about = {}
-    target = about.get("targetConsumerId")
     return ToldByHand(
         max(-names.HIGHEST, min(names.HIGHEST, _whole(about.get("priority")))),
         max(0, min(_whole(about.get("availableAt")), names.LATEST)),
         max(0, min(_whole(about.get("expiresAt")), names.LATEST)),
-        target if isinstance(target, str) else "",
+        _text(about.get("targetConsumerId")),
     )
 
 
@@ -298,3 +343,7 @@ def name_of(body: str, message_id: str) -> str:
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

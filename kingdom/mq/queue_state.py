@@ -181,6 +181,30 @@ class QueueState:
             self.mortal.pop_first()
         return name
 
+    def take_any(self) -> str | None:
+        """Remove and return the waiting name that comes first, whoever it is for; the delayed ones come last."""
+        name = self.take("")
+        if name is None and self.targeted:
+            target, waiting = next(iter(self.targeted.items()))
+            name = waiting.first()
+            self._take_targeted(target, name)
+        if name is None and self.delayed:
+            name = names.rank_first(self.delayed.pop_first())
+        return name
+
+    def remove(self, name: str) -> bool:
+        """Remove a waiting name. Return whether it waited. As slow as the queue is long, at worst."""
+        if self.remove_expired(name):
+            return True
+        try:
+            at = self.ready.index(name)
+        except ValueError:
+            return False
+        while at:  # each of those above comes one step down; what is then twice at the top goes
+            self.ready[at], at = self.ready[(at - 1) // 2], (at - 1) // 2
+        heappop(self.ready)
+        return True
+
     def has_ready(self, consumer: str) -> bool:
         """Return whether there is a ready name for this consumer (its digest)."""
         return bool(self.ready or self.mortal or consumer in self.targeted)

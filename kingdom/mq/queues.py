@@ -63,6 +63,13 @@ class Queues:
             raise QueueNotFound(queue=name)
         return queues
 
+    def sources(self, name: str) -> tuple[QueueState | None, list[QueueState]]:
+        """Return the queue of this name, if it is one, and those whose dead letters are consumed under it."""
+        queue, sources = self.by_name.get(name), self.dead_letter_sources.get(name, [])
+        if queue is None and not sources:
+            raise QueueNotFound(queue=name)
+        return queue, sources
+
     def check_unseen(self, name: str) -> Policy:
         """Return the policy that a queue will have which nobody has published to yet: a consumer may start first.
         QueueNotFound when only named queues may exist."""
@@ -100,8 +107,32 @@ class Queues:
         self._set_paused(name, False)
         self.arrived.add(name)
 
+    def delete_policy(self, name: str) -> None:
+        """Give a queue the policy that the configuration says."""
+        self.get(name)
+        self.set_policy(name, self._settings.queues.get(name, self._settings.defaults))
+
+    def detach(self, name: str) -> QueueState:
+        """Put an empty queue in the place of this one, with the policy that the configuration says, and return this
+        one: nobody publishes to it or consumes from it any more."""
+        old = self.get(name)
+        del self.by_name[name]
+        self.get_or_create(name)
+        return old
+
+    def remove(self, name: str) -> bool:
+        """Remove a queue that holds nothing, with its record. Return whether it held nothing."""
+        queue = self.by_name.get(name)
+        if queue is not None and (len(queue) or queue.inflight or queue.dead):
+            return False
+        self.by_name.pop(name, None)
+        self._store.remove_queue(name)
+        self._find_dead_letter_sources()
+        return True
+
     def _set_paused(self, name: str, paused: bool) -> None:
-        queue = self.get(name)
+        # A dead-letter queue that is only a name so far becomes one with a record, which can say that it is paused.
+        queue = self.declare(name) if name in self.dead_letter_sources else self.get(name)
         if queue.paused != paused:
             queue.paused = paused
             self._save(queue)

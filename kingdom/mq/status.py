@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kingdom.mq import message_format, names
 from kingdom.mq.message_format import MalformedBody
@@ -75,20 +75,26 @@ class Waiting(NamedTuple):
     created_at: int
     #: When it can be handed out, in ms since the epoch.
     available_at: int
-    #: ready or delayed.
+    #: ready, delayed or dlq.
     state: State
+    labels: message_format.Labels
+    #: Of a dead letter, why it is one; else empty.
+    failure: Mapping[str, Any]
 
     @classmethod
     def read(cls, store: Store, queue: str, name: str, now: int) -> Waiting | None:
-        """Read a message. None when somebody took it away."""
+        """Read a message, or the message in a dead letter. None when somebody took it away."""
         due = names.due_of(name)
-        state: State = "delayed" if due > now else "ready"
+        dead = names.is_dead_letter(name)
+        state: State = "dlq" if dead else "delayed" if due > now else "ready"
+        body = ""
         try:
-            content = message_format.content(store.read(queue, state, name), store.by_hand)
+            body = store.read(queue, state, name)
+            content = message_format.content(message_format.original(body) if dead else body, store.by_hand or dead)
         except MessageGone:
             return None
         except MalformedBody as error:
-            content = message_format.Content(error.text or error.why, "{}")
+            content = message_format.Content(error.text or body or error.why, "{}")
         return cls(
             message_id=name[names.MESSAGE_ID],
             message_key=names.key_of(queue, name),
@@ -100,4 +106,6 @@ class Waiting(NamedTuple):
             created_at=names.created_of(name),
             available_at=due,
             state=state,
+            labels=message_format.labels(body),
+            failure={**message_format.failure_of(body), "reasonCode": names.reason_of(name)} if dead else {},
         )

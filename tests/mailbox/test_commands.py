@@ -36,6 +36,56 @@ def test_a_message_is_published_consumed_and_acknowledged(box: ByHand) -> None:
     assert leased(box, "telemetry") == {"message": None}
 
 
+def test_consume_gives_back_all_that_was_published(box: ByHand) -> None:
+    said = {"attributes": '{"unit":"C"}', "priority": 7, "type": "sensor.reading", "traceId": "trace-1"}
+    rare = {"deduplicationKey": "once", "targetConsumerId": "c1"}
+    box.data("publish", {"queue": "q", "message": "x", "ttlSec": 60, **said, **rare})
+    (seen,) = box.data("peek", {"queue": "q"})["messages"]
+    message = box.data("consume_next", {"queue": "q", "consumerId": "c1"})["message"]
+    for back in (seen, message):
+        assert {key: back[key] for key in (*said, *rare)} == {**said, **rare}
+        assert back["expiresAt"] == int(box.now * 1000) + 60_000
+    box.data("publish", {"queue": "q", "message": "plain"})
+    plain = leased(box)["message"]
+    assert (plain["type"], plain["traceId"], "expiresAt" in plain) == ("", "", False)
+
+
+def test_queues_and_messages_are_moved_and_deleted(box: ByHand) -> None:
+    keys = [published(box) for _ in range(3)]
+    assert box.data("delete_message", {"messageKey": keys[0]}) == {"messageKey": keys[0], "deleted": True}
+    assert box.code("delete_message", {"messageKey": keys[0]}) == "ERR_MESSAGE_NOT_FOUND"
+    assert box.data("move", {"queue": "q", "to": "r", "limit": 1}) == {
+        "queue": "q",
+        "to": "r",
+        "moved": 1,
+        "refused": 0,
+    }
+    assert box.data("delete_queue", {"queue": "q"}) == {"queue": "q", "deleted": 1}
+    assert [queue["queue"] for queue in box.data("queues")["queues"]] == ["r"]
+    assert box.data("delete_policy", {"queue": "r"})["policy"]["visibilityTimeoutSec"] == 30
+    assert box.code("delete_queue", {"queue": "q"}) == "ERR_QUEUE_NOT_FOUND"
+
+
+@pytest.mark.parametrize("command", ["delete_queue", "delete_policy", "delete_message", "move"])
+def test_what_deletes_or_moves_refuses_fields_that_it_does_not_know(box: ByHand, command: str) -> None:
+    key = published(box)
+    good = {"queue": "q", "to": "r"} if command == "move" else {"queue": "q"}
+    payload = {"messageKey": key} if command == "delete_message" else good
+    assert box.code(command, {**payload, "olderThanMs": 5}) == "ERR_INVALID_REQUEST"
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 1
+
+
+def test_a_move_of_many_takes_several_turns_and_others_are_answered_meanwhile(box: ByHand) -> None:
+    messages = [{"message": n} for n in range(1200)]
+    box.data("publish_batch", {"queue": "q", "messages": messages})
+    name = box.post("move", {"queue": "q", "to": "r"})
+    turns = 0
+    while box.answer(name) is None:
+        box.data("health")
+        turns += 1
+    assert (turns > 2, box.data("status", {"queue": "r"})["metrics"]["ready"]) == (True, 1200)
+
+
 def test_an_answer_names_its_request(box: ByHand) -> None:
     assert box.ask("health", requestId="abc-1")["requestId"] == "abc-1"
     assert box.names(box.box.requests) == []

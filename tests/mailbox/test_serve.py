@@ -129,10 +129,16 @@ def test_a_publish_found_in_processing_at_start_is_done_again_safely(home: Path,
     box.engine.close()
 
 
-def test_a_purge_found_in_processing_at_start_is_not_done_again(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [("purge", {"queue": "q"}), ("delete_queue", {"queue": "q"}), ("move", {"queue": "q", "to": "r"})],
+)
+def test_what_must_not_run_twice_is_not_done_again_when_found_at_start(
+    home: Path, command: str, payload: dict[str, str]
+) -> None:
     box = ByHand(home, backend="filesystem")
     box.data("publish", PUBLISH)
-    name = in_processing(box, "purge", {"queue": "q"})
+    name = in_processing(box, command, payload)
     box.reopen()
     box.turn()
     answer = box.answer(name)
@@ -140,6 +146,18 @@ def test_a_purge_found_in_processing_at_start_is_not_done_again(home: Path) -> N
     assert answer["error"]["code"] == "ERR_INTERNAL_ERROR"
     assert ready(box) == 1
     assert box.names(box.box.processing) == []
+    box.engine.close()
+
+
+def test_a_message_deleted_before_a_kill_is_answered_as_deleted(home: Path) -> None:
+    box = ByHand(home, backend="filesystem")
+    key = box.data("publish", PUBLISH)["messageKey"]
+    box.data("delete_message", {"messageKey": key})
+    name = box.post("delete_message", {"messageKey": key})
+    box.reopen()
+    box.turn()
+    assert (box.answer(name) or {})["data"] == {"messageKey": key, "deleted": True}
+    assert box.code("delete_message", {"messageKey": key}) == "ERR_MESSAGE_NOT_FOUND"
     box.engine.close()
 
 

@@ -149,6 +149,16 @@ class Store(Protocol):
     def drop(self, queue: str, state: State, name: str) -> None:
         """Delete a message."""
 
+    def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
+        """Move a message, or a dead letter, to another queue, where it waits with this body. A crash leaves it in one
+        of them. (A store of files renames the file: there the body stays what it was.)"""
+
+    def archived(self, queue: str, most: int) -> list[str]:
+        """Return the names of up to `most` archived messages of a queue. Called right after a commit."""
+
+    def remove_queue(self, queue: str) -> None:
+        """Delete the record of a queue without messages, right away and durably. Called right after a commit."""
+
     def read(self, queue: str, state: State, name: str) -> str:
         """Return the body. MalformedBody when it is no text."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -109,6 +110,39 @@ class FileStore:
             raise MessageGone from None
         except OSError as error:
             raise self._failure("remove a message", error) from None
+
+    def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
+        try:
+            self._batch.move(self._folders[queue][state], f"{name}.json", self._folders[to]["ready"], f"{new}.json")
+        except FileNotFoundError:
+            raise MessageGone from None
+        except OSError as error:
+            raise self._failure("move a message to another queue", error) from None
+
+    def archived(self, queue: str, most: int) -> list[str]:
+        try:
+            with os.scandir(self._folders[queue]["archived"]) as entries:
+                found = (entry.name.removesuffix(".json") for entry in entries)
+                return list(islice(filter(names.is_name, found), most))
+        except OSError as error:
+            raise self._failure("list the archive", error) from None
+
+    def remove_queue(self, queue: str) -> None:
+        folders = self._folders.pop(queue, None)
+        if folders is None:
+            return
+        folder, meta = folders["ready"].rpartition("/")[0], self._folder_names["meta"]
+        try:
+            self._batch.forget(folders.values())
+            self._stray_finder.looked.pop(folders["ready"], None)
+            self._disk.remove(Path(folder, meta, RECORD))
+            for part in (*folders.values(), f"{folder}/{meta}", folder):
+                with suppress(OSError):  # not empty: what somebody has laid in stays
+                    os.rmdir(part)
+            if self._config.durability == "power":
+                sync_folder(Path(self._root))
+        except OSError as error:
+            raise self._failure("delete a queue", error) from None
 
     def read(self, queue: str, state: State, name: str) -> str:
         try:

@@ -119,6 +119,18 @@ class HybridStore(SqliteStore):
             raise self._failure("make a folder", error) from None
         super().save_queue(queue, record)
 
+    def remove_queue(self, queue: str) -> None:
+        super().remove_queue(queue)
+        folder = self._folders.pop(queue, None)
+        if folder is not None:
+            try:
+                self._batch.commit()
+                self._batch.forget([f"{self._root}/{folder}"])
+                with suppress(OSError):  # not empty: what somebody has laid in stays
+                    os.rmdir(f"{self._root}/{folder}")
+            except OSError as error:
+                raise self._failure("delete a queue", error) from None
+
     def load(self) -> Iterator[Found]:
         try:
             make_folder(Path(self._scratch))

@@ -45,6 +45,17 @@ class MemoryStore:
         if self._bodies.pop((queue, name[MESSAGE_ID]), None) is None:
             raise MessageGone
 
+    def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
+        self.drop(queue, state, name)
+        self.put(to, "ready", new, body)
+
+    def archived(self, queue: str, most: int) -> list[str]:
+        kept = [name for (where, _), (state, name, _) in self._bodies.items() if (where, state) == (queue, "archived")]
+        return kept[:most]
+
+    def remove_queue(self, queue: str) -> None:
+        self._records.pop(queue, None)
+
     def read(self, queue: str, state: State, name: str) -> str:
         found = self._bodies.get((queue, name[MESSAGE_ID]))
         if found is None or found[1] != name:

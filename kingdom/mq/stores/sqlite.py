@@ -100,6 +100,25 @@ class SqliteStore:
         self._changes[key] = Change(queue, GONE, name, None, before is not None and before.born)
         self._large.pop(key, None)
 
+    def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
+        self.put(to, "delayed" if names.due_of(new) > self._now else "ready", new, body)
+        self.drop(queue, state, name)
+
+    def archived(self, queue: str, most: int) -> list[str]:
+        self._settle_all("list the archive")
+        return [name for (name,) in self._query("select_some_archived", (queue, most))]
+
+    def remove_queue(self, queue: str) -> None:
+        self._settle_all("delete a queue")
+        self._query("delete_body", (f"policy:{queue}",))
+
+    def _settle_all(self, action: str) -> None:
+        try:
+            if self._changes:
+                self._write([], settle=True)
+        except sqlite3.Error as error:
+            self._break(action, error)
+
     def _log(self, key: str, queue: str, state: State, name: str, body: str, born: bool) -> None:
         small: str | None = body
         if len(body) > LARGE:

@@ -81,6 +81,9 @@ WHERE state NOT IN ('ready', 'delayed', 'inflight', 'dlq', 'archived');
 -- name: select_archived
 SELECT queue, message_key FROM {{msg_index_table}} WHERE state = 'archived' AND available_at <= ?;
 
+-- name: select_some_archived
+SELECT name FROM {{msg_index_table}} WHERE state = 'archived' AND queue = ? LIMIT ?;
+
 -- name: save_record
 -- a queue's policy, and settings of the store
 INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
