@@ -326,7 +326,7 @@ class RollCall:
         if str(error) == self._told_error:
             return []
         self._told_error = str(error)
-        return [Finding(self._steward.name, What.LAUNCHER_FAILED, f"trouble:{error}", str(error))]
+        return [Finding(self._steward.name, What.LAUNCHER_FAILED, f"launcher:{error}", str(error))]
 
     def _other(self, role: str) -> int | None:
         """Return the pid that plays this role without its launcher's knowledge.

@@ -1,4 +1,4 @@
-"""The chamberlain's letters: each trouble once, a storm in few letters, none lost by a kill."""
+"""The alerts of the chamberlain: one for each matter, few for a storm, none lost by a kill."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def reign(home: Path, clock: Clock, king: King | None = None) -> King:
 
 
 def told(home: Path) -> list[tuple[str, str | None, str]]:
-    return [(each["type"], each["task_id"], each["content"]) for each in all_of(home, "messages", "pending")]
+    return [(record["type"], record["task_id"], record["content"]) for record in all_of(home, "messages", "pending")]
 
 
 def logged(home: Path) -> list[str]:
@@ -112,7 +112,7 @@ def test_events_are_served_by_priority_age_and_id(castle: Path, clock: Clock) ->
     }.items():
         put(castle, "events", "pending", **event(name, **fields))
     reign(castle, clock)
-    served = [each["event_id"] for each in all_of(castle, "tasks", "pending")]
+    served = [record["event_id"] for record in all_of(castle, "tasks", "pending")]
     assert served == ["evt-a", "evt-old", "evt-b", "evt-c", "evt-d"]
 
 
@@ -121,7 +121,7 @@ def test_a_general_may_have_a_repo_of_its_own(castle: Path, clock: Clock) -> Non
     put(castle, "events", "pending", **event("evt-1"))
     put(castle, "events", "pending", **event("evt-2", repo="acme/other"))
     reign(castle, clock)
-    assert [each["repo"] for each in all_of(castle, "tasks", "pending")] == ["acme/default", "acme/other"]
+    assert [record["repo"] for record in all_of(castle, "tasks", "pending")] == ["acme/default", "acme/other"]
 
 
 def test_generals_come_and_go_while_the_king_reigns(castle: Path, clock: Clock) -> None:
@@ -133,7 +133,7 @@ def test_generals_come_and_go_while_the_king_reigns(castle: Path, clock: Clock) 
     Places(castle).manifest("gen-jira").unlink()
     put(castle, "events", "pending", **event("evt-2", "jira.ticket.assigned"))
     reign(castle, clock, king)
-    assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-jira"]
+    assert [record["target_general"] for record in all_of(castle, "tasks", "pending")] == ["gen-jira"]
     assert here(castle, "events", "completed") == ["evt-2"]
     assert "skips a manifest" in Places(castle).role_log("king").read_text()
 
@@ -158,7 +158,7 @@ def test_the_default_channel(castle: Path, clock: Clock, monkeypatch: pytest.Mon
         monkeypatch.setenv("SLACK_DEFAULT_CHANNEL", "from-environment")
     put(castle, "events", "pending", **event())
     reign(castle, clock)
-    assert [each["channel"] for each in all_of(castle, "messages", "pending")] == [f"from-{where}"]
+    assert [record["channel"] for record in all_of(castle, "messages", "pending")] == [f"from-{where}"]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_health_holds_events_in_pending(castle: Path, clock: Clock, health: str,
     for priority in ("low", "normal", "high"):
         put(castle, "events", "pending", **event(f"evt-{priority}", priority=priority))
     reign(castle, clock)
-    assert [each["event_id"] for each in all_of(castle, "tasks", "pending")] == served
+    assert [record["event_id"] for record in all_of(castle, "tasks", "pending")] == served
     assert len(here(castle, "events", "pending")) == 3 - len(served)
     assert told(castle) == [("thread_start", TASK, f"[start] {TYPE}")] * len(served) or health == "green"
 
@@ -221,7 +221,7 @@ def answer(home: Path, name: str, text: str = "yes", at: str = MORNING) -> None:
 
 
 def resumed_by(home: Path) -> list[str]:
-    return [each["event_id"] for state in ("pending", "in_progress") for each in all_of(home, "tasks", state)]
+    return [record["event_id"] for state in ("pending", "in_progress") for record in all_of(home, "tasks", state)]
 
 
 ALREADY = f"[failed] the question of {TASK} is already answered; `kingdom why {TASK}` shows by whom"
@@ -554,7 +554,9 @@ def test_other_names_among_the_results_are_nobodys_business(under_way: Path, clo
 def test_a_soldier_cannot_point_a_question_at_another_checkpoint(under_way: Path, clock: Clock) -> None:
     result(under_way, status="needs_human", question="which?", checkpoint_path="/elsewhere")
     reign(under_way, clock)
-    (asked,) = (each for each in all_of(under_way, "messages", "pending") if each["type"] == "human_input_request")
+    (asked,) = (
+        record for record in all_of(under_way, "messages", "pending") if record["type"] == "human_input_request"
+    )
     assert asked["context"]["checkpoint_path"] == str(Places(under_way).checkpoint(TASK))
 
 
@@ -577,7 +579,7 @@ def test_a_proclamation_is_a_letter_of_its_own(under_way: Path, clock: Clock) ->
         ("notification", TASK, f"[complete] {TYPE} — completed"),
         ("notification", f"proclamation-{TASK}", "PR News"),
     ]
-    assert [each["channel"] for each in all_of(under_way, "messages", "pending")] == ["C9", "C0TEAMCH"]
+    assert [record["channel"] for record in all_of(under_way, "messages", "pending")] == ["C9", "C0TEAMCH"]
 
 
 def test_a_damaged_file_of_an_ended_task_stops_nobody(under_way: Path, clock: Clock) -> None:
@@ -650,7 +652,7 @@ def daily(castle: Path) -> Path:
 
 
 def scheduled(home: Path) -> list[tuple[str, str | None]]:
-    return [(each["id"], each["scheduled_for"]) for each in all_of(home, "tasks", "pending")]
+    return [(record["id"], record["scheduled_for"]) for record in all_of(home, "tasks", "pending")]
 
 
 def test_a_run_is_made_at_its_minute_and_once(daily: Path, clock: Clock) -> None:
@@ -855,7 +857,7 @@ def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another
     put(castle, "events", "pending", **event("evt-2"))
     reign(castle, clock, king)
     assert here(castle, "events", "dispatched") == ["evt-1", "evt-2"]
-    assert {each["channel"] for each in all_of(castle, "messages", "pending")} == {"kingdom"}
+    assert {record["channel"] for record in all_of(castle, "messages", "pending")} == {"kingdom"}
 
 
 def test_task_numbers_follow_the_day_of_the_kingdoms_zone(castle: Path, clock: Clock) -> None:

@@ -41,7 +41,7 @@ class House:
         self.config = StoreConfig.at(folder, backend=backend, durability=durability)
         self.settings = EngineSettings(
             Policy.from_json(policy or {}),
-            {queue: Policy.from_json(each) for queue, each in (queues or {}).items()},
+            {queue: Policy.from_json(policy) for queue, policy in (queues or {}).items()},
             strict,
         )
         self._random = random
@@ -62,7 +62,7 @@ class House:
         return leased[0] if leased else None
 
     def lease_texts(self, limit: int = 100, consumer: str = "c", queue: str = QUEUE) -> list[str]:
-        texts = [each.payload for each in self.mq.lease(queue, consumer, limit)]
+        texts = [message.payload for message in self.mq.lease(queue, consumer, limit)]
         self.mq.commit()
         return texts
 

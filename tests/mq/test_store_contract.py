@@ -230,8 +230,8 @@ def test_many_are_leased_at_once(house: House) -> None:
     house.mq.publish_batch(QUEUE, [Draft(str(number)) for number in range(10)])
     house.mq.commit()
     leased = house.mq.lease(QUEUE, "c", limit=4)
-    assert [each.payload for each in leased] == ["0", "1", "2", "3"]
-    assert len({each.lease_id for each in leased}) == 4
+    assert [message.payload for message in leased] == ["0", "1", "2", "3"]
+    assert len({message.lease_id for message in leased}) == 4
     assert house.counts() == (6, 4, 0, 0)
 
 
@@ -422,7 +422,7 @@ def test_the_dead_letter_queue_is_consumed_like_any_queue(house: House) -> None:
     assert second.message_key != key
     house.ack(second)
     house.reopen()
-    assert [each.message for each in house.mq.dead_letters.listed(f"{QUEUE}-dlq")] == ["first"]
+    assert [dead.message for dead in house.mq.dead_letters.listed(f"{QUEUE}-dlq")] == ["first"]
     assert house.mq.status(f"{QUEUE}-dlq").ready == 1
 
 
@@ -479,11 +479,14 @@ def test_the_same_batch_publishes_once_and_each_of_it_for_itself(house: House) -
     drafts = [Draft("{}"), Draft("7"), Draft('{"b": 1}')]
     first = house.mq.publish_batch(QUEUE, drafts, "req-2")
     house.mq.commit()
-    assert [type(each) for each in first] == [Published, ValidationFailed, Published]
+    assert [type(answer) for answer in first] == [Published, ValidationFailed, Published]
     house.reopen(kill=True)
     again = house.mq.publish_batch(QUEUE, drafts, "req-2")
     assert isinstance(again[1], ValidationFailed)
-    assert [each._replace(duplicate=False) for each in again if isinstance(each, Published)] == [first[0], first[2]]
+    assert [answer._replace(duplicate=False) for answer in again if isinstance(answer, Published)] == [
+        first[0],
+        first[2],
+    ]
     assert house.counts() == (2, 0, 0, 0)
 
 
@@ -634,12 +637,12 @@ def test_a_look_at_a_queue_takes_nothing_out(house: House) -> None:
     house.publish("b")
     house.publish("a", priority=1)
     house.publish("c", delay_ms=1_000)
-    assert [(each.payload, each.state) for each in house.mq.peek(QUEUE)] == [
+    assert [(message.payload, message.state) for message in house.mq.peek(QUEUE)] == [
         ("a", "ready"),
         ("b", "ready"),
         ("c", "delayed"),
     ]
-    assert [each.payload for each in house.mq.peek(QUEUE, limit=1)] == ["a"]
+    assert [message.payload for message in house.mq.peek(QUEUE, limit=1)] == ["a"]
     assert house.counts() == (2, 0, 1, 0)
 
 
@@ -707,8 +710,8 @@ def test_it_is_durable_against_power_cuts_too(open_house: Open, backend: str) ->
     house.mq.commit()
     leased = house.mq.lease(QUEUE, "c", 20)
     house.mq.commit()
-    for each in leased[:10]:
-        house.mq.ack(each.message_key, each.lease_id)
+    for message in leased[:10]:
+        house.mq.ack(message.message_key, message.lease_id)
     house.mq.nack(leased[10].message_key, leased[10].lease_id, requeue=False)
     house.mq.commit()
     house.reopen(kill=True)

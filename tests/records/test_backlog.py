@@ -24,7 +24,7 @@ def queues(home: Path, clock: Clock) -> Queues:
 
 
 def names(backlog: Backlog[Event]) -> list[str]:
-    return [each.filename.removesuffix(".json") for each in backlog.waiting]
+    return [record.filename.removesuffix(".json") for record in backlog.waiting]
 
 
 def test_a_backlog_is_sorted_however_things_arrive(queues: Queues, home: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_file_that_is_being_written_in_place_is_given_time(queues: Queues, hom
         file.write(json.dumps(event()).partition(", ")[2])
     backlog.note(["evt-1.json"])
     assert not backlog.unsettled
-    assert [each.filename for each in backlog.waiting] == ["evt-1.json"]
+    assert [record.filename for record in backlog.waiting] == ["evt-1.json"]
 
 
 def test_a_file_that_stays_half_written_is_buried(queues: Queues, home: Path, clock: Clock) -> None:

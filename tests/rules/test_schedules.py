@@ -21,7 +21,7 @@ def entry(cron: str, **fields: Any) -> ScheduleEntry:
 
 
 def runs(plan: ScheduleEntry, after: str, until: str, zone: Any = UTC) -> list[str]:
-    return [stamp(each)[5:16] for each in due(plan, moment(after), moment(until), zone)]
+    return [stamp(when)[5:16] for when in due(plan, moment(after), moment(until), zone)]
 
 
 def test_a_due_minute_is_due_from_its_first_second_on() -> None:
@@ -35,7 +35,7 @@ def test_every_due_minute_comes_once_however_often_one_looks() -> None:
     plan, now, seen = entry("*/2 * * * *"), moment("2026-02-07T10:00:00Z"), []
     for second in range(0, 600, 7):
         seen += due(plan, now + second - 7, now + second, UTC)
-    assert [stamp(each)[14:16] for each in seen] == ["00", "02", "04", "06", "08"]
+    assert [stamp(when)[14:16] for when in seen] == ["00", "02", "04", "06", "08"]
 
 
 @pytest.mark.parametrize(

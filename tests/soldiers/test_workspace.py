@@ -52,14 +52,14 @@ def made(ours: Workspaces, task: Task) -> Path:
 def lost(ours: Workspaces, task: Task) -> str:
     """Why it cannot be had."""
 
-    def trouble() -> str:
+    def refusal() -> str:
         try:
             ours.prepare(task, None)
-        except NoWorkspace as trouble:
-            return str(trouble)
+        except NoWorkspace as error:
+            return str(error)
         return ""
 
-    return wait_until(trouble, 20, "git has given up")
+    return wait_until(refusal, 20, "git has given up")
 
 
 def test_without_a_repository_it_is_an_empty_folder_of_its_own(home: Path) -> None:

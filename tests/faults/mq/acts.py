@@ -236,7 +236,7 @@ def check(home: Path, backend: str, durability: Durability, operations: Sequence
             counts = (status.ready, status.inflight, status.delayed, status.dlq)
             if name in promised and counts not in OPERATIONS[name].ends:
                 wrong.append(f"{name} was promised, and (ready, inflight, delayed, dead) are {counts}")
-            wrong += [f"{name}: {each}" for each in _details(client, name, promised)]
+            wrong += [f"{name}: {detail}" for detail in _details(client, name, promised)]
         wrong += [f"check finds: {finding}" for finding in client.mq.check()]
     wrong += [f"litter: {path}" for path in sorted((home / "mq").glob("*/.scratch/*"))]
     return wrong
@@ -244,9 +244,9 @@ def check(home: Path, backend: str, durability: Durability, operations: Sequence
 
 def _details(client: Client, name: str, promised: Mapping[str, Sequence[str]]) -> Iterator[str]:
     queue = queue_of(name)
-    for each in client.mq.peek(queue):
-        if each.payload not in (TEXT, LARGE):
-            yield f"a payload is {each.payload[:60]!r}"
+    for message in client.mq.peek(queue):
+        if message.payload not in (TEXT, LARGE):
+            yield f"a payload is {message.payload[:60]!r}"
     for letter in client.mq.dead_letters.listed(queue):
         if json.loads(letter.record)["originalMessage"]["payload"] != json.loads(TEXT):
             yield f"a dead letter is {letter.record[:80]!r}"
