@@ -10,8 +10,6 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Disk
@@ -50,43 +48,46 @@ class Log:
         self._system_file = places.system_log
         self._events_file = places.events_log
         self._text: list[str] = []
-        self._events: list[bytes] = []
+        self._events: list[str] = []
+        self._hidden: list[str] = []
         self.redact(secrets)
 
     def redact(self, secrets: Iterable[str]) -> None:
         """Replace these values from now on, the longest first, as one may contain another."""
+        self._text, self._events = [list(map(self.clean, lines)) for lines in (self._text, self._events)]
         long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
         as_json = [json.dumps(secret, ensure_ascii=False)[1:-1] for secret in long_enough]
         self._hidden = sorted({*long_enough, *as_json, *map(printable, long_enough)}, key=len, reverse=True)
 
-    def info(self, sentence: str, level: str = "info") -> None:
-        """Add a line for people."""
-        one_line = self.clean(sentence).replace("\n", " ⏎ ")
-        self._text.append(f"{stamp(self._clock())} {level:<5} {self._actor}: {one_line}\n")
+    def info(self, sentence: str, level: str = "info", /, *, event: str = "", **data: Any) -> None:
+        """Add a line for people, and the internal event that it tells of, if any."""
+        now = stamp(self._clock())
+        one_line = sentence.replace("\n", " ⏎ ")
+        self._text.append(f"{now} {level:<5} {self._actor}: {one_line}\n")
+        if event:
+            self._add_event(event, now, data)
 
-    def warn(self, sentence: str) -> None:
-        self.info(sentence, "warn")
+    def warn(self, sentence: str, /, *, event: str = "", **data: Any) -> None:
+        self.info(sentence, "warn", event=event, **data)
 
-    def error(self, sentence: str) -> None:
-        self.info(sentence, "error")
+    def error(self, sentence: str, /, *, event: str = "", **data: Any) -> None:
+        self.info(sentence, "error", event=event, **data)
 
     def event(self, type: str, /, **data: Any) -> None:
         """Add an internal event. The chamberlain counts them by type, so `type` must be in EVENT_TYPES."""
-        assert type in EVENT_TYPES, type
-        record = {"ts": stamp(self._clock()), "type": type, "actor": self._actor, "data": data}
-        line = self.clean(json.dumps(record, ensure_ascii=False))
-        self._events.append(f"{line}\n".encode("utf-8", "replace"))
+        self._add_event(type, stamp(self._clock()), data)
 
     def flush(self) -> None:
         """Write what was added. On a full or broken disk these lines are lost: it must not stop a role from working."""
         text, self._text = "".join(self._text), []
-        events, self._events = b"".join(self._events), []
-        if text:
-            for path in (self._own_file, self._system_file):
-                self._append(path, text.encode("utf-8", "replace"))
+        events, self._events = "".join(self._events), []
+        if text or events:
+            text, events = self.clean(text), self.clean(events)
+            lines = {self._own_file: text, self._system_file: text, self._events_file: events}
+            self._disk.append_where_possible(
+                [(path, part.encode("utf-8", "replace")) for path, part in lines.items() if part]
+            )
             _show(text)
-        if events:
-            self._append(self._events_file, events)
 
     def clean(self, text: str) -> str:
         """Return the text without control characters and secrets, as people may see it.
@@ -98,9 +99,10 @@ class Log:
             text = text.replace(secret, "[hidden]")
         return text
 
-    def _append(self, path: Path, data: bytes) -> None:
-        with suppress(OSError):
-            self._disk.append(path, data)
+    def _add_event(self, type: str, now: str, data: dict[str, Any]) -> None:
+        assert type in EVENT_TYPES, type
+        record = {"ts": now, "type": type, "actor": self._actor, "data": data}
+        self._events.append(f"{json.dumps(record, ensure_ascii=False)}\n")
 
 
 def _show(text: str) -> None:

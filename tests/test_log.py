@@ -48,6 +48,15 @@ def test_an_event_is_one_line_of_json(places: Places) -> None:
     }
 
 
+def test_a_sentence_may_name_the_event_that_it_tells_of(places: Places) -> None:
+    log = log_of(places)
+    log.warn("lost it", event="message.failed", error="gone")
+    log.flush()
+    assert places.role_log("king").read_text().endswith("Z warn  king: lost it\n")
+    event = json.loads(places.events_log.read_text())
+    assert (event["type"], event["data"]) == ("message.failed", {"error": "gone"})
+
+
 def test_an_event_that_nobody_counts_is_a_slip(places: Places) -> None:
     with pytest.raises(AssertionError):
         log_of(places).event("event.invented")

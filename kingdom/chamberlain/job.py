@@ -110,8 +110,8 @@ class ChamberlainJob:
         """Report changes only: a machine that stays red is one alert."""
         services, disk_percent = self._services, reading.disk_percent
         if health != self._last_health:
-            services.log.info(f"the machine is {health}, was {self._last_health}")
-            services.log.event("system.health_changed", health=health, was=self._last_health)
+            said = f"the machine is {health}, was {self._last_health}"
+            services.log.info(said, event="system.health_changed", health=health, was=self._last_health)
             if health == "red":
                 self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work waits")
             else:

@@ -125,15 +125,14 @@ class Disk:
         If a kill or a full disk tore the last line, it is ended first, so that it does not swallow the next one.
         """
         self.guard()
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
-        try:
-            write_whole(fd, b"\n" + data if _is_torn(fd) else data)
-            if sync and self.durability == "power":
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        if sync:
-            self._sync_folders({path.parent})
+        self._append(path, data, sync)
+
+    def append_where_possible(self, items: Iterable[Item]) -> None:
+        """Append whole lines to logs. A log that cannot be written keeps nobody from the others."""
+        self.guard()
+        for path, data in items:
+            with suppress(OSError):
+                self._append(path, data, sync=False)
 
     def sweep_scratch(self) -> int:
         """Delete the unfinished files of an earlier run of this writer. Return how many there were."""
@@ -177,6 +176,17 @@ class Disk:
         except FileExistsError:
             os.unlink(draft)
         return os.open(draft, NEW_FILE, self.mode)
+
+    def _append(self, path: Name, data: bytes, sync: bool) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
+        try:
+            write_whole(fd, b"\n" + data if _is_torn(fd) else data)
+            if sync and self.durability == "power":
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        if sync:
+            self._sync_folders({_folder(path)})
 
     def _sync_folders(self, folders: Iterable[Name]) -> None:
         if self.durability == "process":

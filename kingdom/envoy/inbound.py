@@ -57,10 +57,9 @@ class Inbound:
         new = [event for event in events if not queue.has(event.id, *MOVES["events"])]
         queue.create(new)
         for event in new:
-            self._services.log.info(f"{event.id} ({event.type}) was said by {event.payload['user']}")
-            self._services.log.event(
-                "message.human_response" if event.answers_question else "event.detected", event_id=event.id
-            )
+            said = f"{event.id} ({event.type}) was said by {event.payload['user']}"
+            what = "message.human_response" if event.answers_question else "event.detected"
+            self._services.log.info(said, event=what, event_id=event.id)
 
     def _event(self, channel: str, said: Said) -> Event:
         payload: dict[str, Any] = {"user_id": said.user, "user": said.user, "text": said.text}

@@ -48,8 +48,8 @@ class Outbound:
         self._conversations.save()
         self._file([post.message.evolve(posted=post.address._asdict() | {"post": post.id}) for post in posted], "sent")
         for message, address, _ in posted:
-            self._services.log.info(f"posted {message.id} ({message.type}) on {address.channel} in {address.room}")
-            self._services.log.event("message.sent", message_id=message.id, type=message.type)
+            said = f"posted {message.id} ({message.type}) on {address.channel} in {address.room}"
+            self._services.log.info(said, event="message.sent", message_id=message.id, type=message.type)
 
     def _post(self, message: Message, address: Address) -> str:
         channel = self._channels.get(address.channel)

@@ -199,9 +199,9 @@ class GeneralJob:
             )
         )
         notes.note_soldier(services.places, services.unsynced, task.id, soldier)
-        services.log.info(f"starts {soldier} for {task.type}")
         services.log.event("task.started", task_id=task.id, general=general.name, attempt=task.attempt)
-        services.log.event("soldier.spawned", soldier=soldier, task_id=task.id)
+        said = f"starts {soldier} for {task.type}"
+        services.log.info(said, event="soldier.spawned", soldier=soldier, task_id=task.id)
 
     def _enforce_timeout(self, task: Task, soldier: SoldierHandle, look: Look) -> bool:
         """Ask a soldier that is out of time to end, and kill it when it does not."""
@@ -216,8 +216,8 @@ class GeneralJob:
         allowed = self._allowed_seconds(task, look.seconds)
         if look.seconds < allowed:
             return False
-        services.log.warn(f"the soldier of {task.id} has taken {look.seconds:.0f} s and is asked to end")
-        services.log.event("soldier.timeout", task_id=task.id)
+        said = f"the soldier of {task.id} has taken {look.seconds:.0f} s and is asked to end"
+        services.log.warn(said, event="soldier.timeout", task_id=task.id)
         soldier.request_stop(services.disk, self._timeout_reason(look.seconds, allowed), services.clock())
         return True
 

@@ -92,8 +92,8 @@ def failed(
         general.services.queues.tasks.update("in_progress", [again])
         general.budgets.release_probe(task.id, general.services.clock())
         general.dismiss(soldier)
-        log.warn(f"{task.id} failed ({outcome.why}); tries again after {later}")
-        log.event("task.retried", task_id=task.id, attempt=again.attempt, error=outcome.why)
+        said = f"{task.id} failed ({outcome.why}); tries again after {later}"
+        log.warn(said, event="task.retried", task_id=task.id, attempt=again.attempt, error=outcome.why)
         return
     finish(general, task, soldier, results.final_failure(task, outcome, seconds))
 

@@ -157,8 +157,8 @@ class Dispatch:
         else:
             king.queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
             king.queues.events.move([event.id], "pending", "completed")
-        king.log.info(f"{event.id} is discarded: {reason}")
-        king.log.event("event.discarded", event_id=event.id, reason=reason)
+        said = f"{event.id} is discarded: {reason}"
+        king.log.info(said, event="event.discarded", event_id=event.id, reason=reason)
 
     def _without_foreign_task(self, event: Event) -> Event:
         """Return the event without its note, when the task that is noted turns out to be another event's."""
@@ -183,11 +183,11 @@ class Dispatch:
     def _log(self, decision: Decision[Event]) -> None:
         log, event, task = self._king.log, decision.cause, decision.task
         if task is None:
-            log.warn(f"{event.id} is {event.status}: {event.discarded_reason}")
-            log.event("event.discarded", event_id=event.id, reason=event.discarded_reason)
+            said, reason = f"{event.id} is {event.status}: {event.discarded_reason}", event.discarded_reason
+            log.warn(said, event="event.discarded", event_id=event.id, reason=reason)
             return
-        log.info(f"{event.id} ({event.type}) → {task.id} for {task.target_general}")
-        log.event("event.dispatched", event_id=event.id, task_id=task.id)
+        said = f"{event.id} ({event.type}) → {task.id} for {task.target_general}"
+        log.info(said, event="event.dispatched", event_id=event.id, task_id=task.id)
         made = "task.resumed" if task.type == "resume" else "task.created"
         log.event(made, task_id=task.id, general=task.target_general)
 
@@ -195,5 +195,5 @@ class Dispatch:
         for decision in decisions:
             run = decision.cause
             self._schedules.remove(run)
-            self._king.log.info(f"{run.entry.key} is due → {run.task_id}")
-            self._king.log.event("task.created", task_id=run.task_id, general=run.entry.general)
+            said = f"{run.entry.key} is due → {run.task_id}"
+            self._king.log.info(said, event="task.created", task_id=run.task_id, general=run.entry.general)

@@ -135,8 +135,8 @@ class Outcomes:
         king, tasks = self._king, [decision.cause for decision in decisions]
         self._end_events(tasks)
         for task in tasks:
-            king.log.info(f"{task.id} ended: {task.outcome}")
-            king.log.event(OUTCOMES[str(task.outcome)].logged_as, task_id=task.id, general=task.target_general)
+            said, event = f"{task.id} ended: {task.outcome}", OUTCOMES[str(task.outcome)].logged_as
+            king.log.info(said, event=event, task_id=task.id, general=task.target_general)
             notes.forget_cancelled(king.places, king.disk, task.id)
         king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")
         self._in_progress.drop(f"{task.id}.json" for task in tasks)

@@ -101,8 +101,8 @@ class Queue(Generic[R]):
             self._disk.move(path, target)
         except FileNotFoundError:
             return
-        self._log.error(f"moved {self.kind}/{state}/{filename} to {self.kind}/dead/{target.name}: {reason}")
-        self._log.event("file.buried", kind=self.kind, file=target.name, reason=reason)
+        moved = f"moved {self.kind}/{state}/{filename} to {self.kind}/dead/{target.name}: {reason}"
+        self._log.error(moved, event="file.buried", kind=self.kind, file=target.name, reason=reason)
 
     def _path(self, state: str, id: str) -> str:
         return f"{self._folders[state]}/{check_name(self.kind, id)}.json"

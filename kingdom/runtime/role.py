@@ -237,8 +237,7 @@ class _Loop:
     def run(self) -> int:
         self._handle_signals()
         self._arm_timer()
-        self._services.log.info(f"starts, pid {os.getpid()}")
-        self._services.log.event("system.startup", role=self._services.name)
+        self._services.log.info(f"starts, pid {os.getpid()}", event="system.startup", role=self._services.name)
         self.heartbeat.write("starting")
         arrivals: dict[Path, list[str]] | None = {}
         while not self._stopping:
@@ -249,8 +248,7 @@ class _Loop:
                 break
             arrivals = self._wait(0.0 if again else min(turn.wait, self._longest_sleep()))
         self._job.close()
-        self._services.log.info("stops")
-        self._services.log.event("system.shutdown", role=self._services.name)
+        self._services.log.info("stops", event="system.shutdown", role=self._services.name)
         self._services.log.flush()
         self.heartbeat.write("stopped")
         self._waker.close()
