@@ -44,7 +44,7 @@ class Direct:
         self._calls = calls
         self._call = call_fields.Call
         self._refusal = Refusal
-        self._engine = configuration.open_engine(settings, lambda: int(time.time() * 1000), lambda *_, **__: None)
+        self._engine = configuration.open_engine(settings, None, lambda *_, **__: None)
 
     def call(self, command: str, payload: Mapping[str, Any]) -> Answer:
         if command == "health":

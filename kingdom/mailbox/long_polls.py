@@ -18,8 +18,8 @@ class Waiter:
     command: Command[CommandContext]
     #: Who gets the message: a message may be meant for one consumer only.
     consumer: str
-    #: When it is answered that there is none, ms since the epoch.
-    until_ms: float
+    #: When it is answered that there is none, in ms of the engine's time.
+    until_ms: int
     #: The answer when nothing came in time.
     nothing: Data
 
@@ -33,17 +33,16 @@ class LongPolls:
     def add(self, pending: PendingRequest, command: Command[CommandContext], nothing: Data, wait_ms: int) -> None:
         """Let a request wait, at most until its deadline."""
         request = pending.request
-        until = self._context.clock() * 1000 + wait_ms
         if request.deadline_ms:
-            until = min(until, request.deadline_ms)
+            wait_ms = min(wait_ms, int(request.deadline_ms - self._context.clock() * 1000))
+        until = self._context.engine.clock() + wait_ms
         call = self._call_of(pending)
         consumer = request.payload.get("consumerId") or request.client
         self._waiting.setdefault(call[QUEUE], []).append(Waiter(pending, command, consumer, until, nothing))
 
-    def next_end(self) -> float | None:
-        """Return when the next wait ends, in seconds since the epoch; None when nobody waits."""
-        ends = [waiter.until_ms for waiters in self._waiting.values() for waiter in waiters]
-        return min(ends) / 1000 if ends else None
+    def next_end(self) -> int | None:
+        """Return when the next wait ends, in ms of the engine's time; None when nobody waits."""
+        return min((waiter.until_ms for waiters in self._waiting.values() for waiter in waiters), default=None)
 
     def serve(self, answered: list[PendingRequest]) -> None:
         """Hand out what has arrived, end the waits that are over, and add the requests concerned to `answered`."""
@@ -53,7 +52,7 @@ class LongPolls:
         for queue in arrived & self._waiting.keys():
             waiters = self._waiting[queue]
             self._waiting[queue] = [waiter for waiter in waiters if self._still_waits(queue, waiter, answered)]
-        now = self._context.clock() * 1000
+        now = self._context.engine.clock()
         for queue, waiters in list(self._waiting.items()):
             late = [waiter for waiter in waiters if waiter.until_ms <= now]
             for waiter in late:

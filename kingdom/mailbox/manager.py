@@ -17,6 +17,7 @@ from kingdom.mailbox.serve import Server
 from kingdom.mq import configuration
 from kingdom.mq.client import MANAGER_LOCK
 from kingdom.mq.configuration import Settings
+from kingdom.mq.steady_clock import steady_clock
 from kingdom.runtime.role import Services, Turn
 from kingdom.runtime.wake import Waker
 
@@ -44,10 +45,16 @@ class Manager:
             make_folder(self._own_log)
         for warning in self._settings.warnings:
             self._report(warning, "warn")
-        self._engine = configuration.open_engine(self._settings, self._now_ms, self._report_event)
+        clock, wall = steady_clock(services.clock), lambda: int(services.clock() * 1000)
+        self._engine = configuration.open_engine(self._settings, clock, self._report_event, wall)
         context = CommandContext(self._engine, Counters(services.clock()), config["nodeId"], services.clock)
         responses = Responses(
-            box.responses, box.root / SCRATCH, config["ipc"]["clients"], config["ipc"]["responseTtlSec"], services.clock
+            box.responses,
+            box.root / SCRATCH,
+            config["ipc"]["clients"],
+            config["ipc"]["responseTtlSec"],
+            services.clock,
+            lambda: clock() / 1000,
         )
         disk = Disk(box.root / SCRATCH, durability=config["durability"], guard=self._lock.check)
         self._server = Server(context, self._settings, disk, self._unsynced, responses, self._report)
@@ -106,9 +113,6 @@ class Manager:
         if now >= self._check_lock_at:
             self._check_lock_at = now + CHECK_LOCK_SECONDS
             self._lock.check()
-
-    def _now_ms(self) -> int:
-        return int(self._services.clock() * 1000)
 
     def _report(self, sentence: str, level: str) -> None:
         self._services.log.info(sentence, level)

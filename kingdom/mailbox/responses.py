@@ -22,6 +22,7 @@ from kingdom.mq.client import LARGEST_ANSWER
 
 CLIENT_IS_GONE_AFTER = 86400.0
 """Seconds after which the folder of a silent client is removed with its drafts; sooner, its owner may be idle."""
+MOST_DRIFT = 1.0
 SPARES = 256
 """How many files of answered requests are kept to be written over."""
 
@@ -34,11 +35,15 @@ class Responses:
         clients: Mapping[str, Mapping[str, Any]],
         keep_seconds: float,
         clock: Callable[[], float],
+        steady: Callable[[], float],
     ) -> None:
+        """`clock` is in seconds since the epoch, as files are dated; `steady` has its speed, but not its steps."""
         self._folder = folder
         self._clients = clients
         self._keep = keep_seconds
         self._clock = clock
+        self._steady = steady
+        self._ahead = clock() - steady()
         self._files = Relay(str(scratch), most_spares=0 if clients else SPARES)
         self._known: set[str] = set()
         self._next_sweep: float | None = clock()
@@ -102,6 +107,9 @@ class Responses:
         """Remove answers that nobody fetched and the folders of clients that are gone. Return how many answers."""
         now = self._clock()
         removed, oldest = 0, None
+        if abs(now - self._steady() - self._ahead) > MOST_DRIFT:
+            self._ahead = now - self._steady()
+            self._date_anew(now)
         for client in os.listdir(self._folder):
             count, oldest_here = self._sweep_client(self._folder / client, now)
             removed += count
@@ -113,6 +121,13 @@ class Responses:
         soonest, latest = now + self._keep / 10, now + self._keep
         self._next_sweep = None if oldest is None else min(max(oldest + self._keep, soonest), latest)
         return removed
+
+    def _date_anew(self, now: float) -> None:
+        """The clock was set: by it, nobody can tell how long anything has been here."""
+        for folder, _, files in os.walk(self._folder):
+            for name in (*files, "."):
+                with suppress(OSError):
+                    os.utime(f"{folder}/{name}", (now, now), follow_symlinks=False)
 
     def _sweep_client(self, folder: Path, now: float) -> tuple[int, float | None]:
         """Return how many answers were removed, and since when the oldest of the others has been here."""

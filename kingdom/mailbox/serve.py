@@ -117,7 +117,7 @@ class Server:
             names = self._look(now)
         self._arrived.extend(names)
         group: list[PendingRequest] = []
-        failure = self._sweep(now)
+        failure = self._sweep()
         try:
             self._continue(group)
             for name in self._next_names():
@@ -134,9 +134,9 @@ class Server:
             raise failure
         return worked
 
-    def _sweep(self, now: float) -> StoreError | None:
+    def _sweep(self) -> StoreError | None:
         """Let the engine do what is due. A failure is returned: it must not keep those who ask from being answered."""
-        if now * 1000 < self._sweep_at:
+        if self._engine.clock() < self._sweep_at:
             return None
         try:
             self._engine.sweep()
@@ -149,28 +149,27 @@ class Server:
         """Return how long there is nothing to do unless a request arrives."""
         if self._arrived or self._continued:
             return 0.0
-        now = self._context.clock()
         due = self._engine.next_due()
         self._sweep_at = float("inf") if due is None else due
-        moments = [
-            None if due is None else due / 1000,
-            self._long_polls.next_end(),
-            self._responses.next_sweep(),
-            now + TRY_AGAIN_SECONDS if self._unanswered else None,
-        ]
-        ends = [moment for moment in moments if moment is not None]
-        return max(0.0, min(ends) - now) if ends else LOOK_AGAIN_SECONDS * 2
+        now_ms = self._engine.clock()
+        seconds = [(at - now_ms) / 1000 for at in (due, self._long_polls.next_end()) if at is not None]
+        if (sweep_at := self._responses.next_sweep()) is not None:
+            seconds.append(sweep_at - self._context.clock())
+        if self._unanswered:
+            seconds.append(TRY_AGAIN_SECONDS)
+        return max(0.0, min(seconds, default=LOOK_AGAIN_SECONDS * 2))
 
     def _look(self, now: float) -> list[str]:
         """Return all names in requests/, the oldest first. Abandoned drafts are removed."""
         found: list[tuple[int, str]] = []
+        litter_before = min(now, self._engine.clock() / 1000) - DRAFT_IS_LITTER_AFTER
         with os.scandir(self._requests) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):
                     about = entry.stat(follow_symlinks=False)
                     if not is_hidden(entry.name):
                         found.append((about.st_mtime_ns, entry.name))
-                    elif about.st_mtime + DRAFT_IS_LITTER_AFTER < now and entry.is_file(follow_symlinks=False):
+                    elif about.st_mtime < litter_before and entry.is_file(follow_symlinks=False):
                         os.unlink(entry.path)
         self._looked, self._look_again = now, False
         self._stuck.clear()

@@ -70,7 +70,12 @@ def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
 # The engine and what it needs load late: a command that only talks to the manager has no use for them.
 
 
-def open_engine(settings: Settings, clock: Callable[[], int], log: Callable[..., None]) -> Engine:
+def open_engine(
+    settings: Settings,
+    clock: Callable[[], int] | None,
+    log: Callable[..., None],
+    wall: Callable[[], int] | None = None,
+) -> Engine:
     """Open the configured store with an engine over it. Locked when another process holds the store."""
     from kingdom.mq import engine
     from kingdom.mq.policy import Policy
@@ -82,7 +87,9 @@ def open_engine(settings: Settings, clock: Callable[[], int], log: Callable[...,
         queues=_policies(settings),
         strict=settings.strict,
     )
-    return engine.open_engine(StoreConfig(settings.config, settings.base), settings=rules, clock=clock, log=log)
+    return engine.open_engine(
+        StoreConfig(settings.config, settings.base), settings=rules, clock=clock, wall=wall, log=log
+    )
 
 
 def apply_policies(engine: Engine, settings: Settings) -> None:

@@ -30,6 +30,7 @@ from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import EngineSettings, Queues
 from kingdom.mq.removal import Removal
 from kingdom.mq.status import QueueStatus, Waiting
+from kingdom.mq.steady_clock import steady_clock
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import MOST_AT_ONCE, Finding, MessageGone, State, Store, StoreConfig
 from kingdom.mq.timers import Timers
@@ -42,7 +43,7 @@ STRAYS_AT_ONCE = 2_000
 LONG = 3600.0
 
 
-def now_ms() -> int:
+def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
@@ -72,7 +73,7 @@ class Leased(NamedTuple):
     attempt: int
     lease_id: str
     consumer: str
-    #: When the lease ends, in ms since the epoch.
+    #: When the lease ends, in ms since the epoch by the wall clock.
     lease_until: int
     #: The whole message as the store has it.
     body: str
@@ -90,7 +91,8 @@ def open_engine(
     config: StoreConfig,
     *,
     settings: EngineSettings,
-    clock: Callable[[], int] = now_ms,
+    clock: Callable[[], int] | None = None,
+    wall: Callable[[], int] | None = None,
     log: Log = _no_log,
 ) -> Engine:
     """Open the configured store with an engine over it. Locked when another process holds the same root."""
@@ -98,7 +100,7 @@ def open_engine(
     lock.acquire()
     try:
         store: Store = tables.load(STORES[config.backend])(config)
-        return Engine(store, settings=settings, clock=clock, log=log, lock=lock)
+        return Engine(store, settings=settings, clock=clock, wall=wall, log=log, lock=lock)
     except BaseException:
         lock.release()
         raise
@@ -110,15 +112,21 @@ class Engine:
         store: Store,
         *,
         settings: EngineSettings,
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], int] | None = None,
+        wall: Callable[[], int] | None = None,
         random: Callable[[], float] = random.random,
         ids: Ids | None = None,
         log: Log = _no_log,
         lock: Lock | None = None,
     ) -> None:
-        """`clock` is in ms since the epoch, `random` yields numbers in [0, 1)."""
+        """`clock` and `wall` are in ms since the epoch, `random` yields numbers in [0, 1).
+
+        Everything is judged by the clock, which is steady unless another is given. Consumers are told when their
+        leases end by the wall clock, which is theirs and may step.
+        """
         self.store = store
-        self.clock = clock
+        self._wall = wall or clock or _wall_ms
+        self.clock = clock = clock or steady_clock()
         self.log = log
         self._ids = ids or Ids()
         self._lock = lock
@@ -338,9 +346,12 @@ class Engine:
             attempt,
             lease_id,
             consumer,
-            until,
+            self._by_wall(until),
             body,
         )
+
+    def _by_wall(self, at: int) -> int:
+        return at - self.clock() + self._wall()
 
     def _content(
         self, queue: QueueState, state: State, name: str, body: str
@@ -436,7 +447,7 @@ class Engine:
         return self._leases.is_at_work(key)
 
     def extend(self, key: str, lease_id: str = "", visibility_ms: int | None = None, consumer: str = "") -> int:
-        """Let a lease last longer from now on. Return its new end, in ms since the epoch."""
+        """Let a lease last longer from now on. Return its new end, in ms since the epoch by the wall clock."""
         self._ensure_loaded()
         now = self.clock()
         if visibility_ms is not None:
@@ -450,7 +461,7 @@ class Engine:
             self._leases.end(lease, now)
             raise MessageNotFound(key=key) from None
         self._leases.extend(lease, new, until)
-        return until
+        return self._by_wall(until)
 
     def sweep(self, now: int | None = None) -> int | None:
         """Do what is due, a part of it when it is much; return when something is due next. Free when nothing is."""

@@ -38,6 +38,8 @@ class ByHand:
 
     def __init__(self, home: Path, **config: Any) -> None:
         self.now = 1_700_000_000.0
+        #: What somebody has added to the wall clock.
+        self.step = 0.0
         self.said: list[str] = []
         whole = home_config.validated("config/mq", {"durability": "process", **config}, {}, home / "mq.yaml")
         self.settings = configuration.resolve(whole, home, home / "mq.yaml")
@@ -46,12 +48,17 @@ class ByHand:
         self.open()
 
     def open(self) -> None:
-        clock = lambda: self.now  # noqa: E731
-        self.engine = configuration.open_engine(self.settings, lambda: int(self.now * 1000), lambda *_, **__: None)
+        self.now, self.step = self.now + self.step, 0.0
+        wall = lambda: self.now + self.step  # noqa: E731
+        self.engine = configuration.open_engine(
+            self.settings, lambda: int(self.now * 1000), lambda *_, **__: None, lambda: int(wall() * 1000)
+        )
         ipc = self.settings.config["ipc"]
         scratch = self.box.root / ".drafts"
-        responses = Responses(self.box.responses, scratch, ipc["clients"], ipc["responseTtlSec"], clock)
-        context = CommandContext(self.engine, Counters(self.now), "here", clock)
+        responses = Responses(
+            self.box.responses, scratch, ipc["clients"], ipc["responseTtlSec"], wall, lambda: self.now
+        )
+        context = CommandContext(self.engine, Counters(self.now), "here", wall)
         disk = Disk(scratch, durability="process")
         self.server = Server(context, self.settings, disk, disk, responses, lambda text, _: self.said.append(text))
         self.server.open()

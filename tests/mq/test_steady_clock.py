@@ -1,0 +1,60 @@
+"""Steps of the wall clock change nothing for an engine that runs; the next one starts from the wall clock again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kingdom.mq.steady_clock import steady_clock
+from tests.mq.houses import House
+
+HOUR = 3600.0
+
+
+class Times:
+    """A wall clock that can be set, and the time that really passes."""
+
+    def __init__(self) -> None:
+        self.wall = 1_770_458_400.0
+        self.passed = 5.0
+
+    def pass_(self, seconds: float) -> None:
+        self.wall += seconds
+        self.passed += seconds
+
+    def clock(self) -> Callable[[], int]:
+        return steady_clock(lambda: self.wall, lambda: self.passed)
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR, 3 * 24 * HOUR])
+def test_a_step_of_the_wall_clock_moves_nothing(step: float) -> None:
+    times = Times()
+    clock = times.clock()
+    times.pass_(1)
+    before = clock()
+    times.wall += step
+    assert clock() == before == 1_770_458_401_000
+    times.pass_(2)
+    assert clock() == before + 2_000
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_no_step_ends_a_lease_or_turns_the_order(open_house: Callable[..., House], step: float) -> None:
+    times = Times()
+    house = open_house("memory")
+    house.mq.clock = times.clock()
+    house.publish("leased")
+    assert house.lease().payload == "leased"
+    house.publish("one")
+    times.wall += step
+    house.publish("two")
+    house.mq.sweep()
+    assert house.lease_texts() == ["one", "two"]
+
+
+def test_the_next_engine_judges_by_the_wall_clock() -> None:
+    times = Times()
+    times.clock()
+    times.wall += HOUR
+    assert times.clock()() == round(times.wall * 1000)
