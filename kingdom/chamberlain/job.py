@@ -9,7 +9,7 @@ from typing import Any
 from kingdom import picture
 from kingdom.chamberlain import orphans
 from kingdom.chamberlain.alerts import Alerts
-from kingdom.chamberlain.vitals import Health, Reading, measure
+from kingdom.chamberlain.vitals import Health, Meter, Reading
 from kingdom.disk.codec import to_json
 from kingdom.errors import BadConfig
 from kingdom.home import config, roster
@@ -30,6 +30,7 @@ def _figures(reading: Reading) -> str:
 class ChamberlainJob:
     def __init__(self, services: Services) -> None:
         self._take_over(services)
+        self._meter = Meter()
         self._health = Health()
         self._last_health = "green"
         self._disk_is_full = False
@@ -77,7 +78,7 @@ class ChamberlainJob:
 
     def _measure(self) -> None:
         services = self._services
-        reading = measure(services.places.home)
+        reading = self._meter.measure(services.places.home)
         health = self._health.judge(reading, self._config["thresholds"])
         soldiers = sessions.read(services.places)
         vitals: dict[str, Any] = {

@@ -31,14 +31,23 @@ class Reading:
         }
 
 
-def measure(home: Path) -> Reading:
-    """Measure the machine. CPU is what was used since the last call; the first says 0."""
-    return Reading(
-        cpu_percent=psutil.cpu_percent(interval=None),
-        memory_percent=psutil.virtual_memory().percent,
-        disk_percent=max(psutil.disk_usage(str(home)).percent, _inodes_percent(home)),
-        load_average=psutil.getloadavg(),
-    )
+class Meter:
+    """Measure the machine. CPU is what was used since the last time; the first time says 0.
+
+    psutil would compare the first time with the moment at which it was imported: a start is always busy.
+    """
+
+    def __init__(self) -> None:
+        self._has_begun = False
+
+    def measure(self, home: Path) -> Reading:
+        used, has_begun, self._has_begun = psutil.cpu_percent(interval=None), self._has_begun, True
+        return Reading(
+            cpu_percent=used if has_begun else 0.0,
+            memory_percent=psutil.virtual_memory().percent,
+            disk_percent=max(psutil.disk_usage(str(home)).percent, _inodes_percent(home)),
+            load_average=psutil.getloadavg(),
+        )
 
 
 def _inodes_percent(home: Path) -> float:

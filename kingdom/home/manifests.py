@@ -85,11 +85,7 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
     bad: list[BadConfig] = []
     for path in sorted(places.manifests.glob("[!.]*.yaml")):
         try:
-            manifest = read(path)
-            if manifest.name != path.stem:
-                why = f"says {manifest.name!r}, but the file is called {path.name}"
-                raise BadConfig(path=path, line="", key="name", why=why)
-            good.append(manifest)
+            good.append(_installed(path))
         except BadConfig as error:
             bad.append(error)
         except FileNotFoundError:
@@ -97,10 +93,18 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
     return good, bad
 
 
+def _installed(path: Path) -> Manifest:
+    manifest = read(path)
+    if manifest.name != path.stem:
+        why = f"says {manifest.name!r}, but the file is called {path.name}"
+        raise BadConfig(path=path, line="", key="name", why=why)
+    return manifest
+
+
 def of(places: Places, name: str) -> Manifest:
     """Return an installed general's manifest; NoSuchThing when it is not installed."""
     try:
-        return read(places.manifest(name))
+        return _installed(places.manifest(name))
     except FileNotFoundError:
         raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
 

@@ -94,15 +94,20 @@ class Context:
         return backlog
 
     def read_manifests(self) -> bool:
-        """Return whether the generals have changed; a broken manifest is logged and skipped."""
+        """Return whether the generals have changed. In place of a broken manifest the last good one is kept."""
         seen = manifests.fingerprint(self.places)
         if seen == self._seen_manifests:
             return False
-        self.generals, broken = manifests.installed(self.places)
+        good, broken = manifests.installed(self.places)
+        before = {str(self.places.manifest(general.name)): general for general in self.generals}
+        kept = [before[path] for error in broken if (path := str(error.facts["path"])) in before]
+        self.generals = sorted([*good, *kept], key=lambda general: general.name)
         self.routes = routing.table(self.generals)
         self._seen_manifests = seen
         for error in broken:
-            self.log.error(f"skips a manifest: {error}")
+            kept_one = before.get(str(error.facts["path"]))
+            what = f"keeps the old manifest of {kept_one.name}" if kept_one else "skips a manifest"
+            self.log.error(f"{what}: {error}")
         for foreign in (warning for general in self.generals for warning in general.warnings):
             self.log.warn(foreign)
         for warning in self.routes.warnings:

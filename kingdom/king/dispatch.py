@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 
 from kingdom.errors import BadInput
@@ -139,7 +140,7 @@ class Dispatch:
             if (task := self._first_task_of(event)) is None:
                 fresh.append(event)
             else:
-                self._discard_duplicate(event, f"duplicate of {task}")
+                self._discard_duplicate(event, task)
         return fresh
 
     def _first_task_of(self, event: Event) -> str | None:
@@ -150,15 +151,27 @@ class Dispatch:
             return None
         return self._king.replays.task_of(event.id)
 
-    def _discard_duplicate(self, event: Event, reason: str) -> None:
-        king = self._king
+    def _discard_duplicate(self, event: Event, task: str) -> None:
+        king, reason = self._king, f"duplicate of {task}"
         if king.queues.events.has(event.id, "dispatched", "completed"):
+            if not self._is_a_repetition(event):
+                why = f"another event of this id became {task}; give this one an id of its own"
+                king.queues.events.move_to_dead("pending", f"{event.id}.json", why)
+                return
             king.disk.remove(king.places.queue_file("events", "pending", event.id))
         else:
             king.queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
             king.queues.events.move([event.id], "pending", "completed")
         said = f"{event.id} is discarded: {reason}"
         king.log.info(said, event="event.discarded", event_id=event.id, reason=reason)
+
+    def _is_a_repetition(self, event: Event) -> bool:
+        """Return whether an event says what the served one of its id said; when that cannot be read, it does."""
+        for state in ("dispatched", "completed"):
+            with suppress(FileNotFoundError, BadInput):
+                served = self._king.queues.events.read(state, event.id)
+                return (event.type, event.repo, event.payload) == (served.type, served.repo, served.payload)
+        return True
 
     def _without_foreign_task(self, event: Event) -> Event:
         """Return the event without its note, when the task that is noted turns out to be another event's."""

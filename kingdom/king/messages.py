@@ -113,8 +113,8 @@ def lost_task(event: Event, default_channel: str, why: str) -> MessageDraft:
     """Tell whoever waits for a task that its file was lost."""
     address = reply_address(event)
     channel = str((address or {}).get("channel") or default_channel)
-    key = f"{event.task_id}:notification:lost"
-    task = str(event.task_id)
+    task = event.task_id or event.id
+    key = f"{task}:notification:lost"
     return MessageDraft("final", task, channel, f"[failed] {why}", source_ref=address, dedup_key=key, code="failed")
 
 

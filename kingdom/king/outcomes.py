@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 from itertools import islice
 from pathlib import Path
 
@@ -18,9 +20,12 @@ from kingdom.king.messages import MessageDraft
 from kingdom.records import foreign, notes
 from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Event, Result, Task
+from kingdom.records.queues import Queue, R
 
 BATCH = 128
 """Tasks are completed in groups that become durable together."""
+MOST_SEARCHED = 512
+"""Ended tasks among which that of an event is looked for which another king has dispatched."""
 LOST_SECONDS = 60.0
 """Between looks at every event under way: only a task that was removed or set aside makes one worth while."""
 
@@ -45,6 +50,12 @@ OUTCOMES: Mapping[str, Outcome] = {
 }
 
 
+def _readable(queue: Queue[R], state: str, ids: Iterable[str]) -> Iterator[R]:
+    for id in ids:
+        with suppress(FileNotFoundError, BadInput):
+            yield queue.read(state, id)
+
+
 class Outcomes:
     def __init__(self, king: Context) -> None:
         self._king = king
@@ -55,6 +66,8 @@ class Outcomes:
         self.next_look = 0.0
         """When `follow` wants to be called at the latest, by the monotonic clock."""
         self._next_lost = 0.0
+        self._unreadable_versions: dict[str, tuple[int, int, int]] = {}
+        """Results that could not be read, by task: each version of one is logged once."""
 
     def follow(self, arrivals: Arrivals) -> bool:
         """Complete the next group of tasks that have a result. Return whether there was any."""
@@ -123,11 +136,14 @@ class Outcomes:
         patience = self._king.config["results"]["unreadable_seconds"]
         try:
             # Either way: a file from the future would else be waited for until then.
-            age = abs(self._king.clock() - os.lstat(path).st_mtime)
+            about = os.lstat(path)
         except FileNotFoundError:
             return None
-        if age < patience and task.outcome is None:
-            self._king.log.warn(f"cannot read the result of {task.id}, will try again: {why}")
+        if abs(self._king.clock() - about.st_mtime) < patience and task.outcome is None:
+            version = about.st_ino, about.st_mtime_ns, about.st_size
+            if self._unreadable_versions.get(task.id) != version:
+                self._king.log.warn(f"cannot read the result of {task.id}, will try again: {why}")
+            self._unreadable_versions[task.id] = version
             return None
         return Result(task_id=task.id, status="failed", error=f"its result could not be read for {patience:g} s: {why}")
 
@@ -138,6 +154,7 @@ class Outcomes:
             said, event = f"{task.id} ended: {task.outcome}", OUTCOMES[str(task.outcome)].logged_as
             king.log.info(said, event=event, task_id=task.id, general=task.target_general)
             notes.forget_cancelled(king.places, king.disk, task.id)
+            self._unreadable_versions.pop(task.id, None)
         king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")
         self._in_progress.drop(f"{task.id}.json" for task in tasks)
 
@@ -156,26 +173,34 @@ class Outcomes:
 
     def _fail_lost(self) -> None:
         """End the events whose tasks were set aside or removed by hand: they would wait for ever."""
-        decisions: list[Decision[Event]] = []
-        for event_id in self._king.queues.events.ids("dispatched"):
-            try:
-                event = self._king.queues.events.read("dispatched", event_id)
-            except (FileNotFoundError, BadInput):
-                continue
-            if (decision := self._decide_lost(event)) is not None:
-                decisions.append(decision)
         events = self._king.queues.events
+        dispatched = list(_readable(events, "dispatched", events.ids("dispatched")))
+        foreign_ones = {event.id for event in dispatched if event.task_id is None}
+        of_foreign = self._tasks_of(foreign_ones) if foreign_ones else {}
+        tasks = ((event, event.task_id or of_foreign.get(event.id)) for event in dispatched)
+        decisions = [found for event, task in tasks if (found := self._decide_lost(event, task)) is not None]
         self._king.hand_over(decisions, partial(events.update, "dispatched"), self._finish_lost)
 
-    def _decide_lost(self, event: Event) -> Decision[Event] | None:
+    def _tasks_of(self, events: set[str]) -> dict[str, str]:
+        """Return the tasks of events that another king has dispatched: he does not note them in the events."""
+        tasks = self._king.queues.tasks
+        found: dict[str, str] = {}
+        for state in ("pending", "in_progress", "completed"):
+            if events <= found.keys():
+                break
+            newest = nlargest(MOST_SEARCHED, tasks.ids(state)) if state == "completed" else tasks.ids(state)
+            found |= {task.event_id: task.id for task in _readable(tasks, state, newest) if task.event_id in events}
+        return found
+
+    def _decide_lost(self, event: Event, task: str | None) -> Decision[Event] | None:
         tasks = self._king.queues.tasks
         # In the order in which a task moves, so that one that moves meanwhile is seen.
-        if event.task_id is None or tasks.has(event.task_id, "pending", "in_progress"):
+        if task is not None and tasks.has(task, "pending", "in_progress"):
             return None
-        if tasks.has(event.task_id, "completed"):
-            return Decision(event.evolve(status=self._status_of(event.task_id)), next_state="completed")
-        where = "its file could not be read" if tasks.has(event.task_id, "dead") else "its file is gone"
-        why = f"{event.task_id} was lost: {where}"
+        if task is not None and tasks.has(task, "completed"):
+            return Decision(event.evolve(status=self._status_of(task)), next_state="completed")
+        where = "its file could not be read" if task is not None and tasks.has(task, "dead") else "its file is gone"
+        why = f"{task or f'the task of {event.id}'} was lost: {where}"
         self._king.log.error(f"{event.id} failed: {why}")
         draft = messages.lost_task(event, self._king.channel, why)
         return Decision(event.evolve(status="failed", discarded_reason=why), [draft], next_state="completed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,7 @@ from typing import Any
 from kingdom.disk.codec import read_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadName
-from kingdom.home import roster
+from kingdom.home import manifests, roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.times import moment, rests_until
 
@@ -49,7 +49,8 @@ def _under_way(places: Places, now: float, at_most: int) -> int:
     tasks = list(_tasks(places))
     if len(tasks) < at_most:
         return len(tasks)
-    return sum(1 for task in tasks if _could_run(places, task, now))
+    installed = frozenset(manifests.names(places))
+    return sum(1 for task in tasks if _could_run(places, task, installed, now))
 
 
 def _tasks(places: Places) -> Iterator[str]:
@@ -59,17 +60,18 @@ def _tasks(places: Places) -> Iterator[str]:
         yield from (f"{folder}/{name}" for name in names if name.endswith(".json") and not is_hidden(name))
 
 
-def _could_run(places: Places, task: str, now: float) -> bool:
-    """False before its time, while its general was stopped by hand, and for what is no task at all."""
+def _could_run(places: Places, task: str, installed: Collection[str], now: float) -> bool:
+    """False before its time, while its general is stopped or not installed, and for what is no task at all."""
     try:
         about = os.lstat(task)
         general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)
     except (FileNotFoundError, BadFile):
         return False
-    stays_down = False
+    if general not in installed or rests_until(not_before, now) is not None:
+        return False
     with suppress(BadName):
-        stays_down = roster.desired_state(places, general) != "up"
-    return not stays_down and rests_until(not_before, now) is None
+        return roster.desired_state(places, general) == "up"
+    return False
 
 
 @lru_cache(maxsize=1024)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from kingdom.chamberlain import job
 from kingdom.chamberlain.job import ChamberlainJob
-from kingdom.chamberlain.vitals import Health, Reading, measure
+from kingdom.chamberlain.vitals import Health, Meter, Reading
 from kingdom.disk.codec import read_json
 from tests.fixtures import Clock, all_of, services
 
@@ -49,14 +50,14 @@ class Machine:
     def __init__(self) -> None:
         self.now = reading()
 
-    def __call__(self, home: Path) -> Reading:
+    def measure(self, home: Path) -> Reading:
         return self.now
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     stand_in = Machine()
-    monkeypatch.setattr(job, "measure", stand_in)
+    monkeypatch.setattr(job, "Meter", lambda: stand_in)
     return stand_in
 
 
@@ -112,6 +113,18 @@ def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: 
     assert read_json(ours.places.resources)["sessions"]["soldiers_max"] is None, "nobody knows"
 
 
+def test_the_first_measurement_knows_nothing_of_the_processor(home: Path) -> None:
+    meter = Meter()
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+    assert meter.measure(home).cpu_percent == 0
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+    assert meter.measure(home).cpu_percent > 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk")
 def test_a_disk_without_inodes_is_full(tmp_path: Path) -> None:
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,nr_inodes=20", "tmpfs", tmp_path], check=False)
@@ -120,6 +133,6 @@ def test_a_disk_without_inodes_is_full(tmp_path: Path) -> None:
     try:
         for number in range(18):
             (tmp_path / str(number)).touch()
-        assert measure(tmp_path).disk_percent > 90
+        assert Meter().measure(tmp_path).disk_percent > 90
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)

@@ -118,7 +118,7 @@ def test_taking_a_general_out_names_the_tasks_that_nobody_will_do(terminal: Term
     terminal.task("in_progress", "task-2", target_general="gen-x")
     terminal.task("pending", "task-3", target_general="gen-y")
     said = terminal.ok("generals", "uninstall", "gen-x").splitlines()[-1]
-    assert said.startswith("2 tasks of it will wait until then; `")
+    assert said.startswith("2 tasks of it will wait until then, and take no room; `")
     assert {"task-1", "task-2"} == set(said.partition(" (")[2].removesuffix(").").split(", "))
 
 

@@ -263,6 +263,16 @@ def test_a_broken_manifest_keeps_the_old_one(general: GeneralRig) -> None:
     assert "keeps its old manifest" in general.places.role_log(GENERAL).read_text()
 
 
+def test_a_manifest_of_another_name_keeps_the_old_one(general: GeneralRig) -> None:
+    before = general.job._general.manifest
+    path = general.places.manifest(GENERAL)
+    path.write_text(path.read_text().replace(GENERAL, "gen-other"))
+    general.job.turn(None)
+    assert general.job._general.manifest == before
+    with pytest.raises(BadConfig, match="says 'gen-other', but the file is called"):
+        general.restart()
+
+
 def test_new_configuration_beside_a_broken_king_yaml_is_not_taken_over(general: GeneralRig) -> None:
     general.runs(says(status="success", memory_updates=["x" * 5000]))
     (general.places.config / "king.yaml").write_text("retry: [")

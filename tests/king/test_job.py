@@ -138,6 +138,22 @@ def test_generals_come_and_go_while_the_king_reigns(castle: Path, clock: Clock) 
     assert "skips a manifest" in Places(castle).role_log("king").read_text()
 
 
+def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(castle: Path, clock: Clock) -> None:
+    king = reign(castle, clock)
+    path = Places(castle).manifest("gen-pr")
+    whole = path.read_text()
+    for number, broken in enumerate(("name: [", "", "name: gen-other\ndescription: x\ntimeout_seconds: 60\n")):
+        path.write_text(broken)
+        put(castle, "events", "pending", **event(f"evt-{number}"))
+        reign(castle, clock, king)
+        assert f"evt-{number}" in here(castle, "events", "dispatched")
+    assert "keeps the old manifest of gen-pr" in Places(castle).role_log("king").read_text()
+    path.write_text(whole.replace("github.pr.*", "jira.*"))
+    put(castle, "events", "pending", **event("evt-9"))
+    reign(castle, clock, king)
+    assert here(castle, "events", "completed") == ["evt-9"], "and a mended one counts"
+
+
 def test_a_persons_message_is_answered_where_it_was_written(castle: Path, clock: Clock) -> None:
     install(castle, "gen-pr", subscribes=["github.pr.*"], keywords=["리뷰"])
     payload = {"user": "U1", "text": "리뷰해줘", "channel": "C1", "message_ts": "1.2"}
@@ -181,6 +197,7 @@ def test_health_holds_events_in_pending(castle: Path, clock: Clock, health: str,
 
 
 def test_soldiers_under_way_leave_so_much_room(castle: Path, clock: Clock) -> None:
+    install(castle, "gen-other")
     for number in range(4):
         put(castle, "tasks", "in_progress", **task(f"task-20260207-10{number}", event_id="evt-x"))
         put(castle, "tasks", "pending", **task(f"task-20260207-11{number}", "gen-other", event_id="evt-x"))
@@ -544,6 +561,19 @@ def test_unreadable_results_do_not_keep_the_king_from_the_others(castle: Path, c
     assert king.job.turn({}).wait > 0, "and he does not spin"
 
 
+def test_an_unreadable_result_is_logged_once_and_again_when_it_has_changed(under_way: Path, clock: Clock) -> None:
+    path = Places(under_way).result(TASK)
+    path.write_text("{")
+    clock.now = path.stat().st_mtime
+    king = crown(under_way, clock)
+    for text in ("{", '{"task_id"'):
+        path.write_text(text)
+        for _ in range(5):
+            king.job.turn(None)
+    king.services.log.flush()
+    assert Places(under_way).role_log("king").read_text().count("cannot read the result") == 2
+
+
 @pytest.mark.parametrize("name", ["README", "x.tmp", f"{TASK}-checkpoint.json", f"{TASK}-raw.json", "task-none.json"])
 def test_other_names_among_the_results_are_nobodys_business(under_way: Path, clock: Clock, name: str) -> None:
     (Places(under_way).results / name).write_text("{")
@@ -607,6 +637,17 @@ GARBAGE: dict[str, Callable[[Path], object]] = {
     "a pipe": lambda folder: os.mkfifo(folder / "bad.json"),
     "a link to itself": lambda folder: (folder / "bad.json").symlink_to("bad.json"),
 }
+
+
+def test_an_id_that_is_used_for_something_else_is_set_aside_with_its_reason(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event())
+    reign(castle, clock)
+    put(castle, "events", "pending", **event(payload={"pr_number": "8"}))
+    reign(castle, clock)
+    assert here(castle, "events", "pending") == []
+    assert read(castle, "events", "dead", "evt-1")["payload"] == {"pr_number": "8"}
+    why = json.loads((Places(castle).folder("events", "dead") / "evt-1.json.reason").read_text())["reason"]
+    assert why == f"another event of this id became {TASK}; give this one an id of its own"
 
 
 @pytest.mark.parametrize("what", GARBAGE)

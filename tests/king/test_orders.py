@@ -216,3 +216,20 @@ def test_an_order_to_cancel_that_was_interrupted_writes_its_message_once(court_h
     put(court_home, "tasks", "completed", **task(**noted))
     assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
     assert here(court_home, "messages", "pending") == ["msg-20260207-007"]
+
+
+@pytest.mark.parametrize("state", ["pending", "in_progress", "completed", None])
+def test_an_event_that_another_king_dispatched_ends_with_its_task(
+    court_home: Path, clock: Clock, state: str | None
+) -> None:
+    put(court_home, "events", "dispatched", **event())
+    if state is not None:
+        put(court_home, "tasks", state, **task("task-20260207-801", status="failed"))
+    reign(court_home, clock)
+    ended = {path: read(court_home, "events", "completed", path) for path in here(court_home, "events", "completed")}
+    if state in ("pending", "in_progress"):
+        assert here(court_home, "events", "dispatched") == ["evt-1"]
+        return
+    assert ended["evt-1"]["status"] == "failed"
+    said = [letter["content"] for letter in all_of(court_home, "messages", "pending")]
+    assert said == ([] if state else ["[failed] the task of evt-1 was lost: its file is gone"])
