@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import MOST_CHANGES, Budget
-from kingdom.mq.errors import DeadLetterNotFound
+from kingdom.mq.errors import DeadLetterNotFound, ValidationFailed
 from kingdom.mq.failures import Log
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import Ids
@@ -133,9 +133,15 @@ class DeadLetters:
         return source, name
 
     def reprocess(self, key: str) -> str:
-        """Put one back into its queue, with its attempts forgotten. Returns the key."""
+        """Put one back into its queue, with its attempts forgotten. Returns the key. ValidationFailed: it is no message
+        any more, and stays."""
         queue, name = self._find(key)
-        self._revive(queue, name)
+        try:
+            self._revive(queue, name)
+        except MessageGone:
+            raise DeadLetterNotFound(key=key) from None
+        except MalformedBody as error:
+            raise ValidationFailed(queue=queue.name, why=f"{key} stays a dead letter: {error.why}") from None
         return key
 
     def reprocessing(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> Reprocessing:
@@ -157,7 +163,7 @@ class DeadLetters:
                 budget.spend()
                 begun.looked_at = turned
                 name = names.rank_first(turned)
-                if begun.fits(name) and self._revive(source, name):
+                if begun.fits(name) and self._could_revive(source, name):
                     begun.keys.append(names.key_of(source.name, name))
                     if len(begun.keys) >= begun.limit:
                         return True
@@ -222,20 +228,26 @@ class DeadLetters:
             raise DeadLetterNotFound(key=key)
         return queue, name
 
-    def _revive(self, queue: QueueState, name: str) -> bool:
+    def _could_revive(self, queue: QueueState, name: str) -> bool:
+        """Put one of many back. One that cannot be read stays, with a log line."""
+        try:
+            self._revive(queue, name)
+        except MessageGone:
+            return False
+        except MalformedBody as error:
+            self._log("mq.unfit", f"{names.key_of(queue.name, name)} stays: {error.why}", queue=queue.name)
+            return False
+        return True
+
+    def _revive(self, queue: QueueState, name: str) -> None:
         now = self._clock()
         new = names.revived(name, now, self._ids.next_sequence())
         try:
-            try:
-                body = message_format.original(self._store.read(queue.name, "dlq", name))
-            except MalformedBody as error:
-                self._log("mq.unfit", f"{names.key_of(queue.name, name)} stays: {error.why}", queue=queue.name)
-                return False
+            body = message_format.original(self._store.read(queue.name, "dlq", name))
             self._store.rewrite(queue.name, "dlq", name, "ready", new, body)
         except MessageGone:
             queue.remove_dead(name)
-            return False
+            raise
         queue.remove_dead(name)
         self._queues.changed = True
         self._timers.add(queue, new, now, now)
-        return True

@@ -53,10 +53,9 @@ class Failures:
             same_failures, fields[names.SAME_FAILURES] = names.count_same_failures(before, reason)
         else:
             fields.pop(names.SAME_FAILURES, None)
-        if policy.poison_after and same_failures >= policy.poison_after:
-            return self.dead_letter(lease, now, "POISON", reason)
         if not may_retry(lease.attempt, policy.retry.limit):
-            return self.dead_letter(lease, now, exhausted, reason)
+            poison = policy.poison_after and same_failures >= max(policy.poison_after, policy.retry.limit)
+            return self.dead_letter(lease, now, "POISON" if poison else exhausted, reason)
         retry = policy.retry
         wait = backoff(retry.shape, lease.attempt, retry.initial_s, retry.longest_s)
         due = min(now + round(jittered(wait, retry.jitter, self._random) * 1000), LATEST)

@@ -289,6 +289,8 @@ def original(record: str) -> str:
             return str(orjson.loads(text))
         return f"{text}\n"
     value = _strict(record)
+    if is_envelope(value) and "originalMessage" not in value:
+        return record
     if not isinstance(value, dict) or "originalMessage" not in value:
         raise MalformedBody("no originalMessage in it")
     inner = value["originalMessage"]

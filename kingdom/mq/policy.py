@@ -77,7 +77,7 @@ class Policy:
     ttl_ms: Annotated[int, Key("ttlSec", _ms)]
     #: How long a deduplication key is remembered.
     dedup_ms: Annotated[int, Key("dedupWindowSec", _ms)]
-    #: The same failure reason this many times in a row makes a dead letter at once; 0 never.
+    #: 0: off. Else a message whose tries all failed for the same reason, at least this many, is called POISON.
     poison_after: Annotated[int, Key("poisonAfter")]
     #: When a failed message is tried again, and how often.
     retry: Annotated[Retry, Key("retry", _retry)]

@@ -299,25 +299,53 @@ def test_a_lease_that_ends_too_often_is_a_timeout(house: House) -> None:
     assert (letter.reason, letter.attempt) == ("TIMEOUT", 2)
 
 
-def test_the_same_reason_three_times_in_a_row_is_poison(house: House) -> None:
-    house.use({"retry": {"limit": 10, "backoff": "fixed", "initialDelaySec": 0}})
+@pytest.mark.parametrize(
+    ("on", "reasons", "reason"),
+    [
+        (0, ("b", "b", "b", "b"), "RETRY_EXCEEDED"),
+        (3, ("b", "b", "b", "b"), "POISON"),
+        (3, ("a", "b", "b", "b"), "RETRY_EXCEEDED"),
+        (3, ("b", "", "b", "b"), "RETRY_EXCEEDED"),
+        (5, ("b", "b", "b", "b"), "RETRY_EXCEEDED"),
+    ],
+)
+def test_poison_is_a_message_whose_tries_all_failed_alike(
+    house: House, on: int, reasons: tuple[str, ...], reason: str
+) -> None:
+    house.use({"retry": {"limit": 4, "backoff": "fixed", "initialDelaySec": 0}, "poisonAfter": on})
     house.publish("sick")
-    for reason in ("a", "a", "b", "b"):
-        assert house.nack(house.lease(), reason) == "retry"
+    for said in reasons[:-1]:
+        assert house.nack(house.lease(), said) == "retry"
         house.reopen()
-    assert house.nack(house.lease(), "b") == "dlq"
+    assert house.nack(house.lease(), reasons[-1]) == "dlq"
     [letter] = house.mq.dead_letters.listed(QUEUE)
-    assert (letter.reason, letter.attempt) == ("POISON", 5)
+    assert (letter.reason, letter.attempt) == (reason, 4)
 
 
-def test_other_failures_between_break_the_row(house: House) -> None:
-    house.use({"retry": {"limit": 10, "backoff": "fixed", "initialDelaySec": 0}})
-    house.publish("unlucky")
-    for reason in ("a", "a", "", "a", "a"):
-        assert house.nack(house.lease(), reason) == "retry"
-    house.lease()
-    house.sweep(30)
-    assert house.nack(house.lease(), "a") == "retry"
+def test_without_a_word_about_it_no_message_is_poison(house: House) -> None:
+    house.use({"retry": {"backoff": "fixed", "initialDelaySec": 0}})
+    house.publish("sick")
+    assert [house.nack(house.lease(), "exit 1") for _ in range(5)] == ["retry"] * 4 + ["dlq"]
+    assert [letter.reason for letter in house.mq.dead_letters.listed(QUEUE)] == ["RETRY_EXCEEDED"]
+
+
+@pytest.mark.parametrize("size", [7_400, 7_700, 8_000, 8_192, 8_300])
+@pytest.mark.parametrize("kill", [True, False])
+def test_a_dead_letter_that_is_larger_than_its_message_outlives_a_kill(house: House, size: int, kill: bool) -> None:
+    """A store may keep small and large bodies in two places."""
+    house.publish("first")
+    text = json.dumps("x" * size)
+    key = house.publish(text)
+    for _ in range(2):
+        house.nack(house.lease(), "broken", requeue=False)
+    house.reopen(kill=kill)
+    letter = house.mq.dead_letters.listed(QUEUE)[1]
+    assert (letter.message_key, letter.message) == (key, "broken")
+    assert house.mq.dead_letters.reprocess(key) == key
+    house.mq.commit()
+    house.reopen(kill=kill)
+    assert house.lease_texts() == [text]
+
 
 
 def test_without_dead_letters_the_exhausted_go_to_the_archive_and_it_is_said(house: House) -> None:

@@ -27,6 +27,8 @@ FORGOTTEN_AT_ONCE = 1_000
 CHECKPOINT_PAGES = 4_000
 CACHE_KIB = 16_384
 GONE = "gone"
+IN_TABLE = ""
+"""Instead of a body: the latest one stands in the table of messages already."""
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 Step = tuple[str, tuple[Any, ...]]
@@ -120,11 +122,11 @@ class SqliteStore:
             self._break(action, error)
 
     def _log(self, key: str, queue: str, state: State, name: str, body: str, born: bool) -> None:
-        small: str | None = body
+        small = body
         if len(body) > LARGE:
             self._steps.append((self._sql["upsert_body"], _row_of_body(key, name, body)))
             self._large[key] = body
-            small, born = None, False
+            small, born = IN_TABLE, False
         else:
             self._bytes += len(body)
         self._steps.append((self._append_log, (key, queue, state, name, small)))
@@ -213,7 +215,7 @@ class SqliteStore:
                 if not change.born:
                     ended.append((key,))
                 continue
-            if change.body is not None:
+            if change.body:
                 bodies.append(_row_of_body(key, change.name, change.body))
             states.append(self._row_of_state(key, change))
         many = self._connection.executemany

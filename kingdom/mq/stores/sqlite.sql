@@ -5,7 +5,7 @@
 -- a second, many together. A message that is published, leased and acknowledged meanwhile never touches them. Large bodies go to kv right away.
 
 -- name: append_log
--- a change of state; with a body when that is new and not large; the state gone ends it
+-- a change of state; with a body when that is new, an empty one when it is large; the state gone ends it
 INSERT INTO msg_log (message_key, queue, state, name, body) VALUES (?, ?, ?, ?, ?);
 
 -- name: clear_log
