@@ -77,10 +77,10 @@ class Manager:
         return Turn(worked, wait, settled=wait > 0)
 
     def reload(self, services: Services) -> None:
-        """Take over the policies of named queues; everything else changes at the next start."""
+        """Take over the policies of queues; everything else changes at the next start."""
         new = self._read(services)
         if _fixed_at_start(new) != _fixed_at_start(self._settings):
-            self._report("policies of named queues are taken over now, everything else at the next start", "warn")
+            self._report("policies of queues are taken over now, everything else at the next start", "warn")
         configuration.apply_policies(self._engine, new)
         self._engine.commit()
         self._services = services
@@ -125,4 +125,4 @@ class Manager:
 
 
 def _fixed_at_start(settings: Settings) -> tuple[object, ...]:
-    return (settings.strict, *(part for key, part in settings.config.items() if key != "queues"))
+    return tuple(part for key, part in settings.config.items() if key not in ("queues", "policyDefaults"))

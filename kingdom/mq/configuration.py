@@ -16,7 +16,7 @@ from kingdom.mq.mailbox_folders import MailboxFolders
 
 if TYPE_CHECKING:
     from kingdom.mq.engine import Engine
-    from kingdom.mq.policy import Policy
+    from kingdom.mq.queues import EngineSettings
 
 SCHEMA = "config/mq"
 BACKEND_OF_MODE = {
@@ -78,30 +78,26 @@ def open_engine(
 ) -> Engine:
     """Open the configured store with an engine over it. Locked when another process holds the store."""
     from kingdom.mq import engine
-    from kingdom.mq.policy import Policy
-    from kingdom.mq.queues import EngineSettings
     from kingdom.mq.stores.base import StoreConfig
 
-    rules = EngineSettings(
-        defaults=Policy.from_json(thawed(settings.config["policyDefaults"])),
-        queues=_policies(settings),
-        strict=settings.strict,
-    )
-    return engine.open_engine(
-        StoreConfig(settings.config, settings.base), settings=rules, clock=clock, wall=wall, log=log
-    )
+    config = StoreConfig(settings.config, settings.base)
+    return engine.open_engine(config, settings=_engine_settings(settings), clock=clock, wall=wall, log=log)
 
 
 def apply_policies(engine: Engine, settings: Settings) -> None:
-    """Give the named queues of an open engine their new policies."""
-    for queue, policy in _policies(settings).items():
-        engine.queues.set_policy(queue, policy)
+    """Give the queues of an open engine the policies that they have by these settings."""
+    engine.queues.configure(_engine_settings(settings))
 
 
-def _policies(settings: Settings) -> dict[str, Policy]:
+def _engine_settings(settings: Settings) -> EngineSettings:
     from kingdom.mq.policy import Policy
+    from kingdom.mq.queues import EngineSettings
 
-    return {queue: Policy.from_json(thawed(policy)) for queue, policy in settings.queues.items()}
+    return EngineSettings(
+        defaults=Policy.from_json(thawed(settings.config["policyDefaults"])),
+        queues={queue: Policy.from_json(thawed(policy)) for queue, policy in settings.queues.items()},
+        strict=settings.strict,
+    )
 
 
 def _read(file: Path) -> tuple[Any, Lines]:

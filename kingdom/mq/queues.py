@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import orjson
 
 from kingdom.mq.errors import InvalidRequest, QueueNotFound
-from kingdom.mq.policy import Policy
+from kingdom.mq.policy import Policy, merged
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.stores.base import Store
 
 LONGEST_NAME = 256
+OWN = "ownPolicy"
+"""In a queue's record: its policy was given to it, by a call or an earlier system, and not by the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Queues:
     def __init__(self, store: Store, settings: EngineSettings) -> None:
         self._store = store
         self._settings = settings
+        #: Policies that were given to queues by a call, or that an earlier system has left with them.
+        self._own: dict[str, Policy] = {}
         self.by_name: dict[str, QueueState] = {}
         #: The queues whose dead letters can be consumed under a name, by that name.
         self.dead_letter_sources: dict[str, list[QueueState]] = {}
@@ -93,11 +97,31 @@ class Queues:
         return queue
 
     def set_policy(self, name: str, policy: Policy) -> None:
-        """Give a queue a policy, which is kept with it. The queue is declared if it does not exist."""
+        """Give a queue a policy, which is kept with it until the configuration names the queue. The queue is declared if
+        it does not exist."""
         queue = self.declare(name)
+        self._own[name] = policy
         queue.set_policy(policy)
         self._save(queue)
         self._find_dead_letter_sources()
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Take over a changed configuration: every queue has the policy that it would have after a start."""
+        self._settings = settings
+        self._apply_settings()
+
+    def _apply_settings(self) -> None:
+        for name in self._settings.queues:
+            self.get_or_create(name)
+        for queue in self.by_name.values():
+            policy = self._policy_of(queue.name)
+            if queue.policy != policy:
+                queue.set_policy(policy)
+                self._save(queue)
+        self._find_dead_letter_sources()
+
+    def _policy_of(self, name: str) -> Policy:
+        return self._settings.queues.get(name) or self._own.get(name) or self._settings.defaults
 
     def pause(self, name: str) -> None:
         """Hand out nothing of this queue until `resume`."""
@@ -138,34 +162,31 @@ class Queues:
             self._save(queue)
 
     def load(self) -> None:
-        """Make all queues empty, each with the policy that it was given last."""
+        """Make all queues empty, each with the policy that the configuration or a call has given it."""
         self.arrived = set()
         for queue in self.by_name.values():
             queue.forget()
         for name, record in self._store.queues().items():
             if name not in self.by_name:
                 about = orjson.loads(record)
-                policy = Policy.from_json({key: part for key, part in about.items() if key != "paused"})
-                self.by_name[name] = QueueState(name, policy, about.get("paused") is True)
-        for name, policy in self._settings.queues.items():
-            queue = self.get_or_create(name)
-            if queue.policy != policy:
-                queue.set_policy(policy)
-                self._save(queue)
-        self._find_dead_letter_sources()
+                paused = about.pop("paused", None)
+                if about.pop(OWN, paused is None):
+                    self._own[name] = Policy.from_json(merged(self._settings.defaults.to_json(), about))
+                self.by_name[name] = QueueState(name, self._policy_of(name), paused is True)
+        self._apply_settings()
 
     def get_or_create(self, name: str) -> QueueState:
         """Return the queue under any name that the store or the configuration knows."""
         queue = self.by_name.get(name)
         if queue is None:
-            queue = QueueState(name, self._settings.queues.get(name, self._settings.defaults))
+            queue = QueueState(name, self._policy_of(name))
             self._save(queue)
             self.by_name[name] = queue
             self._find_dead_letter_sources()
         return queue
 
     def _save(self, queue: QueueState) -> None:
-        record = {**queue.policy.to_json(), "paused": queue.paused}
+        record = {**queue.policy.to_json(), "paused": queue.paused, OWN: queue.name in self._own}
         self._store.save_queue(queue.name, orjson.dumps(record, default=dict, option=orjson.OPT_INDENT_2).decode())
 
     def _find_dead_letter_sources(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,8 @@ from kingdom.mq.errors import (
     ValidationFailed,
 )
 from kingdom.mq.message_format import Draft
+from kingdom.mq.policy import Policy
+from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
 from tests.mq.houses import PAYLOAD, QUEUE, House
 
@@ -859,3 +862,61 @@ def test_any_text_travels_through_files(text: str, queue: str) -> None:
         [letter] = house.mq.dead_letters.listed(queue)
         assert letter.message == (text or "refused by its consumer")
         house.close()
+
+
+# --- policies
+
+
+LATE = {"visibilityTimeoutSec": 99}
+CHECKED = {"schema": {"type": "object", "required": ["id"]}}
+
+
+def by(house: House, defaults: Any = None, **queues: Any) -> None:
+    """Configure the house anew."""
+    named = {name: Policy.from_json(policy) for name, policy in queues.items()}
+    house.settings = EngineSettings(Policy.from_json(defaults or {}), named)
+
+
+def visibility_s(house: House, queue: str = QUEUE) -> float:
+    return house.mq.status(queue).policy.visibility_ms / 1000
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_what_the_configuration_says_now_holds_for_queues_that_exist(house: House, restart: bool) -> None:
+    def change(defaults: Any = None, **queues: Any) -> None:
+        by(house, defaults, **queues)
+        if restart:
+            house.reopen()
+        else:
+            house.mq.queues.configure(house.settings)
+
+    house.publish()
+    change(LATE)
+    assert visibility_s(house) == 99
+    change(LATE, telemetry=CHECKED)
+    assert visibility_s(house) == 30
+    with pytest.raises(ValidationFailed):
+        house.publish("{}")
+    change()
+    house.publish("{}")
+    change(LATE)
+    assert (visibility_s(house), house.mq.status(QUEUE).policy.schema) == (99, None)
+
+
+def test_a_policy_that_a_call_has_given_outlives_restarts_and_other_defaults(house: House) -> None:
+    house.use({"visibilityTimeoutSec": 7})
+    by(house, LATE)
+    house.reopen()
+    assert visibility_s(house) == 7
+    by(house, {}, telemetry={"visibilityTimeoutSec": 8})
+    house.reopen()
+    assert visibility_s(house) == 8
+
+
+def test_a_record_of_an_earlier_version_gives_way_to_the_configuration(house: House) -> None:
+    house.publish()
+    house.mq.store.save_queue(QUEUE, json.dumps({"visibilityTimeoutSec": 55, "paused": True}))
+    by(house, LATE)
+    house.mq.queues.by_name.clear()
+    house.reopen(kill=True)
+    assert (visibility_s(house), house.mq.status(QUEUE).paused) == (99, True)
