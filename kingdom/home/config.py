@@ -64,7 +64,9 @@ def _ignored_keys(path: Path, name: str) -> str:
 
 def _ours(name: str, value: Any) -> tuple[Any, list[schemas.Unknown]]:
     """Return a file's content without the keys of other kingdoms. The queue's file says itself what it takes."""
-    return (value, []) if name == "mq" else schemas.without_unknown(f"config/{name}", value)
+    if name == "mq":
+        return schemas.with_moved_keys("config/mq", value), []
+    return schemas.without_unknown(f"config/{name}", value)
 
 
 def for_looking(places: Places, name: str) -> tuple[Config, str]:

@@ -15,6 +15,7 @@ from kingdom.words import closest
 
 Schema = dict[str, Any]
 Unknown = tuple[tuple[str, ...], str]
+Place = tuple[str | int, ...]
 
 
 @cache
@@ -90,6 +91,35 @@ def with_defaults(schema: Schema | bool, value: Any, root: Schema | None = None)
     return value
 
 
+def with_moved_keys(name: str, value: Any) -> Any:
+    """Return a value in which the keys of earlier systems that the schema lists under `moved` stand in their groups."""
+    if not isinstance(value, dict):
+        return value
+    whole = dict(value)
+    for old, new in load(name).get("moved", {}).items():
+        group, _, key = new.partition(".")
+        if old in whole and isinstance(whole.get(group, {}), dict):
+            whole[group] = {key: whole.pop(old), **whole.get(group, {})}
+    return whole
+
+
+def forgiving(name: str, value: Any, must_hold: Callable[[Place], bool]) -> tuple[Any, list[tuple[Place, str]]]:
+    """Return a value without what does not fit its schema, and the place of each such thing with what is wrong.
+
+    What `must_hold` stays.
+    """
+    left_out: list[tuple[Place, str]] = []
+    whole = json.loads(json.dumps(value))
+    while wrong := [(place, why) for place, why in errors_in(name, whole) if place and not must_hold(place)]:
+        place, why = wrong[-1]
+        left_out.append((place, why))
+        group = whole
+        for part in place[:-1]:
+            group = group[part]
+        del group[place[-1]]
+    return whole, left_out
+
+
 def without_unknown(name: str, value: Any) -> tuple[Any, list[Unknown]]:
     """Return a value without the keys that its schema does not know, and the place of each with what it may mean."""
     unknown: list[Unknown] = []
@@ -135,15 +165,31 @@ def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
 
 def _misfits(error: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     place = tuple(error.absolute_path)
+    if error.validator == "anyOf":
+        yield from _misfits_of_meant(error)
+        return
     if error.validator != "additionalProperties":
         yield place, _sentence(error)
         return
     # A key that is allowed by a bare `true` belongs to those that build on the schema.
     known = sorted(key for key, part in error.schema.get("properties", {}).items() if part is not True)
-    for key in sorted(set(error.instance) - set(known), key=str):
+    for key in sorted(set(error.instance) - set(error.schema.get("properties", {})), key=str):
         # An unknown key is its own place, not its group's.
         near = closest(str(key), known)
         yield (*place, key), f"unknown key {key!r}{near or ';'} known are {', '.join(known)}"
+
+
+def _misfits_of_meant(error: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield what is wrong by the only form on offer that is of the value's type, where there is just one."""
+    forms: dict[int, list[Any]] = {}
+    for inner in error.context:
+        forms.setdefault(inner.relative_schema_path[0], []).append(inner)
+    fitting = [form for form in forms.values() if not any(e.validator == "type" and not e.relative_path for e in form)]
+    if len(fitting) != 1:
+        yield tuple(error.absolute_path), _sentence(error)
+        return
+    for inner in fitting[0]:
+        yield from _misfits(inner)
 
 
 def _sentence(error: Any) -> str:

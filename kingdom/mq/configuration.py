@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kingdom.disk.codec import parse_json, read_bytes
 from kingdom.errors import BadConfig, BadFile
 from kingdom.home import config as home_config
+from kingdom.home import schemas
 from kingdom.home.config import Config, Lines, frozen, thawed
 from kingdom.home.places import Places
+from kingdom.mq import original_configuration
 from kingdom.mq.mailbox_folders import MailboxFolders
 
 if TYPE_CHECKING:
@@ -51,12 +53,19 @@ def load(places: Places, file: Path | None = None) -> Settings:
     if file is None:
         return resolve(thawed(home_config.load(places, "mq")), places.home, places.config / "mq.yaml")
     value, lines = _read(file)
-    return resolve(home_config.validated(SCHEMA, value, lines, file), file.absolute().parent, file)
+    value = schemas.with_moved_keys(SCHEMA, value)
+    if file.suffix != ".json" or not isinstance(value, dict):
+        return resolve(home_config.validated(SCHEMA, value, lines, file), file.absolute().parent, file)
+    value, warnings = original_configuration.fitted(value)
+    config = home_config.validated(SCHEMA, value, lines, file)
+    base, said = original_configuration.base_of(config, file.absolute().parent)
+    found = resolve(config, base, file)
+    return replace(found, warnings=(*warnings, *said, *found.warnings))
 
 
 def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
     """Bring a validated configuration into one form: absolute paths, one map of queues."""
-    warnings = [*_choose_backend(config), *_check_synchronous(config)]
+    warnings = [*_choose_backend(config), *_check_synchronous(config), *_check_journal(config)]
     paths, ipc = config["paths"], config["ipc"]
     paths["dataRoot"] = str(base / paths["dataRoot"])
     paths["logRoot"] = str(base / paths["logRoot"]) if paths["logRoot"] else ""
@@ -114,10 +123,12 @@ def _read(file: Path) -> tuple[Any, Lines]:
 
 
 def _choose_backend(config: dict[str, Any]) -> list[str]:
-    named = {"fs": "filesystem"}.get(config["backend"], config["backend"])
-    config["backend"] = BACKEND_OF_MODE.get(config.get("mode", ""), named)
-    if config["backend"] != named:
-        return [f"mode {config['mode']} wins over backend {named}: messages lie in {config['backend']}"]
+    mode = config.get("mode")
+    by_mode = BACKEND_OF_MODE.get(mode, "sqlite")
+    backend = config.get("backend", by_mode)
+    config["backend"] = {"fs": "filesystem"}.get(backend, backend)
+    if mode is not None and config["backend"] != by_mode:
+        return [f"backend {backend} decides: messages lie there, and mode {mode} has no effect"]
     return []
 
 
@@ -126,6 +137,15 @@ def _check_synchronous(config: dict[str, Any]) -> list[str]:
     if asked in SAFE_ENOUGH[config["durability"]]:
         return []
     return [f"durability {config['durability']} wins over sqlite.synchronous {asked}: commits are synced"]
+
+
+def _check_journal(config: dict[str, Any]) -> list[str]:
+    asked = config["sqlite"]["journalMode"].upper()
+    if asked not in ("MEMORY", "OFF"):
+        return []
+    config["sqlite"]["journalMode"] = "WAL"
+    durability = config["durability"]
+    return [f"durability {durability} wins over sqlite.journalMode {asked}, which outlives no kill: it is WAL"]
 
 
 def _check_rules(queues: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from kingdom.mq import original_configuration
 from kingdom.mq.errors import InvalidRequest, QueueNotFound
 from kingdom.mq.policy import Policy, merged
 from kingdom.mq.queue_state import QueueState
@@ -97,8 +98,8 @@ class Queues:
         return queue
 
     def set_policy(self, name: str, policy: Policy) -> None:
-        """Give a queue a policy, which is kept with it until the configuration names the queue. The queue is declared if
-        it does not exist."""
+        """Give a queue a policy, which is kept with it until the configuration names the queue. A queue that does not
+        exist is declared."""
         queue = self.declare(name)
         self._own[name] = policy
         queue.set_policy(policy)
@@ -168,12 +169,21 @@ class Queues:
             queue.forget()
         for name, record in self._store.queues().items():
             if name not in self.by_name:
-                about = orjson.loads(record)
-                paused = about.pop("paused", None)
-                if about.pop(OWN, paused is None):
-                    self._own[name] = Policy.from_json(merged(self._settings.defaults.to_json(), about))
-                self.by_name[name] = QueueState(name, self._policy_of(name), paused is True)
+                self.by_name[name] = self._read(name, record)
         self._apply_settings()
+
+    def _read(self, name: str, record: str) -> QueueState:
+        """Return a queue by its record: ours says whether it is paused; one of the original is a policy alone."""
+        try:
+            about = orjson.loads(record)
+        except orjson.JSONDecodeError:
+            about = {}
+        if not isinstance(about, dict) or "paused" not in about:
+            about = {**original_configuration.policy_left_behind(about), "paused": False, OWN: True}
+        paused = about.pop("paused")
+        if about.pop(OWN, False):
+            self._own[name] = Policy.from_json(merged(self._settings.defaults.to_json(), about))
+        return QueueState(name, self._policy_of(name), paused is True)
 
     def get_or_create(self, name: str) -> QueueState:
         """Return the queue under any name that the store or the configuration knows."""

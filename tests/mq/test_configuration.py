@@ -41,20 +41,15 @@ def test_names_of_folders_are_those_of_the_schema() -> None:
     assert {key: ipc[key]["default"] for key in NAMES} == NAMES
 
 
-@pytest.mark.parametrize(
-    ("mode", "backend"),
-    [
-        ("mailbox_sqlite", "sqlite"),
-        ("mailbox_fs", "filesystem"),
-        ("mailbox_filesystem", "filesystem"),
-        ("hybrid", "hybrid"),
-    ],
-)
-def test_mode_wins_over_backend(home: Path, mode: str, backend: str) -> None:
+MODES = {"mailbox_sqlite": "sqlite", "mailbox_fs": "filesystem", "mailbox_filesystem": "filesystem", "hybrid": "hybrid"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_backend_decides_and_mode_when_it_is_absent(home: Path, mode: str) -> None:
     found = read(home, mode=mode, backend="memory")
-    assert found.config["backend"] == backend
-    assert "wins over backend memory" in found.warnings[0]
-    assert read(home, mode=mode, backend=backend).warnings == ()
+    assert (found.config["backend"], "no effect" in found.warnings[0]) == ("memory", True)
+    for alone in (read(home, mode=mode), read(home, mode=mode, backend=MODES[mode])):
+        assert (alone.config["backend"], alone.warnings) == (MODES[mode], ())
 
 
 def test_fs_means_filesystem(home: Path) -> None:
@@ -112,8 +107,9 @@ def test_a_lease_time_for_all(home: Path) -> None:
         ({"ipc": {"requestsDir": "../up"}}, "ipc.requestsDir"),
         ({"sqlite": {"kvTable": "kv; DROP TABLE kv"}}, "sqlite.kvTable"),
         ({"colour": "green"}, "colour"),
-        ({"queues": {"a": {"retry": {"limit": -1}}}}, "queues"),
-        ({"queues": [{"policy": {}}]}, "queues"),
+        ({"queues": {"a": {"retry": {"limit": -1}}}}, "queues.a.retry.limit"),
+        ({"queues": {"a": {"retry": {"limits": 1}}}}, "queues.a.retry.limits"),
+        ({"queues": [{"policy": {}}]}, "queues.0"),
         ({"queues": [{"name": "a"}, {"name": "a"}]}, "queues"),
     ],
 )
@@ -141,3 +137,70 @@ def test_paths_of_an_older_file_start_at_its_folder(home: Path) -> None:
     assert found.box.root == file.parent / "ipc"
     store = StoreConfig(found.config, found.base)
     assert store.path(store.part("filesystem")["root"], "fs") == file.parent / "data" / "fs"
+
+
+def original(home: Path, **config: Any) -> configuration.Settings:
+    file = home / "MainMQ" / "main_mq_configuration.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(config))
+    return configuration.load(Places(home), file)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"colour": "green"}, "colour is left out: unknown key"),
+        ({"sqlite": {"busyTimeoutMs": -5}}, "sqlite.busyTimeoutMs is left out"),
+        ({"policyDefaults": {"retry": {"backoff": "magic"}}}, "policyDefaults.retry.backoff is left out"),
+        ({"policyDefaults": {"dlq": {"retentionDays": "many"}}}, "policyDefaults.dlq.retentionDays is left out"),
+        ({"queues": [{"policy": {}}, {"name": "a"}]}, "queues.0 is left out"),
+        ({"queues": [{"name": "a", "policy": {"retry": {"limit": -1}}}]}, "queues.0.policy.retry.limit is left out"),
+        ({"queues": {"a": {"messageSchema": {"rules": 5}}}}, "queues.a.messageSchema.rules is left out"),
+        ({"sqlite": {"journalMode": "MEMORY"}}, "wins over sqlite.journalMode MEMORY"),
+        ({"sqlite": {"journalMode": "off"}}, "wins over sqlite.journalMode OFF"),
+    ],
+)
+def test_an_original_file_loads_without_what_does_not_fit(home: Path, wrong: dict[str, Any], said: str) -> None:
+    found = original(home, **wrong)
+    assert [said in warning for warning in found.warnings] == [True]
+    assert found.config["sqlite"]["journalMode"] == "WAL"
+    assert found.config["policyDefaults"]["retry"]["limit"] == 5
+
+
+@pytest.mark.parametrize("wrong", [{"backend": "paper"}, {"sqlite": {"kvTable": "kv; x"}}, {"paths": {"dataRoot": 5}}])
+def test_an_original_file_that_names_no_place_is_refused(home: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadConfig):
+        original(home, **wrong)
+
+
+def test_of_two_queues_of_one_name_the_last_holds_in_an_original_file(home: Path) -> None:
+    found = original(home, queues=[{"name": "a", "ttlSec": 1}, {"name": "b"}, {"name": "a", "ttlSec": 2}])
+    assert ({name: policy["ttlSec"] for name, policy in found.queues.items()}) == {"a": 2, "b": 0}
+    assert "twice" in found.warnings[0]
+
+
+@pytest.mark.parametrize("above", ["MainMQ", ".", "elsewhere"])
+def test_paths_of_an_original_file_start_where_its_data_lie(
+    home: Path, above: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = (home / above).resolve()
+    (base / "data").mkdir(parents=True)
+    (base / "data" / "mq.db").touch()
+    monkeypatch.chdir(base if above == "elsewhere" else "/")
+    found = original(home, paths={"dataRoot": "./data"}, sqlite={"dbPath": "./data/mq.db"}, ipc={"root": "./ipc"})
+    assert (found.base, found.box.root) == (base, base / "ipc")
+    assert [str(base) in warning for warning in found.warnings] == [True]
+
+
+def test_an_original_policy_that_says_nothing_of_a_delay_means_none(home: Path) -> None:
+    found = original(
+        home, policyDefaults={"retry": {"limit": 3}}, queues={"a": {"retry": {"initialDelaySec": 2}}, "b": {}}
+    )
+    assert [found.queues[name]["retry"]["initialDelaySec"] for name in "ab"] == [2, 0]
+    assert read(home).config["policyDefaults"]["retry"]["initialDelaySec"] == 1
+
+
+def test_flat_keys_of_the_original_are_taken_for_what_they_mean(home: Path) -> None:
+    found = read(home, dbPath="x.db", dataRoot="d", ipcRoot="i", visibilityTimeoutSec=7, queues={"a": {}})
+    assert (found.config["sqlite"]["dbPath"], found.box.root) == ("x.db", home / "i")
+    assert (found.config["paths"]["dataRoot"], found.queues["a"]["visibilityTimeoutSec"]) == (str(home / "d"), 7)

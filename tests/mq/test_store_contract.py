@@ -350,7 +350,6 @@ def test_a_dead_letter_that_is_larger_than_its_message_outlives_a_kill(house: Ho
     assert house.lease_texts() == [text]
 
 
-
 def test_without_dead_letters_the_exhausted_go_to_the_archive_and_it_is_said(house: House) -> None:
     house.use({"dlq": {"enabled": False}, "retry": {"limit": 1}})
     house.publish()
