@@ -124,7 +124,7 @@ def _read(file: Path) -> tuple[Any, Lines]:
 
 def _choose_backend(config: dict[str, Any]) -> list[str]:
     mode = config.get("mode")
-    by_mode = BACKEND_OF_MODE.get(mode, "sqlite")
+    by_mode = BACKEND_OF_MODE.get(mode or "", "sqlite")
     backend = config.get("backend", by_mode)
     config["backend"] = {"fs": "filesystem"}.get(backend, backend)
     if mode is not None and config["backend"] != by_mode:
