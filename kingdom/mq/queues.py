@@ -134,14 +134,18 @@ class Queues:
 
     def delete_policy(self, name: str) -> None:
         """Give a queue the policy that the configuration says."""
-        self.get(name)
-        self.set_policy(name, self._settings.queues.get(name, self._settings.defaults))
+        queue = self.get(name)
+        self._own.pop(name, None)
+        queue.set_policy(self._policy_of(name))
+        self._save(queue)
+        self._find_dead_letter_sources()
 
     def detach(self, name: str) -> QueueState:
         """Put an empty queue in the place of this one, with the policy that the configuration says, and return this
         one: nobody publishes to it or consumes from it any more."""
         old = self.get(name)
         del self.by_name[name]
+        self._own.pop(name, None)
         self.get_or_create(name)
         return old
 

@@ -907,6 +907,11 @@ def test_a_policy_that_a_call_has_given_outlives_restarts_and_other_defaults(hou
     by(house, LATE)
     house.reopen()
     assert visibility_s(house) == 7
+    house.use({"visibilityTimeoutSec": 7}, "other")
+    house.mq.queues.delete_policy("other")
+    by(house, {"visibilityTimeoutSec": 50})
+    house.reopen()
+    assert (visibility_s(house), visibility_s(house, "other")) == (7, 50)
     by(house, {}, telemetry={"visibilityTimeoutSec": 8})
     house.reopen()
     assert visibility_s(house) == 8
