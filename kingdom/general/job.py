@@ -18,7 +18,7 @@ from kingdom.general import report
 from kingdom.general.context import Context
 from kingdom.records import load, notes
 from kingdom.records.backlog import Backlog
-from kingdom.records.messages import Queued, Result, SessionRow, Task
+from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
 from kingdom.rules import gate
 from kingdom.runtime.role import Services, Turn
 from kingdom.soldiers import prepare
@@ -43,6 +43,8 @@ class GeneralJob:
         )
         self._resting: set[str] = set()
         """Tasks in progress whose time has not come: they need no soldier yet."""
+        self._asked: dict[str, object] = {}
+        """How budgets and accounts stood when these tasks were told to wait for them."""
         self._last_looks: dict[str, tuple[Task, Look]] = {}
         """What was last seen of running soldiers."""
         self._children: dict[str, Popen[bytes]] = {}
@@ -144,10 +146,14 @@ class GeneralJob:
         if look.has_ended(task.attempt):
             report.died(general, task, soldier, look)
             return True
-        if rests_until(task.not_before, services.clock()) is not None:
+        if rests_until(task.not_before, services.clock()) is not None and not self._may_be_free(task):
             self._resting.add(queued.filename)
             return False
         return self._may_start(task) and self._start(task, soldier)
+
+    def _may_be_free(self, task: Task) -> bool:
+        """Return whether what a task waits for has changed since it asked: a budget was raised, an account is back."""
+        return task.waits_for == ACCOUNT and self._asked.get(task.id) != self._general.budgets.state()
 
     def _period(self) -> float:
         return float(self._general.config["intervals"]["task_check_seconds"])
@@ -164,10 +170,12 @@ class GeneralJob:
         general, services, manifest = self._general, self._general.services, self._general.manifest
         try:
             chosen = prepare.choose_engine(services, manifest)
+            self._asked[task.id] = general.budgets.state()
             wait = general.budgets.wait_for(general.name, chosen.account, task.id, services.clock())
             if wait is not None:
                 report.postpone(general, task, wait)
                 return True
+            del self._asked[task.id]
             workspace = general.workspaces.prepare(task, general.workspaces.inherited(task))
             if workspace is None:
                 return False

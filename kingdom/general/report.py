@@ -9,7 +9,7 @@ from kingdom.disk.codec import to_json
 from kingdom.errors import Collision
 from kingdom.general.context import Context
 from kingdom.records import notes
-from kingdom.records.messages import Checkpoint, Result, Task
+from kingdom.records.messages import ACCOUNT, Checkpoint, Result, Task
 from kingdom.records.soldiers import RawReport
 from kingdom.rules import retry
 from kingdom.soldiers import engines, memory, prepare, results
@@ -34,7 +34,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
     account = _account(general, soldier)
     match results.read(task, report):
         case QuotaReached(quota):
-            postpone(general, task, general.budgets.rest_account(account, quota, general.services.clock()))
+            postpone(general, task, general.budgets.rest_account(account, task.id, quota, general.services.clock()))
             general.dismiss(soldier)
         case Retryable() as outcome:
             if outcome.result is not None:
@@ -71,7 +71,9 @@ def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> None:
 
 def postpone(general: Context, task: Task, wait: Wait) -> None:
     """Let the task wait, which is not a failure, with the reason in it, for `cat` and `why`."""
-    waiting = task.evolve(not_before=stamp(wait.until), waits_because=wait.why)
+    waiting = task.evolve(not_before=stamp(wait.until), waits_because=wait.why, waits_for=ACCOUNT)
+    if waiting == task:
+        return
     general.services.queues.tasks.update("in_progress", [waiting])
     general.services.log.warn(f"{task.id} waits: {wait.why}")
 
@@ -88,7 +90,7 @@ def failed(
         pause = retry.backoff("fixed", task.attempt + 1, rules["backoff_seconds"], math.inf)
         later = stamp(general.services.clock() + pause)
         because = f"try {task.attempt + 1} failed: {log.clean(outcome.why)}"
-        again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, **spent)
+        again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent)
         general.services.queues.tasks.update("in_progress", [again])
         general.budgets.release_probe(task.id, general.services.clock())
         general.dismiss(soldier)

@@ -25,7 +25,15 @@ WHERE_REQUEUED_GO = {
     "messages": ("pending", "sent"),
 }
 """The states in which a record may be found once it has been put back into pending."""
-NOT_INHERITED = ("cancelled_by_order", "requeued_by", "retried_as", "spent_usd", "spent_tokens", "waits_because")
+NOT_INHERITED = (
+    "cancelled_by_order",
+    "requeued_by",
+    "retried_as",
+    "spent_usd",
+    "spent_tokens",
+    "waits_because",
+    "waits_for",
+)
 """Fields of a task that its retry does not inherit."""
 
 

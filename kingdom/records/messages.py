@@ -50,6 +50,8 @@ class Queued(NamedTuple):
         return self.type.endswith(ANSWER_TYPES)
 
 
+ACCOUNT = "account"
+"""What a task waits for that may start as soon as money or a quota is there again."""
 WHEN_SET = {"when_set": True}
 """Of a field that is written only when it is set: a file of ours does not grow a dozen nulls."""
 
@@ -200,6 +202,8 @@ class Task(Filed):
     message_ids: Json = field(default_factory=dict, metadata={"key": "letters"})
     #: Why it rests: a quota, a budget, a try that failed.
     waits_because: str | None = field(default=None, metadata=WHEN_SET)
+    #: "account" while it waits for a budget or for the quota of an account, which may be free before its time.
+    waits_for: str | None = field(default=None, metadata=WHEN_SET)
     #: USD that its tries have cost so far. Anything but a number counts as 0.
     spent_usd: float | None = field(default=None, metadata=WHEN_SET)
     #: Tokens that its tries have cost so far. Anything but a number counts as 0.

@@ -5,6 +5,7 @@ A quota that an engine reports is no crash: its account rests until the reset, t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from kingdom.times import moment, stamp
 
 ACCOUNT, DAY = "rests ", "spent "
 """The file has a key for each account that rests, and one for what was spent on each day."""
+BEHIND_SECONDS = 5.0
+"""How much longer than the others a task waits that has met its account's limit."""
+MOST_MET = 64
+"""So many tasks that have met an account's limit are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,8 @@ class Budgets:
     def wait_for(self, general: str, account: str, task: str, now: float) -> Wait | None:
         """Return what a soldier of this account must wait for; None when it may start.
 
-        After a rest the first task that asks becomes the probe, and the others wait for it.
+        After a rest the first task that asks becomes the probe, and the others wait for it. One that has met the limit
+        asks after the others: a task that meets every limit would else get every probe.
         """
         with self._open() as file:
             wait = self._over_budget(file, general, now)
@@ -62,15 +68,24 @@ class Budgets:
                 for day in [key for key in file if key.startswith(DAY) and key < _day(now - 86400)]:
                     file.remove(day)
 
-    def rest_account(self, account: str, quota: Mapping[str, Any], now: float) -> Wait:
-        """Let an account rest until the reset that its engine named, within our own bounds."""
+    def rest_account(self, account: str, task: str, quota: Mapping[str, Any], now: float) -> Wait:
+        """Let an account rest until the reset that its engine named to this task, within our own bounds."""
         rest = self.rules["default_rest_seconds"]
         with suppress(KeyError, ValueError, OverflowError):
             rest = moment(str(quota["resets_at"])) - now
         until = now + min(max(rest, self.rules["shortest_rest_seconds"]), self.rules["longest_rest_seconds"])
         with self._open() as file:
-            file.set(ACCOUNT + account, {"until": stamp(until), "probe": None})
-        return Wait(until, f"the account {account} has met its limit and rests until {stamp(until)}")
+            met = [known for known in file.get(ACCOUNT + account, {}).get("met", ()) if known != task]
+            file.set(ACCOUNT + account, {"until": stamp(until), "probe": None, "met": [*met, task][-MOST_MET:]})
+        return Wait(moment(stamp(until)) + BEHIND_SECONDS, _rests(account, stamp(until)))
+
+    def state(self) -> object:
+        """Return a value that changes when budgets, accounts or the rules for them do."""
+        try:
+            about = os.stat(self._path)
+        except FileNotFoundError:
+            return dict(self.rules)
+        return dict(self.rules), about.st_ino, about.st_mtime_ns
 
     def release_probe(self, task: str, now: float) -> None:
         """This task probes no longer, however it ended: the next that asks becomes the probe."""
@@ -83,13 +98,14 @@ class Budgets:
         if rest is None or rest["probe"] == task:
             return None
         until, probe = moment(rest["until"]), rest["probe"]
-        if now >= until:
+        turn = until + BEHIND_SECONDS if probe is None and task in rest.get("met", ()) else until
+        if now >= turn:
             # A probe whose general is stopped or gone must not hold the others for ever: its time ends too.
             until = now + self.rules["default_rest_seconds"]
-            file.set(ACCOUNT + account, {"until": stamp(until), "probe": task})
+            file.set(ACCOUNT + account, {**rest, "until": stamp(until), "probe": task})
             return None
         if probe is None:
-            return Wait(until, f"the account {account} rests until {rest['until']}")
+            return Wait(turn, _rests(account, rest["until"]))
         later = min(until, now + self.rules["shortest_rest_seconds"])
         return Wait(later, f"{probe} tries whether the account {account} works again")
 
@@ -116,13 +132,18 @@ class Budgets:
             lock.release()
 
 
+def _rests(account: str, until: str) -> str:
+    return f"the account {account} has met its limit and rests until {until}"
+
+
 def _is_sound(key: str, value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     if key.startswith(DAY):
         return all(isinstance(row, dict) and _are_amounts(row.get("usd"), row.get("tokens")) for row in value.values())
     try:
-        return key.startswith(ACCOUNT) and moment(value["until"]) >= 0 and isinstance(value["probe"], str | None)
+        is_rest = key.startswith(ACCOUNT) and moment(value["until"]) >= 0 and isinstance(value["probe"], str | None)
+        return is_rest and isinstance(value.get("met", []), list)
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
 

@@ -387,3 +387,38 @@ def test_a_secret_in_the_words_of_a_soldier_is_redacted(general: GeneralRig, wha
 
 def read_task(general: GeneralRig) -> dict[str, Any]:
     return {key: each for key, each in read(general.home, "tasks", "in_progress", TASK).items() if each}
+
+
+@pytest.mark.parametrize("what", ["raised", "removed", "the account works again"])
+def test_what_waits_for_a_budget_or_an_account_starts_when_that_is_free(general: GeneralRig, what: str) -> None:
+    spent = {"gen-pr": {"usd": 2.0, "tokens": 0}}
+    held: dict[str, Any] = {f"spent {MORNING[:10]}": spent}
+    if what == "the account works again":
+        held = {"rests command:gen-pr": {"until": "2026-02-07T16:00:00Z", "probe": None}}
+    write(general.places.budgets, held)
+    (general.places.config / "general.yaml").write_text("budgets: {general_day_usd: 1}\n")
+    general.runs(says(status="success"))
+    general.restart()
+    put(general.home, "tasks", "pending", **task())
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "it waits")
+    for _ in range(3):
+        general.job.turn(None)
+    general.services.log.flush()
+    assert general.places.role_log(GENERAL).read_text().count("waits: ") == 1
+    if what == "the account works again":
+        write(general.places.budgets, {})
+    else:
+        more = "budgets: {general_day_usd: 9}\n" if what == "raised" else ""
+        (general.places.config / "general.yaml").write_text(more)
+        general.job.reload(services(general.home, GENERAL, general.clock))
+    assert general.result()["status"] == "success"
+
+
+def test_a_pause_before_the_next_try_is_not_cut_short_by_a_budget(general: GeneralRig) -> None:
+    general.runs(says(status="failed", error="no"))
+    put(general.home, "tasks", "pending", **task())
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt") == 1, "the first try")
+    write(general.places.budgets, {})
+    for _ in range(3):
+        general.job.turn(None)
+    assert len(general.engines()) == 1

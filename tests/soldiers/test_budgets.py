@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.soldiers.budgets import Budgets
+from kingdom.soldiers.budgets import BEHIND_SECONDS, Budgets
 from kingdom.times import moment, stamp
-from tests.fixtures import Clock, services, write
+from tests.fixtures import MORNING, Clock, services, write
 
 RULES: dict[str, Any] = {
     "day_usd": None,
@@ -39,13 +39,13 @@ def test_who_has_met_no_limit_may_start(home: Path) -> None:
 def test_an_account_rests_until_its_reset_within_bounds(home: Path, named: Any, rests: int) -> None:
     clock = Clock()
     reset = stamp(clock() + named) if isinstance(named, int) else named
-    wait = budgets(home, clock).rest_account("claude", {"resets_at": reset} if reset else {}, clock())
-    assert wait.until == clock() + rests
+    wait = budgets(home, clock).rest_account("claude", "task-0", {"resets_at": reset} if reset else {}, clock())
+    assert wait.until == clock() + rests + BEHIND_SECONDS
 
 
 def test_an_account_that_rests_holds_all_generals_and_no_other_account(home: Path) -> None:
     clock = Clock()
-    budgets(home, clock).rest_account("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    budgets(home, clock).rest_account("claude", "task-0", {"resets_at": stamp(clock() + 600)}, clock())
     another = budgets(home, clock)
     held = another.wait_for("gen-jira", "claude", "task-2", clock() + 1)
     assert held is not None
@@ -56,7 +56,7 @@ def test_an_account_that_rests_holds_all_generals_and_no_other_account(home: Pat
 def test_after_the_rest_one_task_probes_and_the_others_wait(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
-    ours.rest_account("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    ours.rest_account("claude", "task-0", {"resets_at": stamp(clock() + 600)}, clock())
     later = clock() + 601
     assert ours.wait_for("gen-pr", "claude", "task-1", later) is None
     assert ours.wait_for("gen-pr", "claude", "task-1", later) is None
@@ -65,10 +65,39 @@ def test_after_the_rest_one_task_probes_and_the_others_wait(home: Path) -> None:
     assert waits.why == "task-1 tries whether the account claude works again"
 
 
+def test_a_task_that_meets_every_limit_leaves_the_probe_to_others(home: Path) -> None:
+    clock = Clock()
+    ours, waiting, done = budgets(home, clock), [f"task-{number}" for number in range(6)], []
+    for _ in range(100):
+        for task in list(waiting):
+            if ours.wait_for("gen-pr", "claude", task, clock()) is not None:
+                continue
+            if task == "task-0":
+                ours.rest_account("claude", task, {"resets_at": MORNING}, clock())
+            else:
+                ours.record_cost("gen-pr", "claude", task, {}, clock())
+                waiting.remove(task)
+                done.append(clock() - moment(MORNING))
+        clock.pass_(10)
+    assert waiting == ["task-0"]
+    assert done[-1] <= 60, "one rest at most"
+
+
+def test_alone_it_probes_again_and_again(home: Path) -> None:
+    clock = Clock()
+    ours = budgets(home, clock)
+    for _ in range(3):
+        ours.rest_account("claude", "task-0", {"resets_at": MORNING}, clock())
+        held = ours.wait_for("gen-pr", "claude", "task-0", clock() + 61)
+        assert held is not None
+        clock.now = held.until
+        assert ours.wait_for("gen-pr", "claude", "task-0", clock()) is None
+
+
 def test_a_probe_that_works_wakes_the_account_for_all(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
-    ours.rest_account("claude", {}, clock())
+    ours.rest_account("claude", "task-0", {}, clock())
     later = clock() + 901
     ours.wait_for("gen-pr", "claude", "task-1", later)
     ours.record_cost("gen-pr", "claude", "task-1", {}, later)
@@ -78,7 +107,7 @@ def test_a_probe_that_works_wakes_the_account_for_all(home: Path) -> None:
 def test_a_probe_that_came_to_nothing_lets_the_next_one_try(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
-    ours.rest_account("claude", {}, clock())
+    ours.rest_account("claude", "task-0", {}, clock())
     later = clock() + 901
     ours.wait_for("gen-pr", "claude", "task-1", later)
     ours.release_probe("task-9", later)
@@ -91,7 +120,7 @@ def test_a_probe_that_came_to_nothing_lets_the_next_one_try(home: Path) -> None:
 def test_a_probe_that_nobody_hears_of_again_has_its_time(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
-    ours.rest_account("claude", {}, clock())
+    ours.rest_account("claude", "task-0", {}, clock())
     later = clock() + 901
     ours.wait_for("gen-pr", "claude", "task-1", later)
     waits = ours.wait_for("gen-pr", "claude", "task-2", later + 880)
@@ -103,7 +132,7 @@ def test_a_probe_that_nobody_hears_of_again_has_its_time(home: Path) -> None:
 def test_a_task_that_was_out_when_the_limit_was_met_does_not_wake_the_account(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
-    ours.rest_account("claude", {"resets_at": stamp(clock() + 600)}, clock())
+    ours.rest_account("claude", "task-0", {"resets_at": stamp(clock() + 600)}, clock())
     ours.record_cost("gen-pr", "claude", "task-7", {}, clock() + 1)
     assert ours.wait_for("gen-pr", "claude", "task-2", clock() + 2) is not None
 
@@ -132,7 +161,7 @@ def test_anothers_spending_does_not_use_up_a_generals_own_budget(home: Path) -> 
 def test_a_damaged_file_starts_empty(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
-    ours.rest_account("claude", {}, clock())
+    ours.rest_account("claude", "task-0", {}, clock())
     (home / "state" / "purse.json").write_bytes(b"{")
     assert ours.wait_for("gen-pr", "claude", "task-1", clock()) is None
 
