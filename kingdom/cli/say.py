@@ -182,10 +182,12 @@ def _put(places: Places, text: str, task: str | None) -> str:
 
 
 def _event(places: Places, text: str, task: str | None, number: str, now: float) -> Event:
-    said = {"user": home.user(), "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
-    answer = {} if task is None else {"task_id": task, "human_response": text, "reply_context": {"task_id": task}}
+    who = home.user()
+    said = {"user_id": who, "user": who, "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
+    answer: Document = {}
     if task is not None:
         _refuse_if_answered(places, task)
+        answer = {"task_id": task, "human_response": text, "reply_context": _reply_context(places, task)}
     return Event(
         id=f"evt-{CHANNEL}-{number}",
         type=f"{CHANNEL}.message" if task is None else f"{CHANNEL}.human_response",
@@ -196,6 +198,16 @@ def _event(places: Places, text: str, task: str | None, number: str, now: float)
         created_at=stamp(now),
         status="pending",
     )
+
+
+def _reply_context(places: Places, task: str) -> Document:
+    """Return with what the answer goes on, also for a king who does not read the checkpoint."""
+    try:
+        asked = notes.checkpoint(places, task)
+    except (FileNotFoundError, BadInput):
+        return {"task_id": task}
+    known = {"general": asked.target_general, "session_id": asked.session_id, "repo": asked.repo}
+    return {**known, "task_id": task, "thread_task_id": asked.thread_task_id or task}
 
 
 def _refuse_if_answered(places: Places, task: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kingdom.disk.json_file import JsonFile
 from kingdom.envoy.channels import CHANNELS
+from kingdom.errors import BadInput
 from kingdom.records import notes
 from kingdom.records.messages import Json, Message, alert
 from kingdom.runtime.role import Services
@@ -15,6 +17,10 @@ from kingdom.times import stamp
 
 KEEP_THREAD_OPEN = ("unanswerable", "proclamation", "alert")
 """Codes of notifications after which their task's thread stays open; foreign ones without a code end it."""
+SILENT_ENDS = ("skipped", "discarded")
+"""Outcomes of tasks that may end without a message."""
+MOST_CLOSED = 1000
+"""So many closed threads are remembered: a task that is tried again speaks in its old one."""
 
 
 class Address(NamedTuple):
@@ -45,11 +51,12 @@ class Question(NamedTuple):
 
 
 class Conversations:
-    """Kept in two files: a thread for each task, and a question for each task that has asked."""
+    """Kept in files: a thread for each task, the threads of ended tasks, a question for each task that has asked."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._threads = self._file("thread-mappings.json")
+        self._closed = self._file("closed-threads.json")
         self._awaiting = self._file("awaiting-responses.json")
 
     def _file(self, name: str) -> JsonFile:
@@ -66,14 +73,20 @@ class Conversations:
         return JsonFile(path, services.disk, complain, _is_object, lambda value: _translated(value, channel))
 
     def address(self, message: Message) -> Address:
-        """Return where to post a message: in its task's thread if it has one, else where its cause came from."""
+        """Return where to post a message: where it says, else in its task's thread, else where its cause came from.
+
+        News for a room that is neither the thread's nor that of the person who asked leave the thread.
+        """
         source = str((message.source_ref or {}).get("source", ""))
         channel = source if source in CHANNELS else str(self._services.config["channel"])
         elsewhere = Address(channel, message.channel or channel, None)
-        thread = self._threads.get(message.task_id) if message.task_id else None
+        if message.channel and message.thread_ts:
+            return elsewhere._replace(thread=message.thread_ts)
+        thread = self._threads.get(message.task_id, self._closed.get(message.task_id)) if message.task_id else None
         if thread is None or not THREAD_RULES[message.type].in_thread or not thread.keys() >= set(Address._fields):
             return elsewhere
-        if message.type == "notification" and message.channel not in (None, thread["room"]):
+        asked_in = (message.source_ref or {}).get("channel")
+        if message.type == "notification" and message.channel not in (None, thread["room"], asked_in):
             return elsewhere
         return Address(str(thread["channel"]), str(thread["room"]), str(thread["thread"]))
 
@@ -97,12 +110,13 @@ class Conversations:
 
     def save(self) -> None:
         """Write what has changed."""
+        self._closed.save()
         self._threads.save()
         self._awaiting.save()
 
     def open_thread(self, posted: Posted) -> None:
         if posted.message.task_id:
-            thread = {**posted.address._asdict(), "thread": posted.id}
+            thread = {**posted.address._asdict(), "thread": posted.address.thread or posted.id}
             self._threads.set(posted.message.task_id, thread)
 
     def await_answer(self, posted: Posted) -> None:
@@ -124,9 +138,25 @@ class Conversations:
             self._awaiting.remove(str(task))
 
     def close_thread(self, posted: Posted) -> None:
-        """Forget the thread with its task's final message alone: other news may stand in it too."""
+        """Close the thread with its task's final message alone: other news may stand in it too."""
         if posted.message.task_id and posted.message.code not in KEEP_THREAD_OPEN:
-            self._threads.remove(posted.message.task_id)
+            self._close(posted.message.task_id)
+
+    def close_silent(self) -> None:
+        """Close the threads of tasks that have ended without a message."""
+        for task in list(self._threads):
+            with suppress(FileNotFoundError, BadInput):
+                if self._services.queues.tasks.read("completed", task).outcome in SILENT_ENDS:
+                    self._close(task)
+        self.save()
+
+    def _close(self, task: str) -> None:
+        if (thread := self._threads.get(task)) is not None:
+            self._threads.remove(task)
+            self._closed.remove(task)
+            self._closed.set(task, thread)
+        for oldest in list(self._closed)[:-MOST_CLOSED]:
+            self._closed.remove(oldest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ class EnvoyJob:
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         heard = self._inbound.take_in()
-        self._backlog.follow(arrivals, self._services.monotonic())
+        if self._backlog.follow(arrivals, self._services.monotonic()):
+            self._conversations.close_silent()
         messages = self._next_messages()
         if messages or arrivals is None:
             self._outbound.send(messages)
@@ -52,7 +53,7 @@ class EnvoyJob:
         channels, conversations = Channels(services), Conversations(services)
         self._outbound = Outbound(services, channels, conversations)
         self._inbound = Inbound(services, channels, conversations)
-        self._channels = channels
+        self._channels, self._conversations = channels, conversations
         period = float(services.config["intervals"]["message_check_seconds"])
         self._backlog = Backlog(services.queues.messages, period=lambda: period)
         self._services = services

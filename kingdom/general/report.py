@@ -34,6 +34,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
     account = _account(general, soldier)
     match results.read(task, report):
         case QuotaReached(quota):
+            general.workspaces.clear(task.id)
             postpone(general, task, general.budgets.rest_account(account, task.id, quota, general.services.clock()))
             general.dismiss(soldier)
         case Retryable() as outcome:
@@ -65,6 +66,7 @@ def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> Non
 
 def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> None:
     """Do the same try again: `down --soldiers` ended its soldier, which is not a failure."""
+    general.workspaces.clear(task.id)
     general.services.log.info(f"{task.id} starts again: its soldier was ended by `down --soldiers`")
     general.dismiss(soldier)
 
@@ -91,6 +93,8 @@ def failed(
         later = stamp(general.services.clock() + pause)
         because = f"try {task.attempt + 1} failed: {log.clean(outcome.why)}"
         again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent)
+        # First: a kill in between plans this try again, and the next one must not find what this one has left.
+        general.workspaces.clear(task.id)
         general.services.queues.tasks.update("in_progress", [again])
         general.budgets.release_probe(task.id, general.services.clock())
         general.dismiss(soldier)

@@ -90,15 +90,17 @@ def unanswerable(event: Event, default_channel: str, why: str, thread: str | Non
         channel,
         f"[failed] {why}",
         source_ref=address,
+        thread_ts=_thread(address, begins=False),
         dedup_key=f"{event.id}:lost_answer",
         code="unanswerable",
     )
 
 
-def _thread(address: Mapping[str, Any] | None) -> str | None:
-    """Return the post under which a person's thread hangs."""
-    found = (address or {}).get("thread_ts") or (address or {}).get("message_ts")
-    return str(found) if found else None
+def _thread(address: Mapping[str, Any] | None, *, begins: bool = True) -> str | None:
+    """Return the post under which a person's thread hangs; their own post when it begins one."""
+    known = address or {}
+    found = known.get("thread_ts") or (known.get("message_ts") if begins else None)
+    return str(found) if found and known.get("channel") else None
 
 
 def _named(task_id: object) -> str | None:
@@ -115,7 +117,8 @@ def lost_task(event: Event, default_channel: str, why: str) -> MessageDraft:
     channel = str((address or {}).get("channel") or default_channel)
     task = event.task_id or event.id
     key = f"{task}:notification:lost"
-    return MessageDraft("final", task, channel, f"[failed] {why}", source_ref=address, dedup_key=key, code="failed")
+    lost = MessageDraft("final", task, channel, f"[failed] {why}", source_ref=address, dedup_key=key, code="failed")
+    return replace(lost, thread_ts=_thread(address))
 
 
 def completed(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
@@ -128,7 +131,8 @@ def completed(task: Task, result: Result, default_channel: str) -> list[MessageD
 def failed(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     """Tell the error. The context names the task, so that whoever posts it can tell how to look further."""
     final = _final("failed", task, result, default_channel, f"[failed] {result.error or 'unknown'}")
-    return [replace(final, context={"failed_task": task.id}), *_proclaimed(task, result)]
+    context = {"failed_task": task.id, **(final.context or {})}
+    return [replace(final, context=context), *_proclaimed(task, result)]
 
 
 def cancelled(task: Task, default_channel: str, by: str) -> MessageDraft:
@@ -147,7 +151,14 @@ def skipped(task: Task, result: Result, default_channel: str) -> list[MessageDra
 
 def asked(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
     """Ask the question. The task ends at once, and the answer becomes a new one; nothing is proclaimed before that."""
-    reply_context = {
+    context = {"checkpoint_path": result.checkpoint_path, "reply_context": _reply_context(task, result)}
+    question = _draft("question", "question", task, default_channel, f"[question] {result.question}")
+    return [replace(question, urgency="high", context=context)]
+
+
+def _reply_context(task: Task, result: Result) -> dict[str, Any]:
+    """Return with what a reply to this task's last message goes on: an envoy hands it back with the reply."""
+    return {
         "general": task.target_general,
         "session_id": result.session_id,
         "repo": task.repo,
@@ -155,9 +166,6 @@ def asked(task: Task, result: Result, default_channel: str) -> list[MessageDraft
         "thread_task_id": task.thread,
         "matter": task.subject,
     }
-    context = {"checkpoint_path": result.checkpoint_path, "reply_context": reply_context}
-    question = _draft("question", "question", task, default_channel, f"[question] {result.question}")
-    return [replace(question, urgency="high", context=context, thread_ts=_thread(task.reply_to))]
 
 
 def _proclaimed(task: Task, result: Result) -> list[MessageDraft]:
@@ -181,12 +189,18 @@ def _what(task: Task) -> str:
 
 
 def _final(code: str, task: Task, result: Result, default_channel: str, content: str) -> MessageDraft:
-    final = _draft("final", code, task, default_channel, content)
-    return replace(final, channel=result.notify_channel) if result.notify_channel else final
+    final = replace(
+        _draft("final", code, task, default_channel, content), context={"reply_context": _reply_context(task, result)}
+    )
+    if result.notify_channel in (None, final.channel):
+        return final
+    return replace(final, channel=result.notify_channel, thread_ts=None)
 
 
 def _draft(part: str, code: str, task: Task, default_channel: str, content: str) -> MessageDraft:
     address = task.reply_to
     channel = str(address["channel"]) if address and address.get("channel") else default_channel
     key = f"{task.id}:{TYPES[part]}:{task.outcome or 'open'}"
-    return MessageDraft(part, task.thread, channel, content, source_ref=address, dedup_key=key, code=code)
+    thread = _thread(address, begins=task.thread_task_id is None)
+    draft = MessageDraft(part, task.thread, channel, content, source_ref=address, dedup_key=key, code=code)
+    return replace(draft, thread_ts=thread)

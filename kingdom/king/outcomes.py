@@ -121,7 +121,8 @@ class Outcomes:
             self._king.log.warn(f"the result of {task.id}: {what}")
         # Its own and no other, whatever the soldier wrote.
         result = result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
-        return result if result.session_id or result.status != "needs_human" else self._with_session(result)
+        is_replied_to = result.status == "needs_human" or task.reply_to is not None
+        return self._with_session(result) if is_replied_to and not result.session_id else result
 
     def _with_session(self, result: Result) -> Result:
         """A foreign general notes the session of its engine in the checkpoint or beside the results."""

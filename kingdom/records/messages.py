@@ -414,8 +414,9 @@ class Checkpoint(Record):
     payload: Json = field(default_factory=dict)
     question: str | None = None
     asked_at: str | None = None
-    #: "consent" when the question is ours: whether it may be done without a sandbox.
-    asks: str | None = field(default=None, metadata=WHEN_SET)
+    #: "consent" when the question is ours: whether it may be done without a sandbox. Always written: older generals
+    #: of ours wrote none, and asked the same.
+    asks: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,5 +47,11 @@ def _waiting_for_consent(places: Places, general: str, task: Task) -> Mapping[st
         checkpoint = read_json(places.checkpoint(original))
     except (FileNotFoundError, BadInput):
         return None
-    is_ours = checkpoint.get("asks") == CONSENT and checkpoint.get("target_general") == general
-    return checkpoint if is_ours and "type" in checkpoint else None
+    is_ours = checkpoint["asks"] == CONSENT if "asks" in checkpoint else _asked_before(checkpoint, general)
+    return checkpoint if is_ours and checkpoint.get("target_general") == general and "type" in checkpoint else None
+
+
+def _asked_before(checkpoint: Mapping[str, Any], general: str) -> bool:
+    """Return whether an older general of ours asked this, which told its own question by the words alone."""
+    words = f"May {general} work on text from outside without a cage, yes or no? (`sandbox: off` says yes for good)"
+    return str(checkpoint.get("question")).endswith(words)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.envoy.conversations import THREAD_RULES, Conversations
+from kingdom.envoy.conversations import MOST_CLOSED, THREAD_RULES, Conversations
 from kingdom.home.places import Places
 from kingdom.home.schemas import load
 from kingdom.records import notes
 from tests.envoy import grumpy
 from tests.envoy.envoys import TASK, open_thread, posted, settle, threads, transcript
-from tests.fixtures import MORNING, Clock, message, put, read, services, write
+from tests.fixtures import MORNING, Clock, message, put, read, services, task, write
 
 
 def test_a_tasks_messages_hang_under_its_first(home: Path, clock: Clock) -> None:
@@ -212,3 +212,61 @@ def test_a_state_file_of_another_form_is_set_aside_with_an_alert(
     assert f"{name}.set-aside-1" in line["text"]
     settle(home, clock)
     assert len(transcript(home)) == 1
+
+
+def test_a_task_that_is_tried_again_speaks_in_its_old_thread(home: Path, clock: Clock) -> None:
+    envoy = settle(home, clock)
+    open_thread(home)
+    for number in (2, 3):
+        put(home, "messages", "pending", **message(f"msg-{number}", task_id=TASK, channel="dev-eddy", code="failed"))
+        settle(home, clock, envoy)
+        assert threads(home) == {}
+        envoy = settle(home, clock)
+    first, *finals = transcript(home)
+    assert [line["thread"] for line in finals] == [first["ts"], first["ts"]]
+
+
+def test_so_many_closed_threads_are_remembered_and_no_more(home: Path, clock: Clock) -> None:
+    services(home, "envoy", clock)
+    for number in range(MOST_CLOSED + 5):
+        open_thread(home, f"msg-a{number:05d}", f"task-{number:05d}", created_at="2026-01-01T00:00:00Z")
+        put(home, "messages", "pending", **message(f"msg-b{number:05d}", task_id=f"task-{number:05d}"))
+    settle(home, clock)
+    kept = read_json(Places(home).own("envoy") / "closed-threads.json")
+    assert (len(kept), "task-00000" in kept, f"task-{MOST_CLOSED + 4:05d}" in kept) == (MOST_CLOSED, False, True)
+
+
+@pytest.mark.parametrize("channel", ["console", None, "dev-eddy"])
+def test_the_last_message_of_an_answered_question_stays_in_its_thread(
+    home: Path, clock: Clock, channel: str | None
+) -> None:
+    services(home, "envoy", clock)
+    open_thread(home)
+    answered = {"source": "console", "channel": "console", "event_id": "evt-console-2"}
+    put(home, "messages", "pending", **message("msg-2", task_id=TASK, channel=channel, source_ref=answered))
+    settle(home, clock)
+    first, last = transcript(home)
+    assert (last["room"], last["thread"]) == ("dev-eddy", first["ts"])
+
+
+@pytest.mark.parametrize("kind", ["thread_start", "thread_update", "human_input_request", "notification"])
+def test_a_message_that_says_where_it_belongs_is_posted_there(home: Path, clock: Clock, kind: str) -> None:
+    services(home, "envoy", clock)
+    if kind != "thread_start":
+        write(Places(home).own("envoy") / "thread-mappings.json", {TASK: {"thread_ts": "9.9", "channel": "C9"}})
+    put(home, "messages", "pending", **message("msg-2", kind, task_id=TASK, channel="C1", thread_ts="1.2"))
+    settle(home, clock)
+    (line,) = transcript(home)
+    assert (line["room"], line["thread"]) == ("C1", "1.2")
+    if kind == "thread_start":
+        assert threads(home)[TASK] == {"channel": "console", "room": "C1", "thread": "1.2"}
+
+
+@pytest.mark.parametrize(("outcome", "kept"), [("skipped", False), ("discarded", False), ("needs_human", True)])
+def test_a_task_that_ends_without_a_word_leaves_the_threads(home: Path, clock: Clock, outcome: str, kept: bool) -> None:
+    services(home, "envoy", clock)
+    open_thread(home)
+    envoy = settle(home, clock)
+    put(home, "tasks", "completed", **task(TASK, outcome=outcome))
+    settle(home, clock, envoy)
+    assert (TASK in threads(home)) is kept

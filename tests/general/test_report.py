@@ -422,3 +422,22 @@ def test_a_pause_before_the_next_try_is_not_cut_short_by_a_budget(general: Gener
     for _ in range(3):
         general.job.turn(None)
     assert len(general.engines()) == 1
+
+
+@pytest.mark.parametrize("ending", ["fails", "dies", "meets a limit"])
+def test_every_try_has_fresh_ground(general: GeneralRig, clock: Clock, ending: str) -> None:
+    said = {
+        "fails": says(status="failed", error="no"),
+        "dies": "exit 1",
+        "meets a limit": says(status="failed", quota={"resets_at": MORNING}),
+    }[ending]
+    general.runs(
+        f"ls >>$KINGDOM_HOME/found; touch litter\nif [ ! -e $KINGDOM_HOME/second ]; then\n{said}\nexit 0\nfi\n"
+        + says(status="success")
+    )
+    put(general.home, "tasks", "pending", **task())
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "the first try")
+    (general.home / "second").touch()
+    clock.pass_(70)
+    assert general.result()["status"] == "success"
+    assert (general.home / "found").read_text() == ""

@@ -115,7 +115,45 @@ def test_a_question_is_urgent_and_carries_the_way_back() -> None:
 
 def test_a_failure_names_its_task_for_whoever_looks_further() -> None:
     (final,) = drafts(a_task(thread_task_id="task-20260207-009"), "failed", error="no tests")
-    assert final.context == {"failed_task": "task-20260207-001"}
+    assert final.context is not None
+    assert final.context["failed_task"] == "task-20260207-001"
+
+
+@pytest.mark.parametrize("status", ["success", "failed", "skipped"])
+def test_a_last_message_carries_with_what_a_reply_goes_on(status: str) -> None:
+    final, *_ = drafts(a_task(repo="acme/shop", reply_to=ASKER), status, session_id="s-1")
+    letter = final.message("msg-1", "2026-02-07T10:00:00Z")
+    assert letter.reply_context == letter.context["reply_context"]
+    assert letter.reply_context is not None
+    assert {key: letter.reply_context[key] for key in ("general", "session_id", "repo", "task_id")} == {
+        "general": "gen-pr",
+        "session_id": "s-1",
+        "repo": "acme/shop",
+        "task_id": "task-20260207-001",
+    }
+
+
+PERSONS_THREADS: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+    ({"message_ts": "1.1"}, {}, "1.1"),
+    ({"message_ts": "1.2", "thread_ts": "1.1"}, {}, "1.1"),
+    ({"message_ts": 1.5}, {}, "1.5"),
+    ({"channel": None, "message_ts": "1.1"}, {}, None),
+    ({"message_ts": "1.2"}, {"type": "resume", "thread_task_id": "task-1"}, None),
+    ({"message_ts": "1.2", "thread_ts": "1.1"}, {"type": "resume", "thread_task_id": "task-1"}, "1.1"),
+]
+
+
+@pytest.mark.parametrize(("said", "task", "thread"), PERSONS_THREADS)
+def test_what_is_said_to_a_person_hangs_under_what_they_wrote(
+    said: dict[str, Any], task: dict[str, Any], thread: str | None
+) -> None:
+    given = a_task(reply_to={**ASKER, **said}, **task)
+    (question,) = drafts(given, "needs_human", question="which?")
+    (final,) = drafts(given, "success")
+    (elsewhere,) = drafts(given, "success", notify_channel="C9")
+    (start,) = [messages.started(given, DEFAULT)]
+    assert [draft.thread_ts for draft in (question, final, start)] == [thread] * 3
+    assert (elsewhere.channel, elsewhere.thread_ts) == ("C9", None)
 
 
 def test_a_proclamation_is_no_word_in_the_tasks_thread() -> None:

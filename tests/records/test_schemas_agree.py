@@ -105,6 +105,7 @@ SHAPES: list[tuple[type[Record], dict[str, Any], dict[str, Any]]] = [
             "payload": {},
             "question": None,
             "asked_at": None,
+            "asks": None,
         },
     ),
     (
@@ -118,6 +119,7 @@ NOTES: dict[str, dict[str, Any]] = {
     "event": {"requeued_by": "ord-1", "discarded_by_order": "ord-2"},
     "task": {
         "waits_because": "try 1 failed",
+        "waits_for": "account",
         "spent_usd": 0.5,
         "spent_tokens": 7,
         "matter": "a.b",
@@ -137,7 +139,7 @@ NOTES: dict[str, dict[str, Any]] = {
     },
     "result": {"session_id": "s-1", "quota": {"resets_at": AT}, "warnings": ["w"]},
     "order": {"code": "done", "made": "task-2"},
-    "checkpoint": {"asks": "consent"},
+    "checkpoint": {},
     "session": {"soldier": "s", "general": "gen-pr", "pid": 7, "started_at": AT, "priority": "low"},
 }
 EXTRA = {"colour": "파랑", "deep": {"list": [1, None, {"a": "b"}]}}

@@ -54,6 +54,20 @@ def test_a_yes_brings_back_the_task_that_asked(places: Places, text: str) -> Non
     assert (task.type, task.payload, external) == ("github.pr.mentioned", {"a": 1}, False)
 
 
+OLD = "May gen-pr work on text from outside without a cage, yes or no? (`sandbox: off` says yes for good)"
+
+
+@pytest.mark.parametrize(("asks", "is_consent"), [({}, True), ({"asks": None}, False)])
+def test_a_question_from_before_an_upgrade_is_not_asked_again(
+    places: Places, asks: dict[str, Any], is_consent: bool
+) -> None:
+    """Today's generals write `asks` beside every question: a soldier that repeats the old words gains nothing."""
+    before = {key: part for key, part in CHECKPOINT.items() if key != "asks"}
+    write(places.checkpoint(ASKED), {**before, "question": f"No Landlock here. {OLD}", **asks})
+    task, external = task_and_trust(places, "gen-pr", answer("yes"))
+    assert (task.type == "github.pr.mentioned", external) == (is_consent, not is_consent)
+
+
 @pytest.mark.parametrize("text", ["no", "", "yes please do whatever it says", "maybe"])
 def test_any_other_answer_refuses(places: Places, text: str) -> None:
     write(places.checkpoint(ASKED), CHECKPOINT)
