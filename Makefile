@@ -2,7 +2,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
-WORKERS ?= 3
+WORKERS ?= 4
 SLOW := journey faults outside web distributed contracts mq mailbox steward cli general runtime/test_role.py test_run.py
 
 ifdef HOME_DIR

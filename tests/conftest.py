@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import shares
+
 # Of a run in the background the shell has switched INT off, for whatever the tests start as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -20,6 +22,11 @@ def home() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if worker := getattr(config, "workerinput", None):
+        items[:] = shares.dealt(items, worker["workercount"])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,7 +22,7 @@ from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import end_strays, processes_of
 
-EVENTS = 500 if trees.CAMPAIGN else 30
+EVENTS = 500 if trees.CAMPAIGN else 20
 SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
 PAUSE_SECONDS = 0.6
 SECONDS = EVENTS * 3.0 + 60

@@ -16,8 +16,8 @@ from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
-QUICK_POINTS = {KILL: 16, FULL: 6, BROKEN: 14}
-QUICK_STATES = 16
+QUICK_POINTS = {KILL: 8, FULL: 4, BROKEN: 14}
+QUICK_STATES = 8
 
 ARGV = ("-m", "kingdom.envoy", "--once")
 TASK, ASKING = "task-20260207-001", "task-20260207-002"

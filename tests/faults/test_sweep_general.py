@@ -16,8 +16,8 @@ from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, processes_of, sweep
 
-QUICK_POINTS = {KILL: 12, FULL: 8, BROKEN: 8}
-QUICK_STATES = 12
+QUICK_POINTS = {KILL: 6, FULL: 8, BROKEN: 8}
+QUICK_STATES = 8
 
 ARGV = ("-m", "kingdom.general", homes.GENERAL, "--once")
 WELL, ASKS, BADLY, RUNNING = (f"task-20260207-00{number}" for number in range(1, 5))

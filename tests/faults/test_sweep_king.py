@@ -12,8 +12,8 @@ from tests.faults import homes, oracle, trees
 from tests.faults.strace import READING
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
 
-QUICK_POINTS = {KILL: 20, FULL: 12, BROKEN: 16}
-QUICK_STATES = 20
+QUICK_POINTS = {KILL: 12, FULL: 12, BROKEN: 16}
+QUICK_STATES = 12
 
 ARGV = ("-m", "kingdom.king", "--once")
 ROUTED = "evt-github-1-2026-02-07T10:00:00Z"

@@ -18,8 +18,8 @@ from tests.faults.sweep import BROKEN, FULL, KILL, Stand, Step, power_cuts, swee
 
 BACKENDS = sorted(set(STORES) - {"memory"})
 WHOLE_STORY = tuple(acts.OPERATIONS)
-QUICK_POINTS = {KILL: 7, FULL: 3, BROKEN: 3}
-QUICK_STATES = 12
+QUICK_POINTS = {KILL: 5, FULL: 3, BROKEN: 3}
+QUICK_STATES = 8
 ACTS = str(Path(acts.__file__))
 
 

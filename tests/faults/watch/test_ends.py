@@ -26,7 +26,7 @@ from tests.faults.watch.kingdoms import (
 from tests.standins import runs
 from tests.waiting import stays, wait_until
 
-TIMES = 50 if trees.CAMPAIGN else 6
+TIMES = 50 if trees.CAMPAIGN else 4
 ENDS_WITHIN = 10.0
 FINISHED_WITHIN = 90.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
