@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,8 @@ class ChamberlainJob:
         self._times_short = 0
         self._roll_call = under_launcher(services, self._rows)
 
-    def folders(self) -> Iterable[Path]:
-        return ()
+    def folders(self) -> dict[Path, tuple[str, ...]]:
+        return {}
 
     def reload(self, services: Services) -> None:
         self._alerts.take_over(services)

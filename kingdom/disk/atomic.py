@@ -249,11 +249,6 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
     path.mkdir(mode=mode, parents=True, exist_ok=True)
 
 
-def write_in_place(fd: int, data: bytes) -> None:
-    """Overwrite a record of fixed size: this takes no new block, so it works on a full disk."""
-    os.pwrite(fd, data, 0)
-
-
 def is_there(path: Name) -> bool:
     """Return whether something lies at a path. A disk that cannot tell raises: "not there" has consequences."""
     try:

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from kingdom.disk.atomic import make_folder, write_in_place
+from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile, Locked, LockLost
 
@@ -25,7 +25,6 @@ class Lock:
 
     def acquire(self, wait: float = 0.0) -> None:
         """Take the lock within `wait` seconds, or raise Locked, which names the holder."""
-        make_folder(self.path.parent)
         deadline = time.monotonic() + wait
         while not self._try():
             if time.monotonic() >= deadline:
@@ -54,12 +53,12 @@ class Lock:
             self._fd = -1
 
     def _try(self) -> bool:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._fd = self._open()
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = self._same_file()
             if held:
-                write_in_place(self._fd, f"pid {os.getpid():<10}\n".encode())
+                os.pwrite(self._fd, f"pid {os.getpid():<10}\n".encode(), 0)
         except BlockingIOError:
             held = False
         except OSError:
@@ -69,6 +68,14 @@ class Lock:
         if not held:
             self.release()
         return held
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            make_folder(self.path.parent)
+        return os.open(self.path, flags, 0o600)
 
     def _same_file(self) -> bool:
         try:

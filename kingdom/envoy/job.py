@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from kingdom.envoy.channels import Channels
@@ -21,9 +20,8 @@ class EnvoyJob:
     def __init__(self, services: Services) -> None:
         self._begin(services)
 
-    def folders(self) -> Iterable[Path]:
-        yield self._services.places.folder("messages", "pending")
-        yield from self._inbound.folders()
+    def folders(self) -> dict[Path, tuple[str, ...]]:
+        return dict.fromkeys([self._services.places.folder("messages", "pending"), *self._inbound.folders()], ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         heard = self._inbound.take_in()

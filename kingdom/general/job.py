@@ -6,7 +6,6 @@ a running soldier is known by its lock, an ended one by its raw report under the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -48,13 +47,14 @@ class GeneralJob:
         self._last_looks: dict[str, tuple[Task, Look]] = {}
         """What was last seen of running soldiers."""
         self._children: dict[str, Popen[bytes]] = {}
+        self._starts_again = False
+        """Whether a task that has had its step may have another one at once."""
         self._clear_what_ended()
         if not self._general.manifest.sandbox:
             services.log.warn("NO SANDBOX for its soldiers: its manifest says `sandbox: off`")
 
-    def folders(self) -> Iterable[Path]:
-        places = self._general.services.places
-        return (places.folder("tasks", "pending"), places.results)
+    def folders(self) -> dict[Path, tuple[str, ...]]:
+        return {self._general.services.places.folder("tasks", "pending"): ()}
 
     def reload(self, services: Services) -> None:
         self._general.take_over(services)
@@ -69,14 +69,21 @@ class GeneralJob:
             self._follow(arrivals)
         except OSError as error:
             failed.append(error)
+        self._general.services.exits.new()  # what has woken us is looked at below
         for task in [task for task, child in self._children.items() if child.poll() is not None]:
             del self._children[task]
         self._resting.clear()
-        steps = [self._step_or_timeout(queued, failed) for queued in list(self._in_progress.waiting)]
+        self._starts_again = False
+        worked = [self._step_or_timeout(queued, failed) for queued in list(self._in_progress.waiting)]
         if failed:
             raise failed[0]
         claimed = self._claim()
-        return Turn(any(steps) or claimed, wait=self._sleep(), busy=bool(self._in_progress.waiting))
+        worked += [self._step_or_timeout(queued, failed) for queued in claimed]
+        if failed:
+            raise failed[0]
+        has_worked = bool(claimed) or any(worked)
+        more = self._starts_again or (has_worked and bool(self._pending.waiting))
+        return Turn(has_worked, wait=self._sleep(), busy=bool(self._in_progress.waiting), settled=not more)
 
     def _follow(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._general.services.monotonic()
@@ -84,24 +91,28 @@ class GeneralJob:
             self._general.sessions.repair()
         if self._pending.follow(arrivals, now):
             self._general.follow_manifest()
-        self._in_progress.follow(arrivals, now)
+        if arrivals is None or now >= self._in_progress.next_look:
+            self._in_progress.follow(arrivals, now)
 
-    def _claim(self) -> bool:
+    def _claim(self) -> list[Queued]:
+        """Claim what there is room for. Return what was claimed."""
         free = BATCH
         if (most := self._general.manifest.max_soldiers) is not None:
             free = min(BATCH, most - sum(queued.filename not in self._resting for queued in self._in_progress.waiting))
         chosen = self._pending.waiting[: max(0, free)]
         if not chosen:
-            return False
+            return []
         services = self._general.services
         ids = [queued.filename.removesuffix(".json") for queued in chosen]
         stuck = set(services.queues.tasks.move(ids, "pending", "in_progress"))
-        claimed = [task_id for task_id in ids if task_id not in stuck]
-        self._pending.give((f"{task_id}.json" for task_id in claimed), self._in_progress)
-        self._pending.drop(queued.filename for queued in chosen)
-        for task_id in claimed:
-            services.log.info(f"claims {task_id}")
-        return bool(claimed)
+        claimed = [queued for queued, task_id in zip(chosen, ids, strict=True) if task_id not in stuck]
+        names = [queued.filename for queued in claimed]
+        self._pending.give(names, self._in_progress)
+        if stuck:
+            self._pending.drop([f"{task_id}.json" for task_id in stuck])
+        for name in names:
+            services.log.info(f"claims {name.removesuffix('.json')}")
+        return claimed
 
     def _is_mine(self, task: Task) -> bool:
         return task.target_general == self._general.name
@@ -132,24 +143,31 @@ class GeneralJob:
             return False
         look = soldier.look(task.attempt)
         if look.report is not None:
-            report.receive(general, task, soldier, look, look.report)
-            return True
+            return self._follow_up(queued, report.receive(general, task, soldier, look, look.report))
         if (by := notes.cancelled_by(services.places, task.id)) is not None:
-            report.cancel(general, task, soldier, by)
-            return True
+            return self._follow_up(queued, report.cancel(general, task, soldier, by))
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
+            if look.started is not None and task.id not in self._children:
+                services.exits.follow(look.started.pid)
             self._last_looks[queued.filename] = task, look
             return self._enforce_timeout(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
         if look.has_ended(task.attempt):
-            report.died(general, task, soldier, look)
-            return True
+            return self._follow_up(queued, report.died(general, task, soldier, look))
         if rests_until(task.not_before, services.clock()) is not None and not self._may_be_free(task):
             self._resting.add(queued.filename)
             return False
-        return self._may_start(task) and self._start(task, soldier)
+        return self._may_start(task) and self._start(queued, task, soldier)
+
+    def _follow_up(self, queued: Queued, has_ended: bool) -> bool:
+        """A task that has ended is the king's from now on; another one may have its next step at once."""
+        if has_ended:
+            self._in_progress.drop([queued.filename])
+        else:
+            self._starts_again = True
+        return True
 
     def _may_be_free(self, task: Task) -> bool:
         """Return whether what a task waits for has changed since it asked: a budget was raised, an account is back."""
@@ -165,7 +183,7 @@ class GeneralJob:
         running = load.soldiers_out(general.services.places, min(most, own_most or most))
         return gate.no_soldier_because(running, general.name, task.type == "resume", own_most, most) is None
 
-    def _start(self, task: Task, soldier: SoldierHandle) -> bool:
+    def _start(self, queued: Queued, task: Task, soldier: SoldierHandle) -> bool:
         """Start a soldier, or skip, postpone or fail a task that cannot have one. Return whether anything was done."""
         general, services, manifest = self._general, self._general.services, self._general.manifest
         try:
@@ -181,11 +199,10 @@ class GeneralJob:
                 return False
             order = prepare.order(services, manifest, task, soldier, chosen, workspace)
         except (NeedsSetUp, ConsentRefused) as error:
-            report.finish(general, task, soldier, Result(task_id=task.id, status="skipped", reason=str(error)))
-            return True
+            skipped = Result(task_id=task.id, status="skipped", reason=str(error))
+            return self._follow_up(queued, report.finish(general, task, soldier, skipped))
         except NoWorkspace as error:
-            report.failed(general, task, soldier, Retryable(str(error)))
-            return True
+            return self._follow_up(queued, report.failed(general, task, soldier, Retryable(str(error))))
         environment = prepare.environment(services, manifest, task, soldier, chosen.engine)
         child = soldier.start(services.unsynced, order, environment)
         if child is None:

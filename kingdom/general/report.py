@@ -19,56 +19,55 @@ from kingdom.soldiers.results import Final, QuotaReached, Retryable
 from kingdom.times import stamp
 
 
-def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> None:
-    """Do what follows from a soldier's report."""
+def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> bool:
+    """Do what follows from a soldier's report. Return whether the task has ended, as all of these functions do."""
     log = general.services.log
     log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
     if report.missing_sandbox:
         log.warn(f"NO WHOLE SANDBOX for the soldier of {task.id}: {report.missing_sandbox}")
     if look.stopping is not None:
-        failed(general, task, soldier, Retryable(look.stopping.why), report.seconds)
-        return
+        return failed(general, task, soldier, Retryable(look.stopping.why), report.seconds)
     if report.result is None and notes.was_stopped_by_down(general.services.places, soldier.control_folder):
-        begin_again(general, task, soldier)
-        return
+        return begin_again(general, task, soldier)
     account = _account(general, soldier)
     match results.read(task, report):
         case QuotaReached(quota):
             general.workspaces.clear(task.id)
             postpone(general, task, general.budgets.rest_account(account, task.id, quota, general.services.clock()))
             general.dismiss(soldier)
+            return False
         case Retryable() as outcome:
             if outcome.result is not None:
                 _record_cost(general, task, account, outcome.result)
-            failed(general, task, soldier, outcome, report.seconds)
+            return failed(general, task, soldier, outcome, report.seconds)
         case Final(result):
             _record_cost(general, task, account, result)
-            finish(general, task, soldier, results.with_metrics(task, result, report.seconds), report.asks)
+            return finish(general, task, soldier, results.with_metrics(task, result, report.seconds), report.asks)
 
 
-def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> None:
+def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bool:
     """Plan another try: the soldier left no report, because it was killed or the machine went down."""
     soldier.kill()
     general.services.log.event("soldier.killed", task_id=task.id)
     if notes.was_stopped_by_down(general.services.places, soldier.control_folder):
-        begin_again(general, task, soldier)
-        return
+        return begin_again(general, task, soldier)
     why = look.stopping.why if look.stopping else "its soldier died without a report"
-    failed(general, task, soldier, Retryable(f"{why} {soldier.stderr_tail()}".strip()))
+    return failed(general, task, soldier, Retryable(f"{why} {soldier.stderr_tail()}".strip()))
 
 
-def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> None:
+def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> bool:
     """End a task that a person cancelled: its soldier is killed, and it is not tried again."""
     soldier.kill()
     general.services.log.event("soldier.killed", task_id=task.id)
-    finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
+    return finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
 
 
-def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> None:
+def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
     """Do the same try again: `down --soldiers` ended its soldier, which is not a failure."""
     general.workspaces.clear(task.id)
     general.services.log.info(f"{task.id} starts again: its soldier was ended by `down --soldiers`")
     general.dismiss(soldier)
+    return False
 
 
 def postpone(general: Context, task: Task, wait: Wait) -> None:
@@ -82,7 +81,7 @@ def postpone(general: Context, task: Task, wait: Wait) -> None:
 
 def failed(
     general: Context, task: Task, soldier: SoldierHandle, outcome: Retryable, seconds: float | None = None
-) -> None:
+) -> bool:
     """Plan another try after a pause, or end the task as failed."""
     rules, log = general.king_config["retry"], general.services.log
     spent = results.spent(task, outcome.result)
@@ -100,11 +99,11 @@ def failed(
         general.dismiss(soldier)
         said = f"{task.id} failed ({outcome.why}); tries again after {later}"
         log.warn(said, event="task.retried", task_id=task.id, attempt=again.attempt, error=outcome.why)
-        return
-    finish(general, task, soldier, results.final_failure(task, outcome, seconds))
+        return False
+    return finish(general, task, soldier, results.final_failure(task, outcome, seconds))
 
 
-def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None) -> None:
+def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None) -> bool:
     """Write what others need first (checkpoint, memory), then the result, then clear the traces."""
     services, inherited = general.services, general.workspaces.inherited(task)
     result = results.with_warnings(results.redacted(result, services.log.clean), _warnings(general, soldier))
@@ -124,6 +123,7 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     for warning in result.warnings or ():
         services.log.warn(f"the result of {task.id}: {warning}")
     general.clear_traces(soldier, inherited)
+    return True
 
 
 def _checkpoint(general: Context, task: Task, result: Result, inherited: str | None, asks: str | None) -> Checkpoint:

@@ -14,7 +14,9 @@ from kingdom.home.states import MOVES
 LONGEST_NAME = 200
 PROGRAM = "run"
 """The executable in a general's package."""
-CHECKPOINT = "-checkpoint.json"
+RAW_RESULT, CHECKPOINT, SESSION_ID, SOLDIER_ID = "-raw.json", "-checkpoint.json", "-session-id", "-soldier-id"
+BESIDE_RESULTS = (RAW_RESULT, CHECKPOINT, SESSION_ID, SOLDIER_ID)
+"""How the names of files end that lie beside results, each after its task's id."""
 _PACKAGE = Path(__file__).resolve().parent.parent
 LONGEST_FOREIGN = 150
 _FOREIGN = re.compile(r"[^A-Za-z0-9._-]")
@@ -176,18 +178,18 @@ class Places:
         return self.results / f"{check_name('task', task)}.json"
 
     def raw_result(self, task: str) -> Path:
-        return self.results / f"{check_name('task', task)}-raw.json"
+        return self.results / f"{check_name('task', task)}{RAW_RESULT}"
 
     def checkpoint(self, task: str) -> Path:
         return self.results / f"{check_name('task', task)}{CHECKPOINT}"
 
     def session_id(self, task: str) -> Path:
         """Return the file with the one line by which the engine of a task can go on."""
-        return self.results / f"{check_name('task', task)}-session-id"
+        return self.results / f"{check_name('task', task)}{SESSION_ID}"
 
     def soldier_id(self, task: str) -> Path:
         """Return the file with the name of the soldier that worked on a task last."""
-        return self.results / f"{check_name('task', task)}-soldier-id"
+        return self.results / f"{check_name('task', task)}{SOLDIER_ID}"
 
     def asking_tasks(self) -> list[str]:
         """Return the tasks that have left a checkpoint, in no order."""

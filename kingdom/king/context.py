@@ -13,7 +13,7 @@ from kingdom.home.states import MOVES
 from kingdom.king.messages import MessageDraft
 from kingdom.king.replay_index import ReplayIndex
 from kingdom.records import load
-from kingdom.records.backlog import MOST_KEPT, Backlog
+from kingdom.records.backlog import MOST_KEPT, Arrivals, Backlog
 from kingdom.records.ids import DailyCounter, highest_number
 from kingdom.records.messages import Json, Message, Task
 from kingdom.records.queues import Queue, R
@@ -93,6 +93,12 @@ class Context:
         self.backlogs.append(backlog)
         return backlog
 
+    def follow(self, arrivals: Arrivals, now: float) -> bool:
+        """Let the backlogs take in what has arrived, and rescan when it is time. Return whether one was rescanned."""
+        due = [one for one in self.backlogs if arrivals is None or one.folder in arrivals or now >= one.next_look]
+        rescanned = [backlog.follow(arrivals, now) for backlog in due]
+        return any(rescanned)
+
     def read_manifests(self) -> bool:
         """Return whether the generals have changed. In place of a broken manifest the last good one is kept."""
         seen = manifests.fingerprint(self.places)
@@ -148,16 +154,21 @@ class Context:
         ids = iter(self.message_ids(len(due)))
         noted = [_with_message_ids(decision, ids) for decision in decisions]
         note([decision.cause for decision in noted])
-        tasks = ((decision.task, decision.begun) for decision in noted if decision.task)
-        self.queues.tasks.create([task for task, begun in tasks if not (begun and self.is_made("tasks", task.id))])
-        messages = [self._missing_messages(after, before) for after, before in zip(noted, decisions, strict=True)]
-        self.queues.messages.create([message for missing in messages for message in missing])
-        self.replays.add((decision.key, decision.task.id) for decision in noted if decision.task)
+        begun = [(decision, decision.task) for decision in noted if decision.task]
+        if begun:
+            fresh = [task for decision, task in begun if not (decision.begun and self.is_made("tasks", task.id))]
+            self.queues.tasks.create(fresh)
+        now = self.now()
+        pairs = zip(noted, decisions, strict=True)
+        messages = [message for after, before in pairs for message in self._missing_messages(after, before, now)]
+        if messages:
+            self.queues.messages.create(messages)
+        if begun:
+            self.replays.add([(decision.key, task.id) for decision, task in begun])
         finish(noted)
 
-    def _missing_messages(self, decision: Decision[C], before: Decision[C]) -> Iterator[Message]:
+    def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:
         """Fresh ids need no look; under an older one an earlier life may have written its message."""
-        now = self.now()
         for draft in decision.drafts:
             id = str(decision.cause.message_ids[draft.part])
             if _is_fresh(draft, before) or not self.is_made("messages", id):

@@ -14,7 +14,6 @@ from kingdom.king.answers import Unanswerable, question_of, resume
 from kingdom.king.context import Context, Decision
 from kingdom.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.records import notes
-from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Event, Queued, Task
 from kingdom.rules.gate import Gate
 from kingdom.times import stamp
@@ -31,9 +30,14 @@ class Dispatch:
         self.has_more = False
         """Whether the last group left something that could have been in it."""
 
-    def next_group(self, arrivals: Arrivals) -> bool:
+    def is_due(self, now: float) -> bool:
+        """Return whether there is anything that may become a task."""
+        schedules = self._schedules
+        is_time = now >= schedules.next_look or schedules.held_because is not None
+        return is_time or bool(self._backlog.waiting)
+
+    def next_group(self, look: bool) -> bool:
         """Turn a run that is due and the next group of events into tasks. Return whether there was any."""
-        look = self._backlog.follow(arrivals, self._king.monotonic())
         # One look at the machine a turn, and none while nothing waits.
         gate = cache(self._king.gate)
         run = self._schedules.next_due(gate, look)
@@ -190,7 +194,7 @@ class Dispatch:
             self._log(decision)
         for state in ("dispatched", "completed"):
             ids = [decision.cause.id for decision in decisions if decision.next_state == state]
-            for stuck in self._king.queues.events.move(ids, "pending", state):
+            for stuck in self._king.queues.events.move(ids, "pending", state) if ids else ():
                 self._king.log.warn(f"event {stuck} could not move to {state}: gone, or there already")
 
     def _log(self, decision: Decision[Event]) -> None:

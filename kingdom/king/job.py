@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from kingdom.home.places import BESIDE_RESULTS
 from kingdom.home.roster import ROLES
 from kingdom.king.context import Context
 from kingdom.king.dispatch import Dispatch
@@ -28,16 +28,15 @@ class KingJob:
         self._orders = Orders(king)
         self._schedules = ScheduleLog(king)
         self._dispatch = Dispatch(king, self._schedules)
-        self._waiting_tasks = king.backlog(king.queues.tasks, most_kept=0)
-        """Generals look only at their own tasks, so the king moves unreadable ones to dead."""
+        # Generals look only at their own tasks, so the king moves unreadable ones to dead.
+        king.backlog(king.queues.tasks, most_kept=0)
         self._roll_call = under_launcher(services, lambda: [ROLES["chamberlain"]])
         self._next_check = 0.0 if self._roll_call else float("inf")
 
-    def folders(self) -> Iterable[Path]:
+    def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._king.places
-        yield from (places.folder("events", "pending"), places.folder("orders", "pending"))
-        yield from (places.results, places.manifests)
-        yield places.folder("tasks", "in_progress")
+        queues = (places.folder("events", "pending"), places.folder("orders", "pending"))
+        return {**dict.fromkeys((*queues, places.manifests), ()), places.results: BESIDE_RESULTS}
 
     def reload(self, services: Services) -> None:
         self._king.take_over(services)
@@ -49,14 +48,14 @@ class KingJob:
             self._king.close()
 
     def turn(self, arrivals: Arrivals) -> Turn:
-        if self._king.read_manifests():
-            for warning in self._schedules.take_over(self._king.generals):
-                self._king.log.warn(warning)
-        now = self._king.monotonic()
-        completed = self._outcomes.follow(arrivals)
-        ordered = self._orders.follow(arrivals, now)
-        self._waiting_tasks.follow(arrivals, now)
-        dispatched = self._dispatch.next_group(arrivals)
+        king, now = self._king, self._king.monotonic()
+        look = king.follow(arrivals, now)
+        completed = self._outcomes.complete(arrivals, look)
+        ordered = self._orders.carry_out_next()
+        dispatched = False
+        if look or arrivals is None or king.places.manifests in arrivals or self._dispatch.is_due(now):
+            self._read_manifests()
+            dispatched = self._dispatch.next_group(look)
         self._check_chamberlain()
         looks = [backlog.next_look for backlog in self._king.backlogs]
         next_look = min(*looks, self._outcomes.next_look, self._schedules.next_look, self._next_check)
@@ -64,6 +63,11 @@ class KingJob:
         more = ordered or self._outcomes.has_more or self._dispatch.has_more
         worked = completed or ordered or dispatched
         return Turn(worked, wait=next_look - self._king.monotonic(), busy=busy, settled=not more)
+
+    def _read_manifests(self) -> None:
+        if self._king.read_manifests():
+            for warning in self._schedules.take_over(self._king.generals):
+                self._king.log.warn(warning)
 
     def _check_chamberlain(self) -> None:
         """Replace a chamberlain that hangs or crashes; he does so for all other roles."""

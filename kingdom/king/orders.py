@@ -16,7 +16,6 @@ from kingdom.home.states import MOVES
 from kingdom.king import messages
 from kingdom.king.context import Context
 from kingdom.records import notes
-from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Order, Task
 
 WHERE_REQUEUED_GO = {
@@ -46,9 +45,8 @@ class Orders:
         self._king = king
         self._backlog = king.backlog(king.queues.orders)
 
-    def follow(self, arrivals: Arrivals, now: float) -> bool:
+    def carry_out_next(self) -> bool:
         """Carry out the next order. Return whether there was one."""
-        self._backlog.follow(arrivals, now)
         if not self._backlog.waiting:
             return False
         queued = self._backlog.waiting[0]

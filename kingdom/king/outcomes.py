@@ -62,23 +62,26 @@ class Outcomes:
         self._in_progress = king.backlog(king.queues.tasks, "in_progress")
         self.has_more = False
         """Whether the last group left something that could have been in it."""
-        self._news = {king.places.results, king.places.folder("tasks", "in_progress")}
         self.next_look = 0.0
-        """When `follow` wants to be called at the latest, by the monotonic clock."""
+        """When `complete` wants to be called at the latest, by the monotonic clock."""
         self._next_lost = 0.0
         self._unreadable_versions: dict[str, tuple[int, int, int]] = {}
         """Results that could not be read, by task: each version of one is logged once."""
 
-    def follow(self, arrivals: Arrivals) -> bool:
-        """Complete the next group of tasks that have a result. Return whether there was any."""
+    def complete(self, arrivals: Arrivals, look: bool) -> bool:
+        """Complete the next group of tasks that have a result. Return whether there was any.
+
+        Without `look` only when results have arrived, or when it is time to.
+        """
         now = self._king.monotonic()
-        self._in_progress.follow(arrivals, now)
         if now >= self._next_lost:
             self._next_lost = now + LOST_SECONDS
             self._fail_lost()
-        if arrivals is None or now >= self.next_look:
+        if arrivals is None or look or now >= self.next_look:
             self.next_look = now + self._king.config["intervals"]["result_check_seconds"]
-        elif self._news.isdisjoint(arrivals):
+        elif arrived := arrivals.get(self._king.places.results):
+            self._in_progress.note(arrived)
+        else:
             return False
         count = self._complete_group()
         self.has_more = count == BATCH
@@ -91,8 +94,8 @@ class Outcomes:
         names = [queued.filename for queued in self._in_progress.waiting]
         ready = (name for name in names if is_there(results / name))
         decided = (decision for name in ready if (decision := self._decide(name)) is not None)
-        decisions = list(islice(decided, BATCH))
-        self._king.hand_over(decisions, partial(self._king.queues.tasks.update, "in_progress"), self._finish)
+        if decisions := list(islice(decided, BATCH)):
+            self._king.hand_over(decisions, partial(self._king.queues.tasks.update, "in_progress"), self._finish)
         return len(decisions)
 
     def _decide(self, filename: str) -> Decision[Task] | None:
@@ -157,7 +160,7 @@ class Outcomes:
             notes.forget_cancelled(king.places, king.disk, task.id)
             self._unreadable_versions.pop(task.id, None)
         king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")
-        self._in_progress.drop(f"{task.id}.json" for task in tasks)
+        self._in_progress.drop([f"{task.id}.json" for task in tasks])
 
     def _end_events(self, tasks: list[Task]) -> None:
         events = self._king.queues.events

@@ -46,7 +46,8 @@ class ScheduleLog:
         self._plan_path = king.places.own("king") / "schedules.json"
         self._entries: list[ScheduleEntry] = []
         self._planned: list[dict[str, Any]] | None = None
-        self._held: str | None = None
+        self.held_because: str | None = None
+        """Why runs that are due are not made yet."""
         self.next_look = 0.0
 
     def take_over(self, generals: Iterable[Manifest]) -> list[str]:
@@ -88,7 +89,7 @@ class ScheduleLog:
 
     def _held_because_changed(self, gate: Callable[[], Gate]) -> bool:
         """Return whether the gate's reason for holding a run that is due has changed since the last look."""
-        return self._anything_waits() and self._held != gate().holds_because(PRIORITY)
+        return self.held_because is not None and self.held_because != gate().holds_because(PRIORITY)
 
     def _anything_waits(self) -> bool:
         return any(self._value(entry).get("waiting") for entry in self._entries)
@@ -96,10 +97,10 @@ class ScheduleLog:
     def _find(self, gate: Callable[[], Gate]) -> ScheduledRun | None:
         now = self._king.clock()
         self._note_due(now)
-        self._held = gate().holds_because(PRIORITY) if self._anything_waits() else None
+        self.held_because = gate().holds_because(PRIORITY) if self._anything_waits() else None
         self._plan(now)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
-        if begun is not None or self._held is not None:
+        if begun is not None or self.held_because is not None:
             return begun
         for entry in self._entries:
             for due in map(moment, self._value(entry).get("waiting", ())):
@@ -147,8 +148,8 @@ class ScheduleLog:
             "cron": entry.schedule.cron,
             "next": stamp(schedules.next_run(entry, now, self._king.zone)),
             "last": value.get("last"),
-            "held_since": since if self._held else None,
-            "held_because": self._held if since else None,
+            "held_since": since if self.held_because else None,
+            "held_because": self.held_because if since else None,
         }
 
     def _sleep(self, most: float) -> float:

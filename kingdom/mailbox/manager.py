@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk, make_folder
@@ -63,8 +62,8 @@ class Manager:
         gc.freeze()  # nothing made so far will go: no garbage collection has to look at it again
         self._report(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
 
-    def folders(self) -> Iterable[Path]:
-        return [] if self._poll_seconds else [self._settings.box.requests]
+    def folders(self) -> dict[Path, tuple[str, ...]]:
+        return {} if self._poll_seconds else {self._settings.box.requests: ()}
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._check_lock()

@@ -42,7 +42,7 @@ class Backlog(Generic[R]):
         most_kept: int = MOST_KEPT,
     ) -> None:
         self._queue = queue
-        self._folder = queue.folder(state)
+        self.folder = queue.folder(state)
         self._state = state
         self._period = period
         self._mine = mine
@@ -65,7 +65,7 @@ class Backlog(Generic[R]):
             self.rescan()
             self.next_look = now + self._period()
         else:
-            self.note(arrivals.get(self._folder, ()))
+            self.note(arrivals.get(self.folder, ()))
         if self._unfinished:
             self.next_look = min(self.next_look, now + LOOK_AGAIN_SECONDS)
         return rescans
@@ -147,7 +147,7 @@ class Backlog(Generic[R]):
 
     def _version(self, filename: str) -> Version | None:
         try:
-            about = os.lstat(f"{self._folder}/{filename}")
+            about = os.lstat(f"{self.folder}/{filename}")
         except FileNotFoundError:
             return None
         return about.st_ino, about.st_mtime_ns, about.st_size

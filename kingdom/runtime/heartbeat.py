@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kingdom.disk.atomic import make_folder, write_in_place
+from kingdom.disk.atomic import make_folder
 from kingdom.times import stamp
 
 HEARTBEAT_BYTES = 256
@@ -23,18 +23,27 @@ class Heartbeat:
         self._clock = clock
         self._written = 0
         self._worked = False
+        self._said: tuple[object, ...] = ()
 
     def write(self, state: str, worked: bool = False) -> None:
-        """Overwrite the record. Once `worked` was true, it says so until this process ends."""
-        self._written += 1
+        """Overwrite the record, at most once a second with the same words.
+
+        Once `worked` was true, it says so until this process ends.
+        """
         self._worked = self._worked or worked
+        now = self._clock()
+        said = (state, self._worked, int(now))
+        if said == self._said:
+            return
+        self._written += 1
         record = {
             "pid": os.getpid(),
             "role": self._role,
             "seq": self._written,
             "state": state,
-            "time": stamp(self._clock()),
+            "time": stamp(now),
             "worked": self._worked,
         }
         text = json.dumps(record).ljust(HEARTBEAT_BYTES - 1)
-        write_in_place(self._fd, text.encode()[: HEARTBEAT_BYTES - 1] + b"\n")
+        os.pwrite(self._fd, text.encode()[: HEARTBEAT_BYTES - 1] + b"\n", 0)
+        self._said = said

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -103,8 +103,8 @@ class Turn:
 class Job(Protocol):
     """What a role does, as the loop sees it. Descriptors and threads wake it by `services.alarm`."""
 
-    def folders(self) -> Iterable[Path]:
-        """Return the folders whose arrivals wake this role."""
+    def folders(self) -> Mapping[Path, tuple[str, ...]]:
+        """Return the folders whose arrivals wake this role, each with the endings of names that are no news to it."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         """Do what is due. Arrivals are names by folder; None means some were lost: look everywhere."""
@@ -225,7 +225,7 @@ class _Loop:
         self._services = services
         self._lock = lock
         self._job = job
-        self._folders = tuple(job.folders())
+        self._folders = job.folders()
         self.heartbeat = Heartbeat(services.places.heartbeat(services.name), services.name, services.clock)
         self._waker = self._new_waker(services)
         self._stopping = False
@@ -324,7 +324,7 @@ class _Loop:
         before, self._services = self._services.system, services
         services.log.redact(services.secrets.values())
         services.disk.durability = services.system["durability"]
-        folders, self._folders = self._folders, tuple(self._job.folders())
+        folders, self._folders = self._folders, self._job.folders()
         if services.system["wake"] != before["wake"] or folders != self._folders:
             self._replace_waker()
         _warn_of_what_is_ignored(self._spec, services.places, services.log)
@@ -340,7 +340,7 @@ class _Loop:
         )
 
     def _new_waker(self, services: Services) -> Waker:
-        waker = Waker(self._folders, services.system["wake"])
+        waker = Waker(self._folders, services.system["wake"], self._folders)
         waker.add_descriptor(services.exits.fileno())
         waker.add_descriptor(services.alarm.fileno(), services.alarm.clear)
         return waker

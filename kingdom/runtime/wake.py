@@ -10,7 +10,7 @@ import select
 import signal
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from inotify_simple import INotify
 
 Mode = Literal["inotify", "poll"]
+NO_ENDINGS: Mapping[Path, tuple[str, ...]] = {}
 
 MOVE_SELF, Q_OVERFLOW, IGNORED = 0x0800, 0x4000, 0x8000
 """The kernel's numbers: an `&` with the library's enum takes longer than everything else on the way."""
@@ -32,12 +33,16 @@ class Waker:
     Arrivals are hints: whoever wakes looks at the folder, which alone is the truth.
     """
 
-    def __init__(self, folders: Iterable[Path], mode: Mode = "inotify") -> None:
+    def __init__(
+        self, folders: Iterable[Path], mode: Mode = "inotify", ignored: Mapping[Path, tuple[str, ...]] = NO_ENDINGS
+    ) -> None:
+        """`ignored` are endings of names, by folder, that are no news when they arrive."""
         self._poll = select.poll()
         self._on_wake: dict[int, Callable[[], object]] = {}
         self._inotify: INotify | None = None
         self._folders: dict[int, Path] = {}
         self._unwatched: list[Path] = []
+        self._ignored = ignored
         if mode == "inotify":
             self._watch(folders)
 
@@ -105,7 +110,7 @@ class Waker:
                 lost = True
             elif not is_hidden(event.name):
                 folder = self._folders[event.wd]
-                if f"{folder}/{event.name}" not in own:
+                if not event.name.endswith(self._ignored.get(folder, ())) and f"{folder}/{event.name}" not in own:
                     arrived.setdefault(folder, []).append(event.name)
         return None if lost else arrived
 

@@ -165,7 +165,7 @@ MUTANTS = [
     Mutant(
         "a beat needs room",
         "kingdom.runtime.heartbeat",
-        before("write_in_place(A, B)", "os.pwrite(A, b' ', 4096 * self._written)"),
+        before("os.pwrite(A, B, 0)", "os.pwrite(A, b' ', 4096 * self._written)"),
         caught_by="full disk, king",
     ),
     # 8: two kings

@@ -72,7 +72,7 @@ class Clumsy:
         pass
 
     def folders(self):
-        return ()
+        return {}
 
     def turn(self, arrivals):
         raise ValueError("xoxb-of-the-owner is what it died of")

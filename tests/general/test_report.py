@@ -276,7 +276,10 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
 
     def cancel() -> None:
         put(general.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
-        assert Orders(Context(king)).follow(None, 0.0)
+        context = Context(king)
+        orders = Orders(context)
+        context.follow(None, 0.0)
+        assert orders.carry_out_next()
 
     general.runs(says(**result))
     put(general.home, "tasks", "pending", **task())

@@ -40,7 +40,7 @@ class Job:
         self.services = services
 
     def folders(self):
-        return ()
+        return {}
 
     def turn(self, arrivals):
         return role.Turn(worked=False, wait=600)
@@ -432,7 +432,7 @@ def test_how_it_wakes_is_taken_over(castle: Castle) -> None:
 FOLLOWING = """
 class Following(Job):
     def folders(self):
-        return [self.services.places.home / self.services.config["slack"]["default_channel"]]
+        return {self.services.places.home / self.services.config["slack"]["default_channel"]: ()}
 
     def turn(self, arrivals):
         self.services.log.info(f"arrived: {sorted(name for names in (arrivals or {}).values() for name in names)}")
