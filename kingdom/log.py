@@ -9,7 +9,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kingdom.disk.atomic import Disk
@@ -49,12 +49,10 @@ class Log:
         self._events_file = places.events_log
         self._text: list[str] = []
         self._events: list[str] = []
-        self._hidden: list[str] = []
         self.redact(secrets)
 
     def redact(self, secrets: Iterable[str]) -> None:
         """Replace these values from now on, the longest first, as one may contain another."""
-        self._text, self._events = [list(map(self.clean, lines)) for lines in (self._text, self._events)]
         long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
         as_json = [json.dumps(secret, ensure_ascii=False)[1:-1] for secret in long_enough]
         self._hidden = sorted({*long_enough, *as_json, *map(printable, long_enough)}, key=len, reverse=True)
@@ -62,7 +60,7 @@ class Log:
     def info(self, sentence: str, level: str = "info", /, *, event: str = "", **data: Any) -> None:
         """Add a line for people, and the internal event that it tells of, if any."""
         now = stamp(self._clock())
-        one_line = sentence.replace("\n", " ⏎ ")
+        one_line = self.clean(sentence).replace("\n", " ⏎ ")
         self._text.append(f"{now} {level:<5} {self._actor}: {one_line}\n")
         if event:
             self._add_event(event, now, data)
@@ -82,7 +80,6 @@ class Log:
         text, self._text = "".join(self._text), []
         events, self._events = "".join(self._events), []
         if text or events:
-            text, events = self.clean(text), self.clean(events)
             lines = {self._own_file: text, self._system_file: text, self._events_file: events}
             self._disk.append_where_possible(
                 [(path, part.encode("utf-8", "replace")) for path, part in lines.items() if part]
@@ -94,15 +91,26 @@ class Log:
 
         Control characters go first: leaving them out may put a secret together.
         """
-        text = printable(text)
+        if not text.isprintable():
+            text = printable(text)
         for secret in self._hidden:
             text = text.replace(secret, "[hidden]")
         return text
 
+    def clean_json(self, value: Any) -> Any:
+        """Return JSON with every text in it cleaned, names included: whoever wrote it chose them as well."""
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, Mapping):
+            return {self.clean(name): self.clean_json(part) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.clean_json(part) for part in value]
+        return value
+
     def _add_event(self, type: str, now: str, data: dict[str, Any]) -> None:
         assert type in EVENT_TYPES, type
         record = {"ts": now, "type": type, "actor": self._actor, "data": data}
-        self._events.append(f"{json.dumps(record, ensure_ascii=False)}\n")
+        self._events.append(f"{self.clean(json.dumps(record, ensure_ascii=False))}\n")
 
 
 def _show(text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -114,10 +114,15 @@ class Disk:
 
     def remove(self, path: Path) -> None:
         """Delete; no error if absent."""
+        self.remove_all([path])
+
+    def remove_all(self, paths: Sequence[Name]) -> None:
+        """Delete files in this order, their absence made durable together; no error if some are absent."""
         self.guard()
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-        self._sync_folders({path.parent})
+        for path in paths:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        self._sync_folders({_folder(path) for path in paths})
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         """Append whole lines to a log in one write; with `sync` as durably as everything else.
@@ -160,7 +165,10 @@ class Disk:
             raise
 
     def _draft(self, draft: str, data: bytes) -> None:
-        fd = self._open_draft(draft)
+        try:
+            fd = os.open(draft, NEW_FILE, self.mode)
+        except (FileNotFoundError, FileExistsError):
+            fd = self._open_once_more(draft)
         try:
             write_whole(fd, data)
             if self.durability == "power":
@@ -168,12 +176,10 @@ class Disk:
         finally:
             os.close(fd)
 
-    def _open_draft(self, draft: str) -> int:
-        try:
-            return os.open(draft, NEW_FILE, self.mode)
-        except FileNotFoundError:
-            self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except FileExistsError:
+    def _open_once_more(self, draft: str) -> int:
+        """Open a draft whose folder is missing, or which a killed life of the same pid has left."""
+        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
             os.unlink(draft)
         return os.open(draft, NEW_FILE, self.mode)
 

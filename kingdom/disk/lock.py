@@ -8,6 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kingdom.disk.atomic import make_folder
@@ -84,6 +86,17 @@ class Lock:
             return False
         ours = os.fstat(self._fd)
         return (at_path.st_ino, at_path.st_dev) == (ours.st_ino, ours.st_dev)
+
+
+@contextmanager
+def held(path: Path, role: str, wait: float) -> Iterator[Lock]:
+    """Hold a lock for a few lines. Locked, which names the holder, when it cannot be had within `wait` seconds."""
+    lock = Lock(path, role)
+    lock.acquire(wait)
+    try:
+        yield lock
+    finally:
+        lock.release()
 
 
 def holder_pid(path: Path) -> int | None:

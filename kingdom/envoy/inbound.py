@@ -22,12 +22,14 @@ class Inbound:
     def __init__(self, services: Services, channels: Channels, conversations: Conversations) -> None:
         self._services = services
         self._channels = channels
+        self.names = channels.switched_on()
+        """The channels that it listens to."""
         self._conversations = conversations
         self._down: dict[str, str] = {}
 
     def folders(self) -> Iterable[Path]:
         """Return the folders by which channels are told."""
-        for name in self._channels.switched_on():
+        for name in self.names:
             try:
                 yield from self._channels.get(name).folders()
             except (ChannelRefused, OSError) as error:  # it is tried again at the next turn
@@ -35,7 +37,7 @@ class Inbound:
 
     def take_in(self) -> bool:
         """Turn what people have said into events. Return whether anybody has said anything."""
-        heard = [self._take_in(name) for name in self._channels.switched_on()]
+        heard = [self._take_in(name) for name in self.names]
         return any(heard)
 
     def _take_in(self, name: str) -> bool:

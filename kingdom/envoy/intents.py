@@ -55,10 +55,11 @@ class Intents:
 
     def remove(self, message_ids: Iterable[str]) -> None:
         """Delete the intents and receipts of messages that have been filed."""
-        for message_id in message_ids:
-            self._uncertain.discard(message_id)
-            for folder in (self._receipts, self._intents):
-                self._services.unsynced.remove(folder / f"{message_id}.json")
+        ids = list(message_ids)
+        if ids:
+            paths = [folder / f"{message_id}.json" for message_id in ids for folder in (self._receipts, self._intents)]
+            self._services.unsynced.remove_all(paths)
+        self._uncertain.difference_update(ids)
 
     def remove_filed(self) -> None:
         """Delete those of messages that were filed just before an earlier process ended."""

@@ -24,7 +24,7 @@ class EnvoyJob:
         return dict.fromkeys([self._services.places.folder("messages", "pending"), *self._inbound.folders()], ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        heard = self._inbound.take_in()
+        heard = bool(self._inbound.names) and self._inbound.take_in()
         if self._backlog.follow(arrivals, self._services.monotonic()):
             self._conversations.close_silent()
         messages = self._next_messages()
@@ -59,8 +59,10 @@ class EnvoyJob:
     def _next_messages(self) -> list[Message]:
         """Take the next messages off the backlog. What is not due yet comes back with the next rescan."""
         batch = self._next_batch()
+        if not batch:
+            return []
         waiting = [self._backlog.take(queued.filename) for queued in batch]
-        self._backlog.drop(queued.filename for queued in batch)
+        self._backlog.drop([queued.filename for queued in batch])
         now = stamp(self._services.clock())
         return [
             message for message in waiting if message and (message.not_before or "") <= now and self._is_new(message)
@@ -81,8 +83,8 @@ class EnvoyJob:
     def _is_new(self, message: Message) -> bool:
         """Return whether its id is new. A message whose id was used before moves to dead, or it is posted for ever."""
         queue = self._services.queues.messages
-        for state in ("sent", "failed"):
-            if queue.has(message.id, state):
-                queue.move_to_dead("pending", f"{message.id}.json", f"{state}/ has a message of this id already")
-                return False
-        return True
+        if not queue.has(message.id, "sent", "failed"):
+            return True
+        state = "sent" if queue.has(message.id, "sent") else "failed"
+        queue.move_to_dead("pending", f"{message.id}.json", f"{state}/ has a message of this id already")
+        return False

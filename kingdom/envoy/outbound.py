@@ -46,7 +46,7 @@ class Outbound:
             self._conversations.note(posted[-1])
         self._intents.write_receipts(posted)
         self._conversations.save()
-        self._file([post.message.evolve(posted=post.address._asdict() | {"post": post.id}) for post in posted], "sent")
+        self._file("sent", [_sent(post) for post in posted])
         for message, address, _ in posted:
             said = f"posted {message.id} ({message.type}) on {address.channel} in {address.room}"
             self._services.log.info(said, event="message.sent", message_id=message.id, type=message.type)
@@ -72,10 +72,14 @@ class Outbound:
             self._services.queues.messages.update("pending", [refused])
             return
         self._services.log.event("message.failed", message_id=message.id, error=why)
-        self._file([refused], "failed")
+        self._file("failed", [refused.evolve(status="failed")])
 
-    def _file(self, messages: list[Message], state: str) -> None:
+    def _file(self, state: str, messages: list[Message]) -> None:
         queue, ids = self._services.queues.messages, [message.id for message in messages]
-        queue.update("pending", [message.evolve(status=state) for message in messages])
+        queue.update("pending", messages)
         queue.move(ids, "pending", state)
         self._intents.remove(ids)
+
+
+def _sent(post: Posted) -> Message:
+    return post.message.evolve(status="sent", posted=post.address._asdict() | {"post": post.id})

@@ -21,6 +21,7 @@ class Context:
         self.budgets = Budgets(services.places, services.unsynced, services.log, {})
         self.workspaces = Workspaces(services.places, self.name, services.unsynced, {})
         self.sessions = Sessions(services.places, services.unsynced)
+        self._handles: dict[str, SoldierHandle] = {}
         self.take_over(services)
         self._manifest_seen = self._fingerprint()
         self.manifest = manifests.of(services.places, self.name)
@@ -50,18 +51,23 @@ class Context:
         self._manifest_seen = seen
 
     def handle(self, task_id: str) -> SoldierHandle:
-        return SoldierHandle(self.services.places, self.name, task_id)
+        """Return the handle of a task's soldier: the same one until what the soldier left is removed."""
+        if task_id not in self._handles:
+            self._handles[task_id] = SoldierHandle(self.services.places, self.name, task_id)
+        return self._handles[task_id]
 
     def now(self) -> str:
         return stamp(self.services.clock())
 
     def dismiss(self, soldier: SoldierHandle) -> None:
         """Take an ended soldier off the list of those that run, and remove what it leaves."""
+        self._handles.pop(soldier.task, None)
         self.sessions.remove(soldier.task)
         soldier.clear(self.services.unsynced)
 
     def clear_traces(self, soldier: SoldierHandle, inherited: str | None = None) -> None:
         """Remove what an ended task leaves, the control folder last: while it is there, a next life clears the rest."""
+        self._handles.pop(soldier.task, None)
         self.workspaces.clear_if_done(soldier.task, inherited)
         if soldier.left_traces():
             self.dismiss(soldier)

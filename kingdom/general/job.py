@@ -16,7 +16,7 @@ from kingdom.errors import BadInput, BadName
 from kingdom.general import report
 from kingdom.general.context import Context
 from kingdom.records import load, notes
-from kingdom.records.backlog import Backlog
+from kingdom.records.backlog import Backlog, follow_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
 from kingdom.rules import gate
 from kingdom.runtime.role import Services, Turn
@@ -47,6 +47,8 @@ class GeneralJob:
         self._last_looks: dict[str, tuple[Task, Look]] = {}
         """What was last seen of running soldiers."""
         self._children: dict[str, Popen[bytes]] = {}
+        self._adopted = False
+        """Whether it follows soldiers that an earlier life has started."""
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
         self._clear_what_ended()
@@ -69,30 +71,24 @@ class GeneralJob:
             self._follow(arrivals)
         except OSError as error:
             failed.append(error)
-        self._general.services.exits.new()  # what has woken us is looked at below
+        if self._adopted:
+            self._general.services.exits.new()  # what has woken us is looked at below
         for task in [task for task, child in self._children.items() if child.poll() is not None]:
             del self._children[task]
         self._resting.clear()
         self._starts_again = False
-        worked = [self._step_or_timeout(queued, failed) for queued in list(self._in_progress.waiting)]
-        if failed:
-            raise failed[0]
+        worked = self._step_all(list(self._in_progress.waiting), failed)
         claimed = self._claim()
-        worked += [self._step_or_timeout(queued, failed) for queued in claimed]
-        if failed:
-            raise failed[0]
-        has_worked = bool(claimed) or any(worked)
-        more = self._starts_again or (has_worked and bool(self._pending.waiting))
-        return Turn(has_worked, wait=self._sleep(), busy=bool(self._in_progress.waiting), settled=not more)
+        worked |= self._step_all(claimed, failed) or bool(claimed)
+        more = self._starts_again or (worked and bool(self._pending.waiting))
+        return Turn(worked, wait=self._sleep(), busy=bool(self._in_progress.waiting), settled=not more)
 
     def _follow(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._general.services.monotonic()
         if arrivals is None:
             self._general.sessions.repair()
-        if self._pending.follow(arrivals, now):
+        if follow_due((self._pending, self._in_progress), arrivals, now):
             self._general.follow_manifest()
-        if arrivals is None or now >= self._in_progress.next_look:
-            self._in_progress.follow(arrivals, now)
 
     def _claim(self) -> list[Queued]:
         """Claim what there is room for. Return what was claimed."""
@@ -117,12 +113,21 @@ class GeneralJob:
     def _is_mine(self, task: Task) -> bool:
         return task.target_general == self._general.name
 
-    def _step_or_timeout(self, queued: Queued, failed: list[OSError]) -> bool:
-        """Do the next step of a task. Its soldier's time runs out also while its files cannot be read."""
-        try:
-            return self._step(queued)
-        except OSError as error:
-            failed.append(error)
+    def _step_all(self, tasks: list[Queued], failed: list[OSError]) -> bool:
+        """Do the next step of each task. Return whether anything was done. The first of the errors is raised."""
+        worked = False
+        for queued in tasks:
+            try:
+                worked |= self._step(queued)
+            except OSError as error:
+                failed.append(error)
+                worked |= self._enforce_known_timeout(queued)
+        if failed:
+            raise failed[0]
+        return worked
+
+    def _enforce_known_timeout(self, queued: Queued) -> bool:
+        """A soldier's time runs out also while its files cannot be read."""
         if (known := self._last_looks.get(queued.filename)) is None:
             return False
         task, look = known
@@ -151,6 +156,7 @@ class GeneralJob:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
             if look.started is not None and task.id not in self._children:
                 services.exits.follow(look.started.pid)
+                self._adopted = True
             self._last_looks[queued.filename] = task, look
             return self._enforce_timeout(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
@@ -165,6 +171,7 @@ class GeneralJob:
         """A task that has ended is the king's from now on; another one may have its next step at once."""
         if has_ended:
             self._in_progress.drop([queued.filename])
+            self._last_looks.pop(queued.filename, None)
         else:
             self._starts_again = True
         return True

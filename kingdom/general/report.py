@@ -106,12 +106,12 @@ def failed(
 def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None) -> bool:
     """Write what others need first (checkpoint, memory), then the result, then clear the traces."""
     services, inherited = general.services, general.workspaces.inherited(task)
-    result = results.with_warnings(results.redacted(result, services.log.clean), _warnings(general, soldier))
+    result = results.with_warnings(results.redacted(result, services.log.clean_json), _warnings(general, soldier))
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
         services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
     if result.session_id:
-        notes.note_session_id(services.places, services.unsynced, task.id, services.log.clean(result.session_id))
+        notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]
     memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
     try:

@@ -27,13 +27,10 @@ def load(name: str) -> Schema:
 
 @cache
 def _compiled(name: str, fill: bool) -> Callable[[Any], Any]:
-    checker: Callable[[Any], Any] = fastjsonschema.compile(_without_id(name), use_default=fill)
+    # Without its id: a reference in a reference would be looked for below that, somewhere else.
+    schema = {key: part for key, part in load(name).items() if key != "$id"}
+    checker: Callable[[Any], Any] = fastjsonschema.compile(schema, use_default=fill)
     return checker
-
-
-def _without_id(name: str) -> Schema:
-    """A reference in a reference would be looked for below the id, somewhere else."""
-    return {key: part for key, part in load(name).items() if key != "$id"}
 
 
 def check(name: str, value: dict[str, Any], *, fill: bool = True) -> dict[str, Any]:

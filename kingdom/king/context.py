@@ -13,7 +13,7 @@ from kingdom.home.states import MOVES
 from kingdom.king.messages import MessageDraft
 from kingdom.king.replay_index import ReplayIndex
 from kingdom.records import load
-from kingdom.records.backlog import MOST_KEPT, Arrivals, Backlog
+from kingdom.records.backlog import MOST_KEPT, Backlog
 from kingdom.records.ids import DailyCounter, highest_number
 from kingdom.records.messages import Json, Message, Task
 from kingdom.records.queues import Queue, R
@@ -92,12 +92,6 @@ class Context:
         backlog = Backlog(queue, state, period=self._period, most_kept=most_kept)
         self.backlogs.append(backlog)
         return backlog
-
-    def follow(self, arrivals: Arrivals, now: float) -> bool:
-        """Let the backlogs take in what has arrived, and rescan when it is time. Return whether one was rescanned."""
-        due = [one for one in self.backlogs if arrivals is None or one.folder in arrivals or now >= one.next_look]
-        rescanned = [backlog.follow(arrivals, now) for backlog in due]
-        return any(rescanned)
 
     def read_manifests(self) -> bool:
         """Return whether the generals have changed. In place of a broken manifest the last good one is kept."""

@@ -6,7 +6,7 @@ import os
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kingdom.records.messages import Filed, Queued
 from kingdom.records.queues import Queue, R
@@ -19,6 +19,15 @@ LARGEST_KEPT = 16 << 10
 Arrivals = Mapping[Path, list[str]] | None
 Version = tuple[int, int, int]
 T = TypeVar("T", bound=Filed)
+
+
+def follow_due(backlogs: Iterable[Backlog[Any]], arrivals: Arrivals, now: float) -> bool:
+    """Let those follow for which something has arrived, or whose time it is. Return whether one was rescanned."""
+    rescanned = False
+    for backlog in backlogs:
+        if arrivals is None or backlog.folder in arrivals or now >= backlog.next_look:
+            rescanned |= backlog.follow(arrivals, now)
+    return rescanned
 
 
 class _Kept(NamedTuple, Generic[T]):

@@ -48,13 +48,16 @@ class Queue(Generic[R]):
         self._disk.create_all([(self._path("pending", record.id), to_json(record.to_json())) for record in records])
 
     def update(self, state: str, records: Iterable[R]) -> None:
-        """Rewrite records that lie in this state, durable together."""
-        self._disk.rewrite_all([(self._path(state, record.id), to_json(record.to_json())) for record in records])
+        """Rewrite records that were read in this state, durable together."""
+        folder = self._folders[state]
+        self._disk.rewrite_all([(f"{folder}/{record.id}.json", to_json(record.to_json())) for record in records])
 
     def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
         """Move records between states, durable together. Return the ids that could not: gone, or already in `dst`."""
         check_move(self.kind, src, dst)
-        stuck = self._disk.move_all([(self._path(src, id), self._path(dst, id)) for id in ids])
+        names = [f"{check_name(self.kind, id)}.json" for id in ids]
+        before, after = self._folders[src], self._folders[dst]
+        stuck = self._disk.move_all([(f"{before}/{name}", f"{after}/{name}") for name in names])
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
 
     def file_names(self, state: str) -> list[str]:
@@ -66,7 +69,8 @@ class Queue(Generic[R]):
         return [name.removesuffix(".json") for name in self.file_names(state) if name.endswith(".json")]
 
     def has(self, id: str, *states: str) -> bool:
-        return any(is_there(self._path(state, id)) for state in states)
+        name = f"{check_name(self.kind, id)}.json"
+        return any(is_there(f"{self._folders[state]}/{name}") for state in states)
 
     def read(self, state: str, id: str) -> R:
         """Return the record. FileNotFoundError when it is gone; BadInput says what is wrong with its file."""

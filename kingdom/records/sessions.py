@@ -7,7 +7,7 @@ from typing import Any
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import parse_json, read_bytes, to_list
-from kingdom.disk.lock import Lock
+from kingdom.disk.lock import held
 from kingdom.errors import BadFile
 from kingdom.home.places import Places
 from kingdom.records.messages import SessionRow
@@ -48,15 +48,11 @@ class Sessions:
         return gone
 
     def _change(self, change: Callable[[Rows], Iterable[SessionRow]]) -> None:
-        lock = Lock(self._path.with_suffix(".lock"), "sessions")
-        lock.acquire(LOCK_WAIT_SECONDS)
-        try:
+        with held(self._path.with_suffix(".lock"), "sessions", LOCK_WAIT_SECONDS):
             written = self._read()
-            changed = to_list(row.to_json() for row in change(_rows(written or b"")))
+            changed = to_list([row.to_json() for row in change(_rows(written or b""))])
             if changed != (to_list([]) if written is None else written):
                 self._disk.rewrite(self._path, changed)
-        finally:
-            lock.release()
 
     def _read(self) -> bytes | None:
         """Return what is there, fit or not: after a power cut it may be an empty file."""

@@ -45,6 +45,8 @@ class Waker:
         self._ignored = ignored
         if mode == "inotify":
             self._watch(folders)
+        self.polls = self._inotify is None
+        """Whether arrivals do not wake this sleeper, so that it has to look by itself."""
 
     def wait(self, seconds: float, own: Collection[str] = ()) -> dict[Path, list[str]] | None:
         """Sleep at most `seconds`. Return names that arrived, by folder; None when some were lost: look everywhere.
@@ -65,11 +67,6 @@ class Waker:
             seconds = until - time.monotonic()
             if arrivals != {} or len(ready) > 1 or seconds <= 0:
                 return arrivals
-
-    @property
-    def polls(self) -> bool:
-        """Return whether arrivals do not wake this sleeper, so that it has to look by itself."""
-        return self._inotify is None
 
     def add_descriptor(self, fd: int, on_wake: Callable[[], object] | None = None) -> None:
         """End the sleep when a descriptor is readable; `on_wake` is called then."""

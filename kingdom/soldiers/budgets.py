@@ -14,7 +14,7 @@ from typing import Any
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.json_file import JsonFile
-from kingdom.disk.lock import Lock
+from kingdom.disk.lock import held
 from kingdom.home.places import Places
 from kingdom.log import Log
 from kingdom.times import moment, stamp
@@ -50,16 +50,20 @@ class Budgets:
         After a rest the first task that asks becomes the probe, and the others wait for it. One that has met the limit
         asks after the others: a task that meets every limit would else get every probe.
         """
+        if not self._path.exists():
+            return None
         with self._open() as file:
             wait = self._over_budget(file, general, now)
             return wait or self._resting(file, account, task, now)
 
     def record_cost(self, general: str, account: str, task: str, metrics: Mapping[str, Any], now: float) -> None:
         """Add the cost of a run that met no limit. A probe's run ends the rest of its account."""
+        usd, tokens = float(metrics.get("cost_usd") or 0), int(metrics.get("tokens_used") or 0)
+        if not (usd or tokens or self._path.exists()):
+            return
         with self._open() as file:
             if file.get(ACCOUNT + account, {}).get("probe") == task:
                 file.remove(ACCOUNT + account)
-            usd, tokens = float(metrics.get("cost_usd") or 0), int(metrics.get("tokens_used") or 0)
             if usd or tokens:
                 today = file.get(_day(now), {})
                 own = today.get(general, {"usd": 0.0, "tokens": 0})
@@ -89,6 +93,8 @@ class Budgets:
 
     def release_probe(self, task: str, now: float) -> None:
         """This task probes no longer, however it ended: the next that asks becomes the probe."""
+        if not self._path.exists():
+            return
         with self._open() as file:
             for key in [key for key in file if key.startswith(ACCOUNT) and file.get(key)["probe"] == task]:
                 file.set(key, {**file.get(key), "probe": None, "until": stamp(now)})
@@ -122,14 +128,10 @@ class Budgets:
     @contextmanager
     def _open(self) -> Iterator[JsonFile]:
         """Read, change and write back, under a lock that all generals share."""
-        lock = Lock(self._path.with_suffix(".lock"), "budgets")
-        lock.acquire(5.0)
-        try:
+        with held(self._path.with_suffix(".lock"), "budgets", 5.0):
             file = JsonFile(self._path, self._disk, self._log.error, _is_sound)
             yield file
             file.save()
-        finally:
-            lock.release()
 
 
 def _rests(account: str, until: str) -> str:

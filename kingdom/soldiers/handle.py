@@ -105,6 +105,7 @@ class SoldierHandle:
             with suppress(FileNotFoundError):
                 os.unlink(self.result_path)
             disk.rewrite(self._order, to_json(order.to_json()))
+            self.order = order
             with open(self._stderr, "wb") as stderr:
                 child = Popen(
                     [sys.executable, "-P", "-m", "kingdom.soldier", self.task],

@@ -85,24 +85,13 @@ def budget_reached(limits: Mapping[str, Any], spent: Mapping[str, float]) -> str
     return None
 
 
-def redacted(result: Result, clean: Callable[[str], str]) -> Result:
+def redacted(result: Result, clean_json: Callable[[Any], Any]) -> Result:
     """Return the result without secrets that the soldier may have found: people and later prompts read its words."""
-    cleaned = _cleaned({**result.to_json(), "task_id": "", "status": ""}, clean)
+    cleaned = clean_json({**result.to_json(), "task_id": "", "status": ""})
     if cleaned.get("session_id") != result.session_id:
         # No session has such a name: nothing can be resumed by it.
         cleaned["session_id"] = None
     return Result.from_json({**cleaned, "task_id": result.task_id, "status": result.status})
-
-
-def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    """Return JSON with every text in it cleaned, names included: a soldier chooses them as well."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, Mapping):
-        return {clean(name): _cleaned(part, clean) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(part, clean) for part in value]
-    return value
 
 
 def with_warnings(result: Result, warnings: Sequence[str]) -> Result:

@@ -40,7 +40,7 @@ class Job:
         self.services = services
 
     def folders(self):
-        return {}
+        return dict()
 
     def turn(self, arrivals):
         return role.Turn(worked=False, wait=600)

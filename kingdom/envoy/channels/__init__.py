@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kingdom.disk.atomic import make_folder
 from kingdom.envoy.channels.base import Channel, ChannelRefused, Kit
 from kingdom.runtime import tables
@@ -29,9 +27,9 @@ class Channels:
             self._opened[name] = tables.load(CHANNELS[name])(self._kit(name))
         return self._opened[name]
 
-    def switched_on(self) -> Iterator[str]:
+    def switched_on(self) -> list[str]:
         """Return the names of the channels to listen to: those that have a part of their own in envoy.yaml."""
-        return (name for name in CHANNELS if name in self._services.config)
+        return [name for name in CHANNELS if name in self._services.config]
 
     def close(self) -> None:
         """Close what is open."""

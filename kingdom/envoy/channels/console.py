@@ -25,9 +25,9 @@ class Console(Channel):
     def post(self, message_id: str, room: str, text: str, thread: str | None) -> str:
         now = self._kit.clock()
         self._latest = max(now, self._latest + 0.000_001)
-        post_id = f"{self._latest:.6f}"
-        line = {"ts": post_id, "time": stamp(now), "room": room, "thread": thread, "letter": message_id, "text": text}
-        path = self._kit.folder / f"{stamp(now)[:10]}.jsonl"
+        post_id, time = f"{self._latest:.6f}", stamp(now)
+        line = {"ts": post_id, "time": time, "room": room, "thread": thread, "letter": message_id, "text": text}
+        path = self._kit.folder / f"{time[:10]}.jsonl"
         try:
             self._kit.disk.append(path, to_line(line), sync=True)
         except OSError as error:
