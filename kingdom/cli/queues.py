@@ -15,10 +15,10 @@ import click
 
 from kingdom.cli import give_order, home
 from kingdom.cli.queue_files import Found, find, newest, reason
-from kingdom.disk.codec import read_bytes
+from kingdom.disk.codec import read_bytes, read_json
 from kingdom.errors import BadFile, NoSuchThing
+from kingdom.home.places import find_schema
 from kingdom.home.states import MOVES
-from kingdom.records.messages import ORDER_COMMANDS
 from kingdom.words import one_line, printable, table, time_apart
 
 SHOWN = 20
@@ -209,6 +209,6 @@ def _order_command(action: str, help: str) -> click.Command:
     return give
 
 
-for _action, _groups in ORDER_COMMANDS.items():
+for _action, _groups in read_json(find_schema("order"))["properties"]["action"]["x-commands"].items():
     for _group, _help in _groups.items():
         {"events": events, "tasks": tasks, "queue": queue}[_group].add_command(_order_command(_action, _help))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from kingdom.envoy.channels import Channels
 from kingdom.envoy.channels.base import ChannelRefused
 from kingdom.envoy.conversations import Address, Conversations, Posted
 from kingdom.envoy.intents import Intents
 from kingdom.errors import KingdomError
 from kingdom.records.messages import Message
-from kingdom.rules.retry import backoff, may_retry
+from kingdom.rules.retry import may_retry, pause
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
@@ -64,7 +62,7 @@ class Outbound:
         """Wait longer after each refusal; after the last one file the message under failed/."""
         rules = self._services.config["retry"]
         tries = (message.tries or 0) + 1
-        later = stamp(self._services.clock() + backoff("linear", tries, rules["backoff_seconds"], math.inf))
+        later = stamp(self._services.clock() + pause(rules, tries))
         refused = message.evolve(tries=tries, refused_because=why, not_before=later)
         self._services.log.warn(f"{message.id} was refused ({tries} of {rules['attempts']}): {why}")
         self._intents.mark_uncertain([message])

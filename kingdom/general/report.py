@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from kingdom.disk.codec import to_json
@@ -88,8 +87,7 @@ def failed(
     if (end := results.budget_reached(general.manifest.limits, spent)) is not None:
         outcome = replace(outcome, why=f"{outcome.why} (and {end})")
     elif retry.may_retry(task.attempt + 1, rules["max_attempts"]):
-        pause = retry.backoff("fixed", task.attempt + 1, rules["backoff_seconds"], math.inf)
-        later = stamp(general.services.clock() + pause)
+        later = stamp(general.services.clock() + retry.pause(rules, task.attempt + 1))
         because = f"try {task.attempt + 1} failed: {log.clean(outcome.why)}"
         again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent)
         # First: a kill in between plans this try again, and the next one must not find what this one has left.

@@ -355,25 +355,10 @@ def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:
     )
 
 
-ORDER_COMMANDS: Mapping[str, Mapping[str, str]] = {
-    "retry": {"tasks": "Try a task that has ended again, as a new task in the same conversation."},
-    "cancel": {"tasks": "Cancel a task. If a soldier works on it, its general ends the soldier."},
-    "requeue": {
-        "events": "Put a discarded event back into the queue.",
-        "queue": "Put back what was discarded or has failed, or what lies in dead/ and has been corrected.",
-    },
-    "discard": {"events": "Discard an event that still waits: it becomes no task."},
-}
-"""What people may order: by action, the groups of commands that give the order, and what their help says.
-
-The king carries each out by the row of the same name in king/orders.py.
-"""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order(Filed):
     kind: ClassVar[str] = "order"
-    #: One of ORDER_COMMANDS.
+    #: What is to be done: a row of ORDERS in king/orders.py. The schema says which commands give the order.
     action: str
     #: The id of the task, event or message it is about.
     target: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 Shape = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full"]
@@ -18,6 +19,11 @@ def backoff(shape: Shape, attempt: int, initial: float, longest: float) -> float
     else:
         wait = initial * 2.0 ** min(attempt - 1, 60)
     return min(wait, longest)
+
+
+def pause(rules: Mapping[str, Any], tries: int) -> float:
+    """Return the seconds to wait after so many failed tries, as the part `retry` of a configuration file says."""
+    return backoff(rules["backoff"], tries, rules["backoff_seconds"], math.inf)
 
 
 def jittered(wait: float, jitter: Jitter, random: Callable[[], float]) -> float:

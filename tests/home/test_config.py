@@ -34,7 +34,7 @@ def test_a_file_that_says_nothing_means_the_defaults(home: Path, text: str | Non
     loaded = load(home, text) if text is not None else config.load(founded(home), "king")
     assert config.thawed(loaded) == {
         "slack": {"default_channel": "kingdom"},
-        "retry": {"max_attempts": 2, "backoff_seconds": 60},
+        "retry": {"max_attempts": 2, "backoff": "fixed", "backoff_seconds": 60},
         "concurrency": {"max_soldiers": 3},
         "intervals": {"event_check_seconds": 10, "result_check_seconds": 10, "schedule_check_seconds": 60},
         "resources": {"stale_seconds": 120},

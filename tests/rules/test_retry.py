@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from kingdom.home import schemas
 from kingdom.records.messages import rank
-from kingdom.rules.retry import Jitter, Shape, backoff, jittered, may_retry
+from kingdom.rules.retry import Jitter, Shape, backoff, jittered, may_retry, pause
 
 SERVED_IN_THIS_ORDER = [
     ("urgent", "2026-02-07T12:00:00Z", "msg-9"),
@@ -24,6 +25,13 @@ SERVED_IN_THIS_ORDER = [
 def test_a_queue_is_served_by_priority_then_age_then_id() -> None:
     mixed = random.Random(1).sample(SERVED_IN_THIS_ORDER, len(SERVED_IN_THIS_ORDER))
     assert sorted(mixed, key=lambda each: rank(*each)) == SERVED_IN_THIS_ORDER
+
+
+@pytest.mark.parametrize(("name", "waits"), [("king", [60, 60, 60]), ("envoy", [5, 10, 15])])
+def test_how_long_to_wait_stands_in_the_configuration_alone(name: str, waits: list[float]) -> None:
+    rules = schemas.with_defaults(schemas.load(f"config/{name}"), {})["retry"]
+    assert [pause(rules, tries) for tries in (1, 2, 3)] == waits
+    assert pause({**rules, "backoff": "exponential"}, 3) == 4 * waits[0]
 
 
 @pytest.mark.parametrize(
