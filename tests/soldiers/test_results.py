@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.disk.atomic import Disk
 from kingdom.home import schemas
+from kingdom.home.places import Places
+from kingdom.log import Log
 from kingdom.records.messages import Result, Task
 from kingdom.records.soldiers import RawReport
 from kingdom.soldiers import results
@@ -90,7 +94,8 @@ def test_killed_is_tried_again_like_any_failure() -> None:
     assert outcome == Retryable("failed without a reason", Result(task_id="task-20260207-001", status="failed"))
 
 
-def test_no_text_of_a_result_keeps_a_secret() -> None:
+def test_no_text_of_a_result_keeps_a_secret(home: Path) -> None:
+    log = Log(Places(home), "gen-x", Disk(home / "tmp"), tools.Clock(), ["sesame"])
     told = "it is sesame"
     fields: dict[str, Any] = {
         **dict.fromkeys(("summary", "error", "question", "reason", "notify_channel", "checkpoint_path"), told),
@@ -102,8 +107,8 @@ def test_no_text_of_a_result_keeps_a_secret() -> None:
         "of_its_own": {"deep": [told]},
     }
     result = Result.from_json({"task_id": "task-1", "status": "success", **fields})
-    cleaned = results.redacted(result, lambda text: text.replace("sesame", "[hidden]"))
+    cleaned = results.redacted(result, log.clean_json)
     assert "sesame" not in str(cleaned.to_json())
     assert (cleaned.session_id, cleaned.summary, cleaned.metrics["cost_usd"]) == (None, "it is [hidden]", 0.5)
-    kept = results.redacted(result.evolve(session_id="session-7"), lambda text: text)
+    kept = results.redacted(result.evolve(session_id="session-7"), lambda value: value)
     assert kept == result.evolve(session_id="session-7")
