@@ -24,7 +24,6 @@ from kingdom.cli.yirangmq_call import (
     Connection,
     Milliseconds,
     OneLine,
-    Queues,
     Time,
     TimeOut,
     connected,
@@ -33,8 +32,8 @@ from kingdom.cli.yirangmq_call import (
     show,
     wait_for_manager,
 )
-from kingdom.cli.yirangmq_worker import Worker, WorkerOptions
 from kingdom.errors import Exit
+from kingdom.mq.typed_calls import Calls
 
 LINES_AT_ONCE = 500
 
@@ -130,7 +129,7 @@ def publish(
             sys.exit(int(Exit.FAILED))
 
 
-def _publish_lines(queues: Queues, queue: str, file: Any, about: Mapping[str, Any]) -> bool:
+def _publish_lines(queues: Calls, queue: str, file: Any, about: Mapping[str, Any]) -> bool:
     """Publish each line and return whether all were taken. A slow pipe is not kept waiting for a full batch."""
     number, good = 0, True
     for lines in _batches(file):
@@ -193,6 +192,12 @@ _consume_timeout = click.option(
     "after any other it is tried again by the queue's retry rule.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Take at most so many messages.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="With --exec: run the command for so many messages at a time (default: 1).",
+)
 @partial(connected, timeout=_consume_timeout)
 def consume(
     connection: Connection,
@@ -203,6 +208,7 @@ def consume(
     follow: bool,
     command: str | None,
     limit: int | None,
+    concurrency: int | None,
 ) -> None:
     """Take the next message, or work through a queue.
 
@@ -213,11 +219,18 @@ def consume(
         if follow or command or wait:
             raise click.UsageError("--follow, --exec and --wait need the manager: leave out --direct")
         visibility = _lease_seconds(connection.timeout_ms) if visibility is None else visibility
+    if concurrency and not (command and (follow or limit)):
+        raise click.UsageError("--concurrency is for many commands: give it with --exec and --follow (or --limit)")
+    if follow and wait:
+        raise click.UsageError("--follow waits for as long as it takes: leave out --wait")
     if follow or command:
-        options = WorkerOptions(queue, consumer_id, visibility, command, limit if follow or limit else 1, follow)
+        from kingdom.cli.yirangmq_worker import WorkerOptions, work
+
+        most = limit if follow or limit else 1
+        options = WorkerOptions(queue, consumer_id, visibility, command, most, follow, concurrency or 1)
         with connection.client() as client:
             wait_for_manager(client)
-            sys.exit(Worker(client, options, wait / 1000, show).run())
+            sys.exit(work(client, options, wait / 1000, show))
     payload = given(queue=queue, consumerId=consumer_id, visibilityTimeoutSec=visibility)
     with connection.open(extra_ms=wait) as queues:
         for _ in range(limit or 1):
@@ -229,7 +242,9 @@ def consume(
 
 def _lease_seconds(timeout: Milliseconds | None) -> float | None:
     """Return --timeout as a direct consume means it: a bare number is in seconds."""
-    return timeout / 1000 if timeout is not None and timeout.has_unit else timeout
+    if timeout is None:
+        return None
+    return timeout / 1000 if timeout.has_unit else float(timeout)
 
 
 @cli.command()

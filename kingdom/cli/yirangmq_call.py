@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kingdom.errors import Exit, KingdomError, NotRunning, Usage
+from kingdom.errors import Exit, KingdomError, NotRunning
 from kingdom.home.places import Places, find_home
 from kingdom.mq import configuration
-from kingdom.mq.client import START_IT, Client, Refused
+from kingdom.mq.client import START_IT, Client
 from kingdom.mq.durations import MS, in_ms
 from kingdom.mq.mailbox_folders import MailboxFolders
+from kingdom.mq.typed_calls import Calls
+
+if TYPE_CHECKING:
+    from kingdom.mq.local import Local
 
 Answer = dict[str, Any]
 
@@ -28,57 +32,11 @@ DEFAULT_TIMEOUT_MS = 30000
 MANAGER_MAY_RESTART_SECONDS = 1.0
 
 
-class Queues(Protocol):
-    """Whoever answers the queue's calls: the manager through its mailbox, or the store itself."""
+def open_direct(config: Path | None) -> Local:
+    """Open the store without a manager; refused while a manager holds it."""
+    from kingdom.mq.local import Local
 
-    def call(self, command: str, payload: Mapping[str, Any]) -> Answer: ...
-
-
-class Direct:
-    """The store without a manager; refused while a manager holds it."""
-
-    def __init__(self, settings: configuration.Settings) -> None:
-        from kingdom.mq import call_fields, calls
-        from kingdom.mq.errors import Refusal
-
-        self._calls = calls
-        self._call = call_fields.Call
-        self._refusal = Refusal
-        self._engine = configuration.open_engine(settings, None, lambda *_, **__: None)
-
-    def call(self, command: str, payload: Mapping[str, Any]) -> Answer:
-        if command == "health":
-            return {"status": "ok", "timestamp": int(time.time() * 1000)}
-        row = self._calls.CALLS.get(command)
-        if row is None:
-            raise Usage(message=f"only a running manager knows its {command}: leave out --direct")
-        done = None
-        while True:
-            self._engine.sweep()
-            try:
-                answer = row.answer(self._engine, self._call(payload, DEFAULT_CONSUMER, done=done))
-            except self._refusal as refusal:
-                raise Refused(code=refusal.code, text=str(refusal)) from None
-            self._engine.commit()
-            if not isinstance(answer, self._calls.NotYet):
-                return answer
-            done = answer.done
-
-    def check(self, repair: bool) -> list[Answer]:
-        """Return what does not fit in the store; with `repair`, after mending what can be mended."""
-        findings = [
-            {"kind": finding.kind, "queue": finding.queue, "what": finding.what, "repaired": finding.repaired}
-            for finding in self._engine.check(repair)
-        ]
-        self._engine.commit()
-        return findings
-
-    def close(self) -> None:
-        self._engine.close()
-
-
-def open_direct(config: Path | None) -> Direct:
-    return Direct(configuration.load(Places(find_home()), config))
+    return Local(configuration.load(Places(find_home()), config), DEFAULT_CONSUMER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +50,7 @@ class Connection:
     timeout_ms: Milliseconds | None
 
     @contextmanager
-    def open(self, extra_ms: float = 0) -> Iterator[Queues]:
+    def open(self, extra_ms: float = 0) -> Iterator[Calls]:
         """Open the store or the mailbox. `extra_ms`: how long the manager may take, beyond the time-out, to answer."""
         if self.direct:
             store = open_direct(self.config)

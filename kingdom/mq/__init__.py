@@ -1,4 +1,6 @@
-"""Yi-Rang MQ as a library: `from kingdom.mq import Client` to talk to the manager, `open_engine` to be one.
+"""Yi-Rang MQ as a library: `kingdom.mq.open("data")` is a store in this process, `kingdom.mq.connect()` a manager's.
+
+Both are a `Session`. `Client` is the mailbox call by call; `open_engine` is for those who want to be a manager.
 
 Inside: `engine` has the verbs; `queues` and their `queue_state` hold the order, `leases` who has what, `timers` what
 is due when, `failures` what becomes of a message that was not acknowledged, `dead_letters` what can be done about those
@@ -6,15 +8,34 @@ that failed for good, `deduplication` which request led to which message, `store
 the grammar of a message's name, `message_format` that of its body; `calls` spells the calls as JSON.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kingdom.runtime.tables import load
 
+if TYPE_CHECKING:
+    from kingdom.mq.client import Client as Client
+    from kingdom.mq.engine import Engine as Engine
+    from kingdom.mq.engine import open_engine as open_engine
+    from kingdom.mq.message_format import Draft as Draft
+    from kingdom.mq.policy import Policy as Policy
+    from kingdom.mq.queues import EngineSettings as EngineSettings
+    from kingdom.mq.session import Session as Session
+    from kingdom.mq.session import connect as connect
+    from kingdom.mq.session import open as open
+    from kingdom.mq.stores.base import StoreConfig as StoreConfig
+    from kingdom.mq.typed_calls import Delivery as Delivery
+    from kingdom.mq.typed_calls import Refused as Refused
+
 _ATTRIBUTES = {
     "Client": "kingdom.mq.client:Client",
+    "Delivery": "kingdom.mq.typed_calls:Delivery",
     "Draft": "kingdom.mq.message_format:Draft",
     "Engine": "kingdom.mq.engine:Engine",
     "EngineSettings": "kingdom.mq.queues:EngineSettings",
+    "Refused": "kingdom.mq.typed_calls:Refused",
+    "Session": "kingdom.mq.session:Session",
+    "connect": "kingdom.mq.session:connect",
+    "open": "kingdom.mq.session:open",
     "StoreConfig": "kingdom.mq.stores.base:StoreConfig",
     "Policy": "kingdom.mq.policy:Policy",
     "open_engine": "kingdom.mq.engine:open_engine",

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -49,11 +50,23 @@ def test_the_shell_client_is_ten_lines_and_works(manager: Running, home: Path) -
     assert call("nonsense", {})["ok"] is False
 
 
-def test_the_python_lines_work(manager: Running, capsys: object) -> None:
-    lines = block("python").replace("Client()", f"Client({str(manager.root)!r})")
-    exec(compile(lines, "docs/mq/README.md", "exec"), {})
+def test_the_python_lines_work(manager: Running, home: Path) -> None:
+    """As they are printed: the library in its own process, the worker through a manager."""
+    library, worker = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in library.splitlines() if line]) <= 10
+    ended = _run(library, home, manager.environment)
+    assert (ended.stdout, ended.stderr) == ("{'image': 'a.png'} 1\n", "")
+    _run(library.replace('open("data")', "connect()").split("    for message")[0], home, manager.environment)
+    ended = _run(worker.replace("q.run()", "q.run(until_empty=True)"), home, manager.environment)
+    assert (ended.stdout, ended.stderr) == ("{'image': 'a.png'}\n", "")
     with manager.client() as mq:
-        assert mq.status("telemetry")["metrics"]["ready"] == 0
+        assert mq.status("jobs")["metrics"] | {"ready": 0, "inflight": 0, "dlq": 0} == mq.status("jobs")["metrics"]
+
+
+def _run(program: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = {**environment, "PYTHONPATH": str(DOCS.parents[1])}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=True)
 
 
 def test_both_languages_have_the_same_parts() -> None:

@@ -187,3 +187,50 @@ def test_attributes_too_long_for_an_environment_are_left_out(manager: Running, q
     command = f'echo "[$YIRANGMQ_ATTRIBUTES]" > {home}/seen'
     assert manager.shell("consume", "--queue", q, "--exec", command).returncode == 0
     assert (home / "seen").read_text() == "[]\n"
+
+
+def test_many_commands_run_at_a_time_and_end_in_order(manager: Running, q: str, home: Path) -> None:
+    with manager.client() as mq:
+        mq.publish_batch(q, list(range(8)))
+    os.mkfifo(home / "go")
+    command = f"echo started >> {home}/started; cat {home}/go >/dev/null"
+    with worker(manager, q, command, "--concurrency", "4") as process:
+        wait_until(lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 4, 20, "4 run")
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: process.poll() is not None or _open_for_writing(home / "go"), 20, "all have ended")
+        assert process.wait(20) == 0
+    assert (count(manager, q, "ready"), count(manager, q, "inflight"), count(manager, q, "delayed")) == (4, 0, 0)
+
+
+def _open_for_writing(fifo: Path) -> None:
+    """Let those who read the fifo now go on."""
+    try:
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return
+
+
+def test_a_second_signal_stops_the_commands_and_gives_their_messages_back(manager: Running, q: str, home: Path) -> None:
+    with manager.client() as mq:
+        mq.publish_batch(q, [1, 2])
+    with worker(manager, q, f"echo started >> {home}/started; sleep 60", "--concurrency", "2") as process:
+        wait_until(lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 2, 20, "2 run")
+        process.send_signal(signal.SIGTERM)
+        assert "taking" in process.stderr.readline()  # type: ignore[union-attr]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert count(manager, q, "delayed") == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--concurrency", "2"),
+        ("--exec", "true", "--concurrency", "2"),
+        ("--follow", "--wait", "5s"),
+        ("--direct", "--follow"),
+        ("--direct", "--wait", "5s"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(manager: Running, q: str, words: tuple[str, ...]) -> None:
+    assert manager.cli("consume", "--queue", q, *words).returncode == 2

@@ -356,7 +356,11 @@ class SqliteStore:
         make_folder(self._path.parent)
         try:
             connection = sqlite3.connect(
-                self._path, timeout=own["busyTimeoutMs"] / 1000, isolation_level=None, cached_statements=128
+                self._path,
+                timeout=own["busyTimeoutMs"] / 1000,
+                isolation_level=None,
+                cached_statements=128,
+                check_same_thread=False,  # threads that share a store take turns: kingdom.mq.local
             )
             connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchall()
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._config.durability == 'power' else 'NORMAL'}")
