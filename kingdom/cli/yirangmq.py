@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import click
 
 from kingdom import __version__
-from kingdom.cli.main import run
+from kingdom.cli.main import Finite, run
 from kingdom.cli.yirangmq_call import (
     DEFAULT_CONSUMER,
     DEFAULT_TIMEOUT_MS,
@@ -36,6 +37,7 @@ from kingdom.errors import Exit
 from kingdom.mq.typed_calls import Calls
 
 LINES_AT_ONCE = 500
+WATCH_SECONDS = 2.0
 
 queue_option = click.option("--queue", required=True, metavar="NAME", help="The queue.")
 key_option = click.option(
@@ -112,6 +114,8 @@ def publish(
     """Put a message into a queue, or each line of a file."""
     if (message is None) == (file is None):
         raise click.UsageError("give --message or --file, one of them")
+    if file is not None and dedup_key is not None:
+        raise click.UsageError("--dedup-key would make one message of all lines of --file: leave one of them out")
     about = given(
         priority=priority,
         delayMs=delay,
@@ -218,6 +222,8 @@ def consume(
     if connection.direct:
         if follow or command or wait:
             raise click.UsageError("--follow, --exec and --wait need the manager: leave out --direct")
+        if visibility is not None and connection.timeout_ms is not None:
+            raise click.UsageError("with --direct, --timeout is the length of the lease, as --visibility is: give one")
         visibility = _lease_seconds(connection.timeout_ms) if visibility is None else visibility
     if concurrency and not (command and (follow or limit)):
         raise click.UsageError("--concurrency is for many commands: give it with --exec and --follow (or --limit)")
@@ -312,10 +318,25 @@ def status(connection: Connection, queue: str) -> None:
 
 
 @cli.command()
+@click.option("--watch", is_flag=True, help="Show them again and again, until Ctrl-C.")
+@click.option("--every", type=Time("s", positive=True), metavar="SECONDS", help="With --watch: how often (default: 2).")
 @connected
-def queues(connection: Connection) -> None:
+def queues(connection: Connection, watch: bool, every: float | None) -> None:
     """List all queues with their counts."""
-    connection.call("queues")
+    if every is not None and not watch:
+        raise click.UsageError("--every applies to --watch alone: add it, or leave --every out")
+    if not watch:
+        connection.call("queues")
+        return
+    if connection.direct:
+        raise click.UsageError("--watch needs the manager, and would keep others from the store: leave out --direct")
+    with connection.open() as calls:
+        while True:
+            answer = calls.call("queues", {})
+            if sys.stdout.isatty() and not connection.json:
+                click.clear()
+            connection.show(answer)
+            time.sleep(every or WATCH_SECONDS)
 
 
 @cli.command()
@@ -376,6 +397,36 @@ def move(connection: Connection, queue: str, to: str, limit: int | None) -> None
     Of a dead-letter queue (NAME-dlq) the dead letters are moved, and are messages again.
     """
     connection.call("move", queue=queue, to=to, limit=limit)
+
+
+@cli.command()
+@queue_option
+@click.option(
+    "--to",
+    required=True,
+    metavar="TARGET",
+    help="Another queue; or, with a slash in it, another store or manager: a data folder, a configuration file or a "
+    "mailbox.",
+)
+@click.option("--as", "name", metavar="NAME", help="The queue's name in the other store (default: the same).")
+@connected
+def drain(connection: Connection, queue: str, to: str, name: str | None) -> None:
+    """Move all that waits in a queue elsewhere, with all that was published.
+
+    Killed in between, nothing is lost, and when it is done again, nothing is there twice.
+    """
+    if "/" not in to:
+        if name is not None:
+            raise click.UsageError("--as is the name in another store: leave it out, or give --to with a slash")
+        connection.call("move", queue=queue, to=to)
+        return
+    from kingdom.mq import draining
+
+    with connection.open() as source, draining.opened(Path(to)) as target:
+        answer = draining.drain(source, queue, target, name or queue)
+    connection.show(answer)
+    if answer["refused"]:
+        sys.exit(int(Exit.FAILED))
 
 
 @cli.command("delete-queue")
@@ -440,6 +491,9 @@ def dlq_stats(connection: Connection, queue: str, since: int) -> None:
     help="With --queue: only those older than so many milliseconds.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="With --queue: at most so many.")
+@click.option(
+    "--rate", type=Finite(min=0, min_open=True), metavar="N", help="With --queue: so many in a second, not all at once."
+)
 @connected
 def reprocess(
     connection: Connection,
@@ -448,13 +502,20 @@ def reprocess(
     reason: str | None,
     older_than: int | None,
     limit: int | None,
+    rate: float | None,
 ) -> None:
     """Put dead letters back into their queue, as if new."""
     if (message_key is None) == (queue is None):
         raise click.UsageError("give --message-key or --queue, one of them")
-    connection.call(
-        "reprocess_dlq", messageKey=message_key, queue=queue, reasonCode=reason, olderThanMs=older_than, limit=limit
-    )
+    chosen = given(reasonCode=reason, olderThanMs=older_than, limit=limit)
+    if message_key is not None and (chosen or rate):
+        raise click.UsageError("--reason, --older-than, --limit and --rate are for the dead letters of a --queue")
+    if rate is None:
+        connection.call("reprocess_dlq", messageKey=message_key, queue=queue, **chosen)
+        return
+    with connection.open() as calls:
+        count = calls.reprocess(queue=queue, reason_code=reason, older_than_ms=older_than, limit=limit, rate=rate)
+    connection.show({"queue": queue, "reprocessed": True, "count": count})
 
 
 @cli.command()

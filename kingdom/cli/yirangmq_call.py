@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kingdom.cli import yirangmq_tables as tables
 from kingdom.errors import Exit, KingdomError, NotRunning
 from kingdom.home.places import Places, find_home
 from kingdom.mq import configuration
@@ -48,6 +51,8 @@ class Connection:
     direct: bool
     #: How long to wait for an answer; None: the command says its own default.
     timeout_ms: Milliseconds | None
+    #: Whether answers are printed as JSON also on a terminal.
+    json: bool = False
 
     @contextmanager
     def open(self, extra_ms: float = 0) -> Iterator[Calls]:
@@ -69,7 +74,14 @@ class Connection:
     def call(self, command: str, **payload: Any) -> None:
         """Make one call and print its answer. Fields that are None are left out."""
         with self.open() as queues:
-            show(queues.call(command, given(**payload)))
+            self.show(queues.call(command, given(**payload)))
+
+    def show(self, answer: Answer) -> None:
+        """Print an answer: a table on a terminal, one line of JSON elsewhere."""
+        if self.json or not sys.stdout.isatty():
+            show(answer)
+        else:
+            click.echo(tables.text(answer, shutil.get_terminal_size().columns))
 
     def _folders(self) -> MailboxFolders:
         if self.config is None:
@@ -136,8 +148,10 @@ def connected(
     function: Callable[..., None], timeout: Callable[[Callable[..., None]], Callable[..., None]] = timeout_option
 ) -> Callable[..., None]:
     """Add the options that say how to reach the queue; the command gets them as its first argument."""
+    timeout_is_lease = timeout is not timeout_option
 
     @timeout
+    @click.option("--json", is_flag=True, help="Print JSON also on a terminal, where tables are printed.")
     @click.option("--direct", is_flag=True, help="Open the store itself. Only while no manager runs.")
     @click.option(
         "--config",
@@ -150,9 +164,18 @@ def connected(
     )
     @wraps(function)
     def command(
-        ipc_root: Path | None, config: Path | None, direct: bool, timeout: Milliseconds | None, **options: Any
+        ipc_root: Path | None,
+        config: Path | None,
+        direct: bool,
+        timeout: Milliseconds | None,
+        json: bool,
+        **options: Any,
     ) -> None:
-        function(Connection(ipc_root, config, direct, timeout), **options)
+        if direct and ipc_root is not None:
+            raise click.UsageError("--direct opens the store, --ipc-root names a mailbox: leave one of them out")
+        if direct and timeout is not None and not timeout_is_lease:
+            raise click.UsageError("--timeout is for answers of the manager: leave it out with --direct")
+        function(Connection(ipc_root, config, direct, timeout, json), **options)
 
     return command
 

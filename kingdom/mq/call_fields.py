@@ -166,6 +166,21 @@ class Objects(Field[list[Payload]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Texts(Field[list[str]]):
+    """A list of texts, not too long; none when it is not given."""
+
+    def read(self, payload: Payload) -> list[str]:
+        value = payload.get(self.name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise self._refusal("must be a list of texts")
+        if len(value) > LARGEST_BATCH:
+            raise self._refusal(f"holds {len(value)} items; up to {LARGEST_BATCH} are taken at once")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Json(Field[str]):
     """A text that is taken as it is, or any other JSON value, which is written as text."""
 
@@ -227,6 +242,14 @@ DEAD_LETTERS = Flag("dlq")
 OLDER_THAN = Duration("olderThanMs", "ms")
 ARCHIVE = Flag("archive")
 TO = Text("to")
+HOLDER = Text("holder")
+MESSAGE_KEYS = Texts("messageKeys")
+END = Flag("end")
+
+MESSAGE_ID = Text("messageId")
+PAYLOAD = Json("payload", "{}", "null")
+AVAILABLE_AT = Whole("availableAt", 0)
+EXPIRES_AT = Whole("expiresAt", 0)
 SINCE = Duration("sinceMs", "ms")
 REASON_CODE = Choice("reasonCode", "", REASON_CODES)
 NO_MORE_THAN = Whole("limit", 0)

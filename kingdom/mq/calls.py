@@ -14,15 +14,22 @@ from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.call_fields import (
     ACKS,
     ARCHIVE,
+    AVAILABLE_AT,
     CONSUMER,
     DEAD_LETTERS,
     DRAFT,
+    END,
+    EXPIRES_AT,
+    HOLDER,
     LEASE_ID,
     LIMIT,
+    MESSAGE_ID,
     MESSAGE_KEY,
+    MESSAGE_KEYS,
     MESSAGES,
     NO_MORE_THAN,
     OLDER_THAN,
+    PAYLOAD,
     PEEK_LIMIT,
     QUARANTINED,
     QUEUE,
@@ -47,6 +54,7 @@ from kingdom.mq.engine import Engine, Leased
 from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
+from kingdom.mq.status import Waiting
 
 Context = TypeVar("Context")
 
@@ -183,26 +191,7 @@ def peek(engine: Engine, call: Call) -> Data:
     queue = call[QUEUE]
     look = engine.peek_dead if call[DEAD_LETTERS] else engine.peek
     seen = look(queue, call[PEEK_LIMIT])
-    return {
-        "queue": queue,
-        "messages": [
-            {
-                "messageId": message.message_id,
-                "messageKey": message.message_key,
-                "queue": message.queue,
-                "payload": message.payload,
-                "attributes": message.attributes,
-                "priority": message.priority,
-                "attempt": message.attempt,
-                "createdAt": message.created_at,
-                "availableAt": message.available_at,
-                "state": message.state,
-                **_labels(message.labels),
-                **(_failure(message.failure, message.available_at) if message.failure else {}),
-            }
-            for message in seen
-        ],
-    }
+    return {"queue": queue, "messages": [_waiting(message) for message in seen]}
 
 
 def pause(engine: Engine, call: Call) -> Data:
@@ -267,6 +256,44 @@ def move(engine: Engine, call: Call) -> Data | NotYet:
     if not engine.moving.move_some(begun, Budget(), engine.clock()):
         return NotYet(begun)
     return {"queue": queue, "to": to, "moved": begun.moved, "refused": len(begun.refused)}
+
+
+def hand_over(engine: Engine, call: Call) -> Data:
+    """Hold what comes next for somebody who takes it to another store."""
+    queue, holder = call[QUEUE], call[HOLDER]
+    offered = engine.handover.offer(queue, holder, call[LIMIT], engine.clock())
+    others = engine.handover.held_by_others(queue, holder)
+    return {"queue": queue, "messages": [_waiting(message) for message in offered], "heldByOthers": others}
+
+
+def handed_over(engine: Engine, call: Call) -> Data:
+    """Drop what has arrived in another store; at the end, give back the rest."""
+    refuse_unknown(call, (HOLDER, MESSAGE_KEYS, END))
+    holder, keys, now = call[HOLDER], call[MESSAGE_KEYS], engine.clock()
+    dropped = engine.handover.drop(holder, keys, now)
+    if call[END]:
+        engine.handover.end(holder, now)
+    return {"dropped": dropped}
+
+
+def take_over(engine: Engine, call: Call) -> Data:
+    """Take what another store hands over, each message once however often it comes."""
+    queue = call[QUEUE]
+    return {"messages": [_taken(engine, queue, entry) for entry in call[MESSAGES]]}
+
+
+def _taken(engine: Engine, queue: str, entry: Payload) -> Data:
+    now = engine.clock()
+    try:
+        message_id, expires = MESSAGE_ID.read(entry), EXPIRES_AT.read(entry)
+        if 0 < expires <= now:
+            return {"expired": True}
+        given = draft({**entry, "message": PAYLOAD.read(entry)})
+        wait = max(0, AVAILABLE_AT.read(entry) - now)
+        ttl = expires - now if expires else 0
+        return _stored(engine.take_over(queue, given._replace(delay_ms=wait, ttl_ms=ttl), message_id))
+    except Refusal as refusal:
+        return _failed(refusal)
 
 
 def list_dlq(engine: Engine, call: Call) -> Data:
@@ -359,6 +386,9 @@ CALLS: dict[str, Command[Engine]] = {
     "delete_policy": Command(delete_policy, (QUEUE,)),
     "delete_message": Command(delete_message, (MESSAGE_KEY,)),
     "move": Command(move, (QUEUE, TO, NO_MORE_THAN), run_once=lambda payload: True),
+    "hand_over": Command(hand_over, (QUEUE, HOLDER, LIMIT)),
+    "handed_over": Command(handed_over, (HOLDER, MESSAGE_KEYS, END)),
+    "take_over": Command(take_over, (QUEUE, MESSAGES)),
     "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq")),
     "dlq_stats": Command(dlq_stats, (QUEUE, SINCE)),
     "reprocess_dlq": Command(
@@ -402,6 +432,23 @@ def _labels(labels: message_format.Labels) -> Data:
         return {"type": "", "traceId": ""}
     said = {"deduplicationKey": labels.dedup_key, "targetConsumerId": labels.target, "expiresAt": labels.expires}
     return {"type": labels.type, "traceId": labels.trace_id, **{key: part for key, part in said.items() if part}}
+
+
+def _waiting(message: Waiting) -> Data:
+    return {
+        "messageId": message.message_id,
+        "messageKey": message.message_key,
+        "queue": message.queue,
+        "payload": message.payload,
+        "attributes": message.attributes,
+        "priority": message.priority,
+        "attempt": message.attempt,
+        "createdAt": message.created_at,
+        "availableAt": message.available_at,
+        "state": message.state,
+        **_labels(message.labels),
+        **(_failure(message.failure, message.available_at) if message.failure else {}),
+    }
 
 
 def _failure(failure: Payload, died_at: int) -> Data:

@@ -128,6 +128,7 @@ class Client(Calls):
         self._numbers = count(1)
         #: Ways to the mailbox that no thread needs just now.
         self._lines: list[_Line] = []
+        self._is_closed = False
         self._lines.append(self._new_line())
 
     def manager_runs(self) -> bool:
@@ -195,6 +196,7 @@ class Client(Calls):
 
     def close(self) -> None:
         """Remove this client's files, unless the caller chose its name and may come back to it."""
+        self._is_closed = True
         while self._lines:
             self._lines.pop().close()
         if self._named_by_caller:
@@ -209,6 +211,8 @@ class Client(Calls):
 
     @contextmanager
     def _line(self) -> Iterator[_Line]:
+        if self._is_closed:
+            raise BadInput(message="this client is closed: open another one")
         try:
             line = self._lines.pop()
         except IndexError:  # the other threads have them all
@@ -216,7 +220,10 @@ class Client(Calls):
         try:
             yield line
         finally:
-            self._lines.append(line)
+            if self._is_closed:  # by another thread meanwhile
+                line.close()
+            else:
+                self._lines.append(line)
 
     def _withdraw(self, name: str) -> None:
         """A request that waits for a message lies in processing/; without its file the manager forgets it."""

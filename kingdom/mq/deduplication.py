@@ -39,6 +39,12 @@ class Request(NamedTuple):
             digest.update(data)
         return cls(request_id, digest.hexdigest())
 
+    @classmethod
+    def of_handed_over(cls, queue: str, message_id: str) -> Self:
+        """Tell a message that another store has handed over, by the id that it had there."""
+        text = f"handed over:{len(queue)}:{queue}:{message_format.whole_text('messageId', message_id)}"
+        return cls(message_id, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=15).hexdigest())
+
 
 class Remembered(NamedTuple):
     """How much is remembered for all queues together."""

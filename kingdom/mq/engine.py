@@ -21,6 +21,7 @@ from kingdom.mq.dead_letters import DeadLetters
 from kingdom.mq.deduplication import Deduplication, Remembered, Request
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal, StoreError, ValidationFailed
 from kingdom.mq.failures import Failures, Log, Outcome
+from kingdom.mq.handover import Handover
 from kingdom.mq.leases import Lease, Leases, digest_of
 from kingdom.mq.message_format import Draft, MalformedBody
 from kingdom.mq.moving import Moving
@@ -136,6 +137,7 @@ class Engine:
         self._failures = Failures(store, self._queues, self._timers, self._leases, random, log)
         self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
         self._removal = Removal(store, self._queues, self._leases, self.commit)
+        self._handover = Handover(store, self._queues, self._timers, self._dead_letters, self._removal)
         self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids)
         self._dedup = Deduplication()
         self._by_name = self._queues.by_name
@@ -169,6 +171,20 @@ class Engine:
     def moving(self) -> Moving:
         self._ensure_loaded()
         return self._moving
+
+    @property
+    def handover(self) -> Handover:
+        self._ensure_loaded()
+        return self._handover
+
+    def take_over(self, queue: str, draft: Draft, message_id: str) -> Published:
+        """Add a message that another store has handed over, where it had this id. Again it is the same message."""
+        self._ensure_loaded()
+        request = Request.of_handed_over(queue, message_id)
+        published = self._publish(queue, draft, request, 0, self._dedup.ids_of_request(request, 1), by_key=False)
+        if not published.duplicate:
+            self._dedup.note_request(queue, request, (published.message_id,), self.clock())
+        return published
 
     def publish(self, queue: str, draft: Draft, request_id: str = "", client: str = "") -> Published:
         """Add a message. A request of this client under an id and with a content that came before returns what it
@@ -208,7 +224,13 @@ class Engine:
             self._dedup.note_request(queue_name, request, ids, self.clock())
 
     def _publish(
-        self, queue_name: str, draft: Draft, request: Request | None, index: int, known: tuple[str, ...] | None
+        self,
+        queue_name: str,
+        draft: Draft,
+        request: Request | None,
+        index: int,
+        known: tuple[str, ...] | None,
+        by_key: bool = True,
     ) -> Published:
         if known is not None and known[index]:
             return Published(known[index], names.key(queue_name, known[index]), True)
@@ -216,7 +238,7 @@ class Engine:
         if queue is None:
             queue = self._queues.to_publish(queue_name)
         now = self.clock()
-        if draft.dedup_key:
+        if draft.dedup_key and by_key:
             original = self._dedup.duplicate_of(queue, draft.dedup_key, now)
             if original is not None:
                 return Published(original, names.key(queue_name, original), True)
@@ -479,6 +501,7 @@ class Engine:
         if self.store.by_hand and now >= self._look_at:
             adopted = self._opening.adopt_strays(STRAYS_AT_ONCE, now)
             self._look_at = now + (0 if adopted else LOOK_FOR_STRAYS_MS)
+        self._handover.give_back_late(now)
         if now >= self._upkeep_at and self._dead_letters.retire(now, Budget()):
             self._upkeep_at = now + UPKEEP_MS
         return self.next_due()
@@ -488,6 +511,7 @@ class Engine:
         due = min(
             self._leases.next_end(),
             self._timers.next_due(),
+            self._handover.next_due(),
             self._look_at if self.store.by_hand else NEVER,
             self._tidy_at if self._queues.changed else NEVER,
             self._upkeep_at if any(queue.dead for queue in self._by_name.values()) else NEVER,

@@ -49,6 +49,7 @@ class QueueState:
         "handled_ms",
         "header",
         "header_at",
+        "held",
         "history",
         "inflight",
         "mortal",
@@ -109,6 +110,8 @@ class QueueState:
         self.dead_apart = OrderedNames()
         #: How many dead letters there are for each reason.
         self.dead_reasons: Counter[str] = Counter()
+        #: Names of messages and dead letters, by id, that are being handed over to another store.
+        self.held: dict[str, str] = {}
         #: How many are out on a lease.
         self.inflight = 0
         #: When the next delayed message is due.
@@ -286,7 +289,7 @@ class QueueState:
 
     @property
     def ready_count(self) -> int:
-        return len(self.ready) + len(self.mortal) + self.targeted_count
+        return len(self.ready) + len(self.mortal) + self.targeted_count + len(self.held)
 
     def add_dead(self, name: str, returned: bool = False) -> None:
         """Add a dead letter; one that is there under another name is replaced. One that was `returned` by its consumer

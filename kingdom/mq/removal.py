@@ -38,6 +38,12 @@ class Removal:
         """Begin to delete a queue with its messages, leases, dead letters, archive and policy."""
         leases = list(self._leases.by_message_id.values())
         old = self._queues.detach(queue)
+        for name in old.held.values():
+            if names.is_dead_letter(name):
+                old.add_dead(name)
+            else:
+                old.add_ready(name)
+        old.held = {}
         return Deletion(old, (lease for lease in leases if lease.queue is old))
 
     def delete_some(self, begun: Deletion, budget: Budget) -> bool:

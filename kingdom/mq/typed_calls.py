@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -12,6 +13,9 @@ import orjson
 from kingdom.errors import BadInput, KingdomError
 
 Answer = dict[str, Any]
+
+PARTS_PER_SECOND = 10
+"""In how many parts a second dead letters are put back, where there is a rate."""
 
 
 class Refused(KingdomError):
@@ -296,12 +300,29 @@ class Calls:
         reason_code: str | None = None,
         older_than_ms: int | None = None,
         limit: int | None = None,
+        rate: float | None = None,
     ) -> int:
-        """Put one dead letter back by its key, or those of a queue that fit. Returns how many."""
-        payload = _given(
-            messageKey=message_key, queue=queue, reasonCode=reason_code, olderThanMs=older_than_ms, limit=limit
-        )
-        return int(self.call("reprocess_dlq", payload).get("count", 1))
+        """Put one dead letter back by its key, or those of a queue that fit. Returns how many.
+
+        With a `rate` so many are put back in a second; those that die again meanwhile stay.
+        """
+        fit = _given(queue=queue, reasonCode=reason_code)
+        if rate is None:
+            payload = _given(messageKey=message_key, olderThanMs=older_than_ms, limit=limit, **fit)
+            return int(self.call("reprocess_dlq", payload).get("count", 1))
+        if queue is None or rate <= 0:
+            raise BadInput(message="a rate is more than 0, and for the dead letters of a queue")
+        began, back = time.monotonic(), 0
+        while limit is None or back < limit:
+            most = max(1, int(rate / PARTS_PER_SECOND))
+            part = most if limit is None else min(most, limit - back)
+            older = (older_than_ms or 0) + int((time.monotonic() - began) * 1000)
+            count = self.call("reprocess_dlq", {**fit, "olderThanMs": older, "limit": part})["count"]
+            back += count
+            if count < part:
+                break
+            time.sleep(max(0.0, began + back / rate - time.monotonic()))
+        return back
 
     def quarantine(self, message_key: str, *, on: bool = True) -> None:
         """Set a dead letter apart: bulk reprocess and purge leave it alone."""

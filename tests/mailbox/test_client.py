@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.errors import BadName, NotRunning, TookTooLong
+from kingdom.errors import BadInput, BadName, NotRunning, TookTooLong
 from kingdom.mq import Client
 from kingdom.mq.client import Published, Refused
 from tests.mailbox.boxes import ByHand, Running
@@ -22,6 +22,15 @@ def test_the_five_lines_of_the_manual(manager: Running, q: str) -> None:
         assert (delivery.payload, delivery.attributes, delivery.attempt) == ({"temp": 36.5}, {"unit": "C"}, 1)
         mq.ack(delivery)
         assert mq.consume(q) is None
+
+
+def test_a_closed_client_says_so(manager: Running, q: str) -> None:
+    with manager.client() as mq:
+        mq.publish(q, 1)
+        delivery = mq.take(q)
+    assert delivery is not None
+    with pytest.raises(BadInput, match="closed"):
+        delivery.ack()
 
 
 def test_text_stays_text(manager: Running, q: str) -> None:

@@ -18,6 +18,7 @@ from kingdom.mq.call_fields import (
     Objects,
     Priority,
     Text,
+    Texts,
     Visibility,
     Whole,
 )
@@ -95,6 +96,7 @@ class Recorded(dict[str, Any]):
 
 GOOD: dict[type[Field[Any]], Any] = {
     Text: "q",
+    Texts: ["msg:q:1"],
     Choice: "TIMEOUT",
     Whole: 1,
     Priority: 1,
@@ -128,7 +130,7 @@ WRONG = [(name, field.name) for name, row in COMMANDS.items() for field in row.f
 @pytest.mark.parametrize(("name", "field"), WRONG)
 def test_a_field_of_another_type_is_refused(box: ByHand, name: str, field: str) -> None:
     box.data("publish", {"queue": "q", "message": 1})
-    payload = {**good(name), field: []}
+    payload = {**good(name), field: {}}
     if name == "reprocess_dlq" and field != "messageKey":
         del payload["messageKey"]
     assert box.code(name, payload) == "ERR_INVALID_REQUEST"

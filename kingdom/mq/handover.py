@@ -1,0 +1,121 @@
+"""Messages handed over to another store: held for whoever takes them there, and dropped here when they have arrived.
+
+Nothing of it is on the disk. A message that is held still waits as far as the store knows, so that after a kill, and
+when its holder is not heard of any more, it is where it was, with its attempts, due time and order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kingdom.mq import names
+from kingdom.mq.budget import MOST_CHANGES
+from kingdom.mq.dead_letters import DeadLetters
+from kingdom.mq.errors import Refusal
+from kingdom.mq.queue_state import NEVER, QueueState
+from kingdom.mq.queues import Queues
+from kingdom.mq.removal import Removal
+from kingdom.mq.status import Waiting
+from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
+from kingdom.mq.timers import Timers
+
+HOLD_MS = 60_000
+
+
+@dataclass(slots=True)
+class Holder:
+    #: When what it holds is given back, unless it is heard of before.
+    until: int = 0
+    #: The queues of the messages that it was given, by message id. What it still holds, the queues know.
+    messages: dict[str, QueueState] = field(default_factory=dict)
+
+
+class Handover:
+    def __init__(
+        self, store: Store, queues: Queues, timers: Timers, dead_letters: DeadLetters, removal: Removal
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._timers = timers
+        self._dead_letters = dead_letters
+        self._removal = removal
+        self._holders: dict[str, Holder] = {}
+
+    def offer(self, queue: str, holder_id: str, limit: int, now: int) -> list[Waiting]:
+        """Give a holder the messages that come next, of a dead-letter queue the dead letters; nobody else gets them."""
+        own, sources = self._queues.sources(queue)
+        if own is not None and own.next_release <= now:
+            self._timers.release_due(own, now)
+        holder = self._holders.setdefault(holder_id, Holder())
+        holder.until = now + HOLD_MS
+        offered: list[Waiting] = []
+        room = MOST_AT_ONCE
+        while len(offered) < min(limit, MOST_CHANGES) and room > 0:
+            found = self._next(own, sources)
+            if found is None:
+                break
+            source, name = found
+            message = Waiting.read(self._store, source.name, name, now)
+            if message is not None:
+                source.held[name[names.MESSAGE_ID]] = name
+                holder.messages[name[names.MESSAGE_ID]] = source
+                offered.append(message)
+                room -= len(message.payload) + len(message.attributes)
+        return offered
+
+    def _next(self, own: QueueState | None, sources: list[QueueState]) -> tuple[QueueState, str] | None:
+        if own is not None and (name := own.take_any()) is not None:
+            return own, name
+        return self._dead_letters.take_first(sources)
+
+    def held_by_others(self, queue: str, holder_id: str) -> int:
+        """Return how many messages of a queue other holders have."""
+        own, sources = self._queues.sources(queue)
+        mine = self._holders.get(holder_id, Holder()).messages
+        return sum(message_id not in mine for one in (own, *sources) if one is not None for message_id in one.held)
+
+    def drop(self, holder_id: str, keys: Iterable[str], now: int) -> int:
+        """Delete what has arrived elsewhere. Return how many were still here."""
+        if (holder := self._holders.get(holder_id)) is not None:
+            holder.until = now + HOLD_MS
+        return sum(self._drop(key, holder) for key in keys)
+
+    def _drop(self, key: str, holder: Holder | None) -> bool:
+        message_id = key[names.MESSAGE_ID]
+        queue = self._queues.by_name.get(names.queue_of_key(key))
+        name = queue.held.pop(message_id, None) if queue is not None else None
+        if holder is not None:
+            holder.messages.pop(message_id, None)
+        if queue is None or name is None:
+            with suppress(Refusal):  # given back meanwhile, and perhaps taken by somebody
+                self._removal.delete(key)
+                return True
+            return False
+        self._queues.changed = True
+        with suppress(MessageGone):
+            self._store.drop(queue.name, "dlq" if names.is_dead_letter(name) else "ready", name)
+        return True
+
+    def end(self, holder_id: str, now: int) -> None:
+        """Give back what a holder still has."""
+        holder = self._holders.pop(holder_id, Holder())
+        for message_id, queue in holder.messages.items():
+            name = queue.held.pop(message_id, None)
+            if name is None:
+                continue
+            if names.is_dead_letter(name):
+                queue.add_dead(name)
+                continue
+            self._timers.add(queue, name, names.due_of(name), now)
+            if expires := names.expires_of(name):
+                self._timers.expire_at(expires, queue, name)
+
+    def give_back_late(self, now: int) -> None:
+        """Give back what holders have that were not heard of any more."""
+        for holder_id in [holder_id for holder_id, holder in self._holders.items() if holder.until <= now]:
+            self.end(holder_id, now)
+
+    def next_due(self) -> int:
+        return min((holder.until for holder in self._holders.values()), default=NEVER)

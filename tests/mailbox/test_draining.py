@@ -1,0 +1,201 @@
+"""A queue is drained into another store or to another manager: nothing is lost, and nothing is there twice."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kingdom.mq
+from kingdom.mq import Session
+from kingdom.mq.handover import HOLD_MS
+from kingdom.mq.stores import STORES
+from tests.mailbox.boxes import ByHand, Ended, Running
+
+ROOT = Path(__file__).parents[2]
+KEPT = sorted(set(STORES) - {"memory"})
+LARGE = json.dumps({"pad": "x" * 3_000_000})
+SAID = ("payload", "attributes", "priority", "type", "traceId", "deduplicationKey", "targetConsumerId", "expiresAt")
+
+
+def fill(q: Session) -> None:
+    q.publish("q", "plain text", request_id="r1")
+    q.publish("q", {"n": 1}, priority=5, attributes={"a": 1}, type="t", trace_id="tr", dedup_key="k", ttl_sec=900)
+    q.publish("q", LARGE)
+    q.publish("q", "mine", target="only")
+    q.publish("q", "later", delay_ms=600_000)
+
+
+def said(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(({key: one[key] for key in SAID if key in one} for one in messages), key=lambda one: one["payload"])
+
+
+def drain(home: Path, *words: str) -> Ended:
+    ended = subprocess.run(
+        [sys.executable, "-m", "kingdom.cli.yirangmq", "drain", "--queue", "q", *words],
+        env={"KINGDOM_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def config(home: Path, backend: str) -> Path:
+    (home / "config").mkdir(mode=0o700, exist_ok=True)
+    (home / "config" / "mq.yaml").write_text(f"backend: {backend}\ndurability: process\n")
+    return home / "queue" / "mq"
+
+
+@pytest.mark.parametrize("target", KEPT)
+@pytest.mark.parametrize("source", KEPT)
+def test_from_any_store_to_any_other_nothing_is_lost(home: Path, source: str, target: str) -> None:
+    with kingdom.mq.open(config(home, source), backend=source) as q:
+        fill(q)
+        before = said(q.peek("q"))
+    with kingdom.mq.open(home / "there", backend=target, durability="process"):
+        pass
+    ended = drain(home, "--to", f"{home}/there", "--direct", "--as", "r")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == {"queue": "q", "to": "r", "moved": 5, "refused": 0, "errors": []}
+    with kingdom.mq.open(config(home, source)) as q:
+        assert q.status("q")["metrics"]["ready"] == 0
+    with kingdom.mq.open(home / "there") as q:
+        after = said(q.peek("r"))
+        assert [_without_ms(one) for one in after] == [_without_ms(one) for one in before]
+        metrics = q.status("r")["metrics"]
+        assert (metrics["ready"], metrics["delayed"]) == (4, 1)
+        first = q.take("r")
+        assert first is not None
+        assert (first.payload, first.priority) == ({"n": 1}, 5)
+
+
+def _without_ms(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A time to live goes on to the very ms, but for a rounding."""
+    return {key: part // 1000 if key == "expiresAt" else part for key, part in one.items()}
+
+
+def test_between_two_managers_while_they_run(manager: Running, home: Path) -> None:
+    source = Running(home, backend="filesystem", durability="process")
+    with kingdom.mq.connect(source.root) as q:
+        q.publish_batch("q", list(range(1200)))
+        held = q.take("q")
+        assert held is not None
+        waiting = q.status("q")["metrics"]["ready"]
+    ended = drain(home, "--to", str(manager.root), "--as", "drained")
+    assert (ended.returncode, json.loads(ended.stdout)["moved"]) == (0, waiting), ended.stderr
+    with kingdom.mq.connect(source.root) as q:
+        q.ack(held)
+        metrics = q.status("q")["metrics"]
+        assert (metrics["ready"], metrics["inflight"]) == (0, 0)
+    with kingdom.mq.connect(manager.root) as q:
+        assert q.purge("drained") == waiting
+    source.stop()
+
+
+def test_to_another_queue_it_is_a_move(manager: Running, q: str) -> None:
+    with manager.client() as mq:
+        mq.publish(q, 1, type="t")
+    assert json.loads(manager.cli("drain", "--queue", q, "--to", f"{q}-there").stdout)["moved"] == 1
+    assert manager.cli("drain", "--queue", q, "--to", f"{q}-there", "--as", "x").returncode == 2
+
+
+def test_what_the_target_refuses_stays(home: Path) -> None:
+    with kingdom.mq.open(config(home, "sqlite")) as q:
+        q.publish_batch("q", [{"n": 1}, 7])
+    (home / "there.yaml").write_text("paths: {dataRoot: there}\nqueues: {q: {schema: {type: object}}}\n")
+    ended = drain(home, "--to", f"{home}/there.yaml", "--direct")
+    answer = json.loads(ended.stdout)
+    assert (ended.returncode, answer["moved"], answer["refused"]) == (1, 1, 1)
+    assert answer["errors"][0]["code"] == "ERR_VALIDATION_FAILED"
+    with kingdom.mq.open(config(home, "sqlite")) as q:
+        assert [one["payload"] for one in q.peek("q")] == ["7"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from kingdom.mq import draining
+from kingdom.mq.local import Local
+
+moment = sys.argv.pop(1)
+call = Local.call
+
+def killed(self, command, payload, **more):
+    answer = None if moment == f"before {command}" else call(self, command, payload, **more)
+    if command in moment:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer
+
+Local.call = killed
+with draining.opened(Path(sys.argv[1])) as source, draining.opened(Path(sys.argv[2])) as target:
+    draining.drain(source, "q", target, "q")
+"""
+
+
+@pytest.mark.parametrize("backend", KEPT)
+@pytest.mark.parametrize("moment", ["after hand_over", "after take_over", "before handed_over", "after handed_over"])
+def test_killed_in_between_and_done_again_nothing_is_lost_or_doubled(home: Path, backend: str, moment: str) -> None:
+    here, there = home / "here", home / "there"
+    for folder in (here, there):
+        with kingdom.mq.open(folder, backend=backend, durability="process") as q:
+            if folder == here:
+                fill(q)
+                before = said(q.peek("q"))
+    ended = subprocess.run([sys.executable, "-c", KILLED, moment, str(here), str(there)], cwd=ROOT, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    program = KILLED.replace("Local.call = killed", "")
+    subprocess.run([sys.executable, "-c", program, "never", str(here), str(there)], cwd=ROOT, timeout=60, check=True)
+    with kingdom.mq.open(here) as source, kingdom.mq.open(there) as target:
+        assert source.peek("q") == []
+        assert [_without_ms(one) for one in said(target.peek("q"))] == [_without_ms(one) for one in before]
+
+
+def test_what_a_holder_is_not_heard_of_again_comes_back(box: ByHand) -> None:
+    box.data("publish", {"queue": "q", "message": "a", "ttlSec": 3600})
+    box.data("publish", {"queue": "q", "message": "b", "delayMs": 10_000})
+    offered = box.data("hand_over", {"queue": "q", "holder": "h"})["messages"]
+    assert [one["payload"] for one in offered] == ["a", "b"]
+    assert box.data("consume_next", {"queue": "q"}) == {"message": None}
+    assert box.data("hand_over", {"queue": "q", "holder": "other"})["heldByOthers"] == 2
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
+    box.now += HOLD_MS / 1000
+    box.turn()
+    first = box.data("consume_next", {"queue": "q"})["message"]
+    assert (first["payload"], first["attempt"], "expiresAt" in first) == ("a", 1, True)
+    assert box.data("handed_over", {"holder": "h", "messageKeys": [offered[1]["messageKey"]]}) == {"dropped": 1}
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 0
+
+
+def test_dead_letters_are_handed_over_as_messages_and_given_back_as_dead_letters(box: ByHand) -> None:
+    box.data("publish", {"queue": "q", "message": "a", "type": "t"})
+    box.data("nack", {"messageKey": box.data("consume_next", {"queue": "q"})["message"]["messageKey"]})
+    (offered,) = box.data("hand_over", {"queue": "q-dlq", "holder": "h"})["messages"]
+    assert (offered["payload"], offered["type"]) == ("a", "t")
+    box.data("handed_over", {"holder": "h", "end": True})
+    assert box.data("status", {"queue": "q"})["metrics"]["dlq"] == 1
+    (offered,) = box.data("hand_over", {"queue": "q-dlq", "holder": "h"})["messages"]
+    (taken,) = box.data("take_over", {"queue": "r", "messages": [offered]})["messages"]
+    assert box.data("take_over", {"queue": "r", "messages": [offered]})["messages"] == [taken]
+    box.data("handed_over", {"holder": "h", "messageKeys": [offered["messageKey"]], "end": True})
+    assert box.data("status", {"queue": "q"})["metrics"]["dlq"] == 0
+    assert box.data("status", {"queue": "r"})["metrics"]["ready"] == 1
+
+
+def test_a_queue_that_is_handed_over_can_be_deleted(box: ByHand) -> None:
+    box.data("publish", {"queue": "q", "message": "a"})
+    box.data("hand_over", {"queue": "q", "holder": "h"})
+    assert box.data("delete_queue", {"queue": "q"})["deleted"] == 1
+    box.data("handed_over", {"holder": "h", "end": True})
+    assert box.data("queues")["queues"] == []
+
+
+def test_messages_with_one_deduplication_key_all_arrive(box: ByHand) -> None:
+    entries = [{"messageId": f"m{n}", "payload": str(n), "attributes": "{}", "deduplicationKey": "k"} for n in range(3)]
+    box.data("take_over", {"queue": "q", "messages": entries})
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 3

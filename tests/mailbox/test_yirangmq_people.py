@@ -1,0 +1,186 @@
+"""What people at a terminal get from yirangmq: tables, a watch, dead letters put back at a rate, and refusals."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kingdom import __version__
+from kingdom.cli import yirangmq_tables as tables
+from kingdom.errors import BadInput
+from tests.mailbox.boxes import Running
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def terminal(manager: Running, *words: str, until: str = "") -> str:
+    """What a terminal shows; with `until`, as soon as it shows that, and then Ctrl-C."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kingdom.cli.yirangmq", *words],
+        env={**manager.environment, "COLUMNS": "100", "TERM": "xterm"},
+        stdout=theirs,
+        cwd=ROOT,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+            if until and shown.count(until.encode()) > 1:
+                process.send_signal(signal.SIGINT)
+                until = ""
+    except OSError:  # the other end is closed
+        pass
+    process.wait(20)
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_a_table_on_a_terminal_and_json_in_a_pipe(manager: Running, q: str) -> None:
+    with manager.client() as mq:
+        mq.publish(q, {"n": 1}, priority=5)
+    shown = terminal(manager, "peek", "--queue", q)
+    head, row = shown.splitlines()[-2:]
+    assert head.split()[:4] == ["messageId", "messageKey", "queue", "payload"]
+    assert f"msg:{q}:" in row
+    assert max(map(len, shown.splitlines())) <= 100
+    status = dict(line.split(None, 1) for line in terminal(manager, "status", "--queue", q).splitlines() if " " in line)
+    assert (status["queue"], status["metrics.ready"], status["policy.retry.limit"]) == (q, "1", "5")
+    (line,) = terminal(manager, "peek", "--queue", q, "--json").splitlines()
+    assert json.loads(line)["messages"][0]["priority"] == 5
+    assert json.loads(manager.cli("peek", "--queue", q).stdout)["messages"][0]["priority"] == 5
+
+
+def test_queues_are_watched(manager: Running, q: str) -> None:
+    with manager.client() as mq:
+        mq.publish(q, 1)
+        shown = terminal(manager, "queues", "--watch", "--every", "50ms", until=f"\n{q} ")
+    assert shown.count(f"\n{q} ") > 1
+    assert manager.cli("queues", "--every", "1s").returncode == 2
+    assert manager.cli("queues", "--watch", "--direct").returncode == 2
+
+
+def test_a_watch_in_a_pipe_is_one_line_of_json_each_time(manager: Running, q: str) -> None:
+    with manager.client() as mq:
+        mq.publish(q, 1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kingdom.cli.yirangmq", "queues", "--watch", "--every", "50ms"],
+        env=manager.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    process.stdout.close()
+    assert [[one["ready"] for one in line["queues"] if one["queue"] == q] for line in lines] == [[1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({}, "done"),
+        ({"queues": []}, "(none)"),
+        ({"a": {"b": 1, "long": "x"}}, "a.b     1\na.long  x"),
+        (
+            {"messages": [{"id": "a", "n": 5}, {"id": "bcd", "n": 12, "more": "\x1b[31m"}]},
+            "id    n  more\na     5\nbcd  12  ",
+        ),
+    ],
+)
+def test_tables(answer: dict[str, object], text: str) -> None:
+    shown = tables.text(answer, 80)
+    assert shown.startswith(text)
+    assert "\x1b" not in shown
+
+
+def test_a_long_cell_and_a_narrow_terminal_cut_lines_off() -> None:
+    shown = tables.text({"messages": [{"payload": "x" * 500}]}, 30)
+    assert [len(line) for line in shown.splitlines()] == [7, 30]
+
+
+def die(manager: Running, queue: str, count: int) -> None:
+    with manager.client() as mq:
+        mq.publish_batch(queue, list(range(count)))
+        for delivery in mq.consume_batch(queue, count):
+            mq.nack(delivery, "bad")
+
+
+def test_dead_letters_are_put_back_at_a_rate(manager: Running, q: str) -> None:
+    die(manager, q, 30)
+    began = time.monotonic()
+    ended = manager.cli("reprocess", "--queue", q, "--rate", "50", "--limit", "20")
+    assert json.loads(ended.stdout) == {"queue": q, "reprocessed": True, "count": 20}
+    assert 0.3 < time.monotonic() - began < 10
+    with manager.client() as mq:
+        assert mq.reprocess(queue=q, rate=1000) == 10
+        with pytest.raises(BadInput):
+            mq.reprocess("key", rate=1)
+
+
+def test_what_dies_again_meanwhile_is_not_put_back_twice(manager: Running, q: str) -> None:
+    die(manager, q, 10)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "kingdom.cli.yirangmq", "consume", "--queue", q, "--follow", "--limit", "10"],
+        env=manager.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert worker.stdout is not None
+    redrive = subprocess.Popen(
+        [sys.executable, "-m", "kingdom.cli.yirangmq", "reprocess", "--queue", q, "--rate", "20"],
+        env=manager.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    with manager.client() as mq:
+        for line in worker.stdout:
+            key = json.loads(line)["message"]["messageKey"]
+            mq.call("nack", {"messageKey": key, "consumerId": "cli", "reason": "again"})
+        assert json.loads(redrive.communicate(timeout=30)[0])["count"] == 10
+        assert worker.wait(20) == 0
+        wait_until(lambda: mq.status(q)["metrics"]["dlq"] == 10, 10, "all are dead again")
+    worker.stdout.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("reprocess", "--message-key", "k", "--reason", "TIMEOUT"),
+        ("reprocess", "--message-key", "k", "--limit", "1"),
+        ("reprocess", "--message-key", "k", "--rate", "1"),
+        ("reprocess", "--queue", "q", "--rate", "0"),
+        ("publish", "--queue", "q", "--file", "-", "--dedup-key", "k"),
+        ("status", "--queue", "q", "--direct", "--ipc-root", "/tmp"),
+        ("status", "--queue", "q", "--direct", "--timeout", "5s"),
+        ("consume", "--queue", "q", "--direct", "--timeout", "5s", "--visibility", "5s"),
+        ("delete-queue", "--queue", "q"),
+        ("drain", "--queue", "q", "--to", "r", "--as", "s"),
+    ],
+)
+def test_an_option_that_does_not_apply_is_wrong_usage(manager: Running, words: tuple[str, ...]) -> None:
+    ended = manager.cli(*words)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+
+
+def test_a_reason_that_does_not_exist_is_refused(manager: Running, q: str) -> None:
+    die(manager, q, 1)
+    ended = manager.cli("reprocess", "--queue", q, "--reason", "NOPE")
+    assert (ended.returncode, "known are" in ended.stderr) == (1, True)
+
+
+def test_the_version(manager: Running) -> None:
+    assert manager.cli("--version").stdout == f"yirangmq, version {__version__}\n"
