@@ -14,6 +14,7 @@ from kingdom.home import schemas
 from kingdom.home.config import Config, Lines, frozen, thawed
 from kingdom.home.places import Places
 from kingdom.mq import original_configuration
+from kingdom.mq.durations import in_numbers
 from kingdom.mq.mailbox_folders import MailboxFolders
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def load(places: Places, file: Path | None = None) -> Settings:
 
 
 def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
-    """Bring a validated configuration into one form: absolute paths, one map of queues."""
+    """Bring a validated configuration into one form: times as numbers, absolute paths, one map of queues."""
+    config = _with_times_as_numbers(config, file)
     warnings = [*_choose_backend(config), *_check_synchronous(config), *_check_journal(config)]
     paths, ipc = config["paths"], config["ipc"]
     paths["dataRoot"] = str(base / paths["dataRoot"])
@@ -120,6 +122,15 @@ def _read(file: Path) -> tuple[Any, Lines]:
         raise BadConfig(path=file, line="", key="the file", why=str(error.facts["why"])) from None
     except ValueError as error:
         raise BadConfig(path=file, line="", key="JSON", why=str(error)) from None
+
+
+def _with_times_as_numbers(config: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Turn `30s` into a number in the unit of its key; what is out of range then is an error as a number is."""
+    try:
+        found: dict[str, Any] = in_numbers(config)
+    except ValueError as error:
+        raise BadConfig(path=file, line="", key="a time", why=str(error)) from None
+    return config if found == config else home_config.validated(SCHEMA, found, {}, file)
 
 
 def _choose_backend(config: dict[str, Any]) -> list[str]:

@@ -204,3 +204,28 @@ def test_flat_keys_of_the_original_are_taken_for_what_they_mean(home: Path) -> N
     found = read(home, dbPath="x.db", dataRoot="d", ipcRoot="i", visibilityTimeoutSec=7, queues={"a": {}})
     assert (found.config["sqlite"]["dbPath"], found.box.root) == ("x.db", home / "i")
     assert (found.config["paths"]["dataRoot"], found.queues["a"]["visibilityTimeoutSec"]) == (str(home / "d"), 7)
+
+
+def test_times_say_their_unit_everywhere(home: Path) -> None:
+    found = read(
+        home,
+        archiveDays="12h",
+        ipc={"responseTtlSec": "2m", "pollIntervalMs": "0.2s"},
+        lease={"visibilityTimeoutSec": "1500ms"},
+        policyDefaults={"retry": {"initialDelaySec": "500ms"}},
+        queues={
+            "q": {"ttlSec": "1h", "dlq": {"retentionDays": "30d"}},
+            "r": {"policy": {"visibilityTimeoutSec": "5m"}},
+        },
+    )
+    assert (found.config["archiveDays"], found.config["ipc"]["responseTtlSec"]) == (0.5, 120)
+    assert found.config["ipc"]["pollIntervalMs"] == 200
+    q, r = found.queues["q"], found.queues["r"]
+    assert (q["ttlSec"], q["dlq"]["retentionDays"], q["visibilityTimeoutSec"]) == (3600, 30, 1.5)
+    assert (r["visibilityTimeoutSec"], r["retry"]["initialDelaySec"]) == (300, 0.5)
+
+
+@pytest.mark.parametrize("wrong", ["soon", "30 parsecs", "", "-5s", "0ms", "30"])
+def test_what_is_no_time_is_named(home: Path, wrong: str) -> None:
+    with pytest.raises(BadConfig, match="visibilityTimeoutSec"):
+        read(home, lease={"visibilityTimeoutSec": wrong})
