@@ -12,6 +12,7 @@ knows which of the two is the later one.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -45,6 +46,8 @@ from kingdom.mq.stores.request_journal import Journal
 SPARES_TRIMMED_A_SECOND = 512
 FOLDERS = ("inbox", "processing", "archive", "dlq", "meta")
 RECORD = "queue.json"
+TRASH = ".deleted"
+"""Where the folder of a queue goes in one step, before what is in it goes one by one."""
 
 
 class FileStore:
@@ -131,18 +134,17 @@ class FileStore:
         folders = self._folders.pop(queue, None)
         if folders is None:
             return
-        folder, meta = folders["ready"].rpartition("/")[0], self._folder_names["meta"]
         try:
             self._batch.forget(folders.values())
             self._stray_finder.looked.pop(folders["ready"], None)
-            self._disk.remove(Path(folder, meta, RECORD))
-            for part in (*folders.values(), f"{folder}/{meta}", folder):
-                with suppress(OSError):  # not empty: what somebody has laid in stays
-                    os.rmdir(part)
-            if self._config.durability == "power":
-                sync_folder(Path(self._root))
+            self._empty_trash()
+            self._disk.move(Path(folders["ready"]).parent, Path(self._root, TRASH))
+            self._empty_trash()
         except OSError as error:
             raise self._failure("delete a queue", error) from None
+
+    def _empty_trash(self) -> None:
+        shutil.rmtree(Path(self._root, TRASH), ignore_errors=True)
 
     def read(self, queue: str, state: State, name: str) -> str:
         try:
@@ -237,6 +239,7 @@ class FileStore:
         records: dict[str, str] = {}
         try:
             make_folder(Path(self._root))
+            self._empty_trash()
             for folder in self._queue_folders():
                 about = self._record(folder)
                 if about is not None:

@@ -18,9 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kingdom.disk.atomic import Durability
+from kingdom.mq.budget import Budget
 from kingdom.mq.engine import Engine
-from kingdom.mq.errors import DeadLetterNotFound, LeaseExpired, LeaseMismatch, MessageNotFound, StoreError
+from kingdom.mq.errors import (
+    DeadLetterNotFound,
+    LeaseExpired,
+    LeaseMismatch,
+    MessageNotFound,
+    QueueNotFound,
+    StoreError,
+)
 from kingdom.mq.message_format import Draft
+from kingdom.mq.moving import Move
 from kingdom.mq.names import Ids
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
@@ -142,6 +151,36 @@ def pause(client: Client) -> Sequence[str]:
     return []
 
 
+def move(client: Client) -> Sequence[str]:
+    _all(client.mq.moving.moving("move", "moved"), client.mq.moving.move_some, client)
+    return []
+
+
+def move_dead(client: Client) -> Sequence[str]:
+    with suppress(QueueNotFound):
+        _all(client.mq.moving.moving("move_dead-dlq", "revived"), client.mq.moving.move_some, client)
+    return []
+
+
+def _all(begun: Move, step: Callable[[Move, Budget, int], bool], client: Client) -> None:
+    while not step(begun, Budget(2), MORNING_MS):
+        client.mq.commit()
+
+
+def delete(client: Client) -> Sequence[str]:
+    with suppress(MessageNotFound):
+        client.mq.removal.delete(client.known["waits delete"][0])
+    return []
+
+
+def delete_queue(client: Client) -> Sequence[str]:
+    with suppress(QueueNotFound):
+        begun = client.mq.removal.deleting("delete_queue")
+        while not client.mq.removal.delete_some(begun, Budget(1)):
+            client.mq.commit()
+    return []
+
+
 def sweep(client: Client) -> Sequence[str]:
     client.mq.sweep(MORNING_MS + 40_000)
     return []
@@ -161,8 +200,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "quarantine": Operation(quarantine, [(0, 0, 0, 1)], dead=1),
     "purge": Operation(purge, [(0, 0, 0, 0)], ready=3),
     "pause": Operation(pause, [(1, 0, 0, 0)], ready=1),
+    "move": Operation(move, [(0, 0, 0, 0)], ready=3),
+    "move_dead": Operation(move_dead, [(0, 0, 0, 0)], dead=1),
+    "delete": Operation(delete, [(1, 0, 0, 0)], ready=2),
+    "delete_queue": Operation(delete_queue, [(0, 0, 0, 0)], ready=2, dead=1),
     "sweep": Operation(sweep, [(0, 0, 1, 0), (0, 0, 0, 0)], leased=True),
 }
+
+
+ELSEWHERE = {"move": "moved", "move_dead": "revived"}
+"""Where operations move their messages."""
 
 
 def queue_of(operation: str) -> str:
@@ -176,8 +223,12 @@ def prepare(home: Path, backend: str, durability: Durability, operations: Sequen
         for name in operations:
             operation, queue = OPERATIONS[name], queue_of(name)
             client.mq.queues.declare(queue)
-            for _ in range(operation.ready + operation.leased + operation.dead):
-                client.mq.publish(queue, Draft(TEXT))
+            keys = [
+                client.mq.publish(queue, Draft(TEXT)).message_key
+                for _ in range(operation.ready + operation.leased + operation.dead)
+            ]
+            if operation.ready:
+                client.promise(f"waits {name}", keys[-1])
             if operation.leased:
                 [leased] = client.mq.lease(queue, "c", visibility_ms=30_000 if name == "sweep" else 500_000)
                 client.promise(f"leased {name}", leased.message_key, leased.lease_id)
@@ -244,6 +295,16 @@ def check(home: Path, backend: str, durability: Durability, operations: Sequence
 
 def _details(client: Client, name: str, promised: Mapping[str, Sequence[str]]) -> Iterator[str]:
     queue = queue_of(name)
+    if name in ELSEWHERE:
+        operation, there = OPERATIONS[name], client.mq.status(ELSEWHERE[name])
+        here = client.mq.status(queue)
+        there_are = here.ready + here.dlq + there.ready
+        if there_are != operation.ready + operation.dead:
+            yield f"{there_are} messages are in both queues"
+    if name == "delete_queue" and name in promised and name in client.mq.queues.names():
+        yield "it is there"
+    if queue not in client.mq.queues.names():
+        return
     for message in client.mq.peek(queue):
         if message.payload not in (TEXT, LARGE):
             yield f"a payload is {message.payload[:60]!r}"
