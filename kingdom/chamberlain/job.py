@@ -8,7 +8,7 @@ from typing import Any
 from kingdom import picture
 from kingdom.chamberlain import orphans
 from kingdom.chamberlain.alerts import Alerts
-from kingdom.chamberlain.vitals import Health, Meter, Reading
+from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_level
 from kingdom.disk.codec import to_json
 from kingdom.errors import BadConfig
 from kingdom.home import config, roster
@@ -18,12 +18,12 @@ from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
 from kingdom.times import stamp
 
-SHORT_OF_MEMORY = 95.0
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 
 
 def _figures(reading: Reading) -> str:
-    return f"CPU {reading.cpu_percent:.0f} %, memory {reading.memory_percent:.0f} %"
+    memory = f"memory {reading.memory_percent:.0f} %, {reading.memory_available_mb:.0f} MB available"
+    return f"CPU {reading.cpu_percent:.0f} %, {memory}"
 
 
 class ChamberlainJob:
@@ -113,7 +113,7 @@ class ChamberlainJob:
             said = f"the machine is {health}, was {self._last_health}"
             services.log.info(said, event="system.health_changed", health=health, was=self._last_health)
             if health == "red":
-                self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work waits")
+                self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work that asks a model waits")
             else:
                 self._alerts.forget("red")
             self._last_health = health
@@ -132,13 +132,15 @@ class ChamberlainJob:
 
     def _relieve(self, reading: Reading) -> None:
         """Stop one soldier when memory stays short, before the kernel ends something at random."""
-        self._times_short = self._times_short + 1 if reading.memory_percent > SHORT_OF_MEMORY else 0
+        available, pressure = reading.memory_available_mb, reading.memory_pressure_percent
+        is_short = memory_level(available, pressure, self._config["thresholds"]) == "red"
+        self._times_short = self._times_short + 1 if is_short else 0
         if self._times_short < 2:
             return
         self._times_short = 0
         task = orphans.stop_newest(self._services)
         if task is not None:
-            self._services.log.warn(f"memory is at {reading.memory_percent:.0f} %: stopped the soldier of {task}")
+            self._services.log.warn(f"{available:.0f} MB of memory are left: stopped the soldier of {task}")
             self._services.log.event("recovery.session_killed", task_id=task)
 
     def _write_dashboard(self) -> None:

@@ -24,6 +24,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
 from kingdom.home import config, manifests
 from kingdom.home.places import Places, find_schema
+from kingdom.rules.gate import Work
 from kingdom.runtime.processes import all_pids, stat_fields
 from kingdom.words import count, one_line
 
@@ -292,7 +293,7 @@ def _gate(places: Places) -> Iterator[Finding]:
     except BadConfig:
         # _configuration has reported it.
         return
-    held = seen.holds_because("normal")
+    held = seen.holds_because(Work("normal"))
     if held is None:
         yield Finding("ok", "gate", f"new work starts: the machine is {seen.load.health} ({seen.load.why})")
     else:

@@ -13,7 +13,7 @@ from kingdom.cli import home
 from kingdom.errors import Exit
 from kingdom.home.places import Places
 from kingdom.picture import Picture, RoleView
-from kingdom.rules.gate import ADMITS
+from kingdom.rules.gate import STARTS
 from kingdom.runtime.wake import Waker
 from kingdom.times import rests_until
 from kingdom.words import STATES, duration, one_line, table, time_apart
@@ -77,10 +77,7 @@ def _head(view: Picture) -> str:
 
 
 def _what_starts(health: str) -> str:
-    admitted = ADMITS.get(health, ADMITS["green"])
-    if len(admitted) == len(ADMITS["green"]):
-        return ""
-    return f"; only what has {' or '.join(admitted)} priority starts" if admitted else "; nothing new starts"
+    return f"; {STARTS[health]}" if health in STARTS else ""
 
 
 def _roles(view: Picture) -> str:

@@ -20,7 +20,7 @@ from kingdom.home.places import Places
 from kingdom.records import foreign, load, notes
 from kingdom.records.messages import Event
 from kingdom.rules import gate, routing
-from kingdom.rules.gate import Gate
+from kingdom.rules.gate import Gate, Work
 from kingdom.times import rests_until
 from kingdom.words import one_line
 
@@ -119,7 +119,9 @@ def _what_holds(places: Places, found: Found) -> str:
         return "the king has not read it yet, and will move it to dead/, because it is not a valid event"
     if event.is_answer or event.task_id is not None:
         return "the king has not come to it yet; nothing holds it"
-    held = gate_now(places).holds_because(event.priority)
+    table = routing.table(manifests.installed(places)[0])
+    work = Work(event.priority, event.is_chat, table.needs_model(table.route(event)))
+    held = gate_now(places).holds_because(work)
     if held is None:
         return "the king has not come to it yet; nothing holds it"
     return f"{held} (its own priority is {event.priority})"

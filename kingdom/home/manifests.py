@@ -39,6 +39,8 @@ class Manifest:
     subscribes: tuple[str, ...]
     schedules: tuple[Schedule, ...]
     engine: str | None
+    #: Its soldiers ask a model. What needs none is served at any health of the machine.
+    needs_model: bool
     supported_engines: tuple[str, ...]
     keywords: tuple[str, ...]
     default_repo: str | None
@@ -57,6 +59,8 @@ def read(path: Path) -> Manifest:
     foreign = [key for key in FOREIGN_KEYS if isinstance(value, dict) and key in value]
     fields = config.validated("manifest", ours(value), lines, path)
     sandbox = fields.pop("sandbox") in ("on", True)
+    if fields["needs_model"] is None:
+        fields["needs_model"] = fields["engine"] != "command"
     schedules = tuple(Schedule(**schedule) for schedule in config.frozen(fields.pop("schedules")))
     warnings = tuple(f"{path}:{lines.get((key,), 1)}: {key} has no effect here" for key in foreign)
     return Manifest(**config.frozen(fields), schedules=schedules, sandbox=sandbox, warnings=warnings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 
 from kingdom.errors import BadInput
@@ -15,7 +16,7 @@ from kingdom.king.context import Context, Decision
 from kingdom.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.records import notes
 from kingdom.records.messages import Event, Queued, Task
-from kingdom.rules.gate import Gate
+from kingdom.rules.gate import Gate, Work
 from kingdom.times import stamp
 
 BATCH = 128
@@ -27,13 +28,16 @@ class Dispatch:
         self._king = king
         self._schedules = schedules
         self._backlog = king.backlog(king.queues.events)
+        self._routes = king.routes
+        self._chats_need_model: dict[str, bool] = {}
+        """Of what people said and the gate held, by file name: its words decide who gets it."""
         self.has_more = False
         """Whether the last group left something that could have been in it."""
 
     def is_due(self, now: float) -> bool:
         """Return whether there is anything that may become a task."""
         schedules = self._schedules
-        is_time = now >= schedules.next_look or schedules.held_because is not None
+        is_time = now >= schedules.next_look or schedules.holds
         return is_time or bool(self._backlog.waiting)
 
     def next_group(self, look: bool) -> bool:
@@ -57,10 +61,27 @@ class Dispatch:
                 break
             if queued.begun or queued.is_answer:
                 chosen.append(queued)
-            elif gate().room > taken and gate().admits(queued.priority):
+            elif gate().room > taken and self._is_admitted(queued, gate()):
                 taken += 1
                 chosen.append(queued)
         return chosen
+
+    def _is_admitted(self, queued: Queued, gate: Gate) -> bool:
+        """Who gets it is looked up only when it would be held for a general that asks a model."""
+        work = Work(queued.priority, queued.is_chat)
+        return gate.admits(work) or gate.admits(replace(work, needs_model=self._needs_model(queued)))
+
+    def _needs_model(self, queued: Queued) -> bool:
+        routes, name = self._king.routes, queued.filename
+        if routes is not self._routes:
+            self._routes = routes
+            self._chats_need_model.clear()
+        if not queued.is_chat:
+            return routes.needs_model(routes.by_type(queued.type))
+        if name not in self._chats_need_model:
+            event = self._backlog.take(name)
+            self._chats_need_model[name] = event is None or routes.needs_model(routes.route(event))
+        return self._chats_need_model[name]
 
     def _serve_events(self, chosen: Sequence[Queued]) -> None:
         names = [queued.filename for queued in chosen]
@@ -70,6 +91,8 @@ class Dispatch:
         decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
         self._king.hand_over(decisions, partial(self._king.queues.events.update, "pending"), self._finish)
         self._backlog.drop(names)
+        for name in names:
+            self._chats_need_model.pop(name, None)
 
     def _serve_run(self, run: ScheduledRun) -> None:
         task_id = run.task_id or self._king.task_ids(1)[0]

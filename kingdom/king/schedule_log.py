@@ -12,7 +12,7 @@ from kingdom.home.manifests import Manifest
 from kingdom.king.context import Context
 from kingdom.records.messages import Json
 from kingdom.rules import schedules
-from kingdom.rules.gate import Gate
+from kingdom.rules.gate import Gate, Work
 from kingdom.rules.schedules import ScheduleEntry
 from kingdom.times import moment, stamp
 
@@ -20,6 +20,9 @@ PRIORITY = "low"
 START = "start"
 """The part of the one message that follows from a run."""
 SHORTEST_SLEEP = 0.05
+
+Holds = dict[bool, str | None]
+"""Why runs wait: those that need a model, and those that need none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,13 @@ class ScheduleLog:
         self._plan_path = king.places.own("king") / "schedules.json"
         self._entries: list[ScheduleEntry] = []
         self._planned: list[dict[str, Any]] | None = None
-        self.held_because: str | None = None
-        """Why runs that are due are not made yet."""
+        self._held: Holds = {}
         self.next_look = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Return whether runs that are due are not made yet."""
+        return any(self._held.values())
 
     def take_over(self, generals: Iterable[Manifest]) -> list[str]:
         """Use the generals' schedules. Return what is wrong with those that cannot be used."""
@@ -89,7 +96,7 @@ class ScheduleLog:
 
     def _held_because_changed(self, gate: Callable[[], Gate]) -> bool:
         """Return whether the gate's reason for holding a run that is due has changed since the last look."""
-        return self.held_because is not None and self.held_because != gate().holds_because(PRIORITY)
+        return self.holds and self._held != _holds(gate())
 
     def _anything_waits(self) -> bool:
         return any(self._value(entry).get("waiting") for entry in self._entries)
@@ -97,12 +104,14 @@ class ScheduleLog:
     def _find(self, gate: Callable[[], Gate]) -> ScheduledRun | None:
         now = self._king.clock()
         self._note_due(now)
-        self.held_because = gate().holds_because(PRIORITY) if self._anything_waits() else None
+        self._held = _holds(gate()) if self._anything_waits() else {}
         self._plan(now)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
-        if begun is not None or self.held_because is not None:
+        if begun is not None:
             return begun
         for entry in self._entries:
+            if self._held.get(entry.needs_model) is not None:
+                continue
             for due in map(moment, self._value(entry).get("waiting", ())):
                 run = ScheduledRun(entry, due)
                 if self._king.replays.task_of(entry.run_key(due)) is None:
@@ -140,7 +149,7 @@ class ScheduleLog:
             self._king.unsynced.rewrite(self._plan_path, to_json({"schedules": plan}))
 
     def _plan_of(self, entry: ScheduleEntry, value: Mapping[str, Any], now: float) -> dict[str, Any]:
-        since = value.get("since")
+        since, held = value.get("since"), self._held.get(entry.needs_model)
         return {
             "schedule": entry.key,
             "general": entry.general,
@@ -148,8 +157,8 @@ class ScheduleLog:
             "cron": entry.schedule.cron,
             "next": stamp(schedules.next_run(entry, now, self._king.zone)),
             "last": value.get("last"),
-            "held_since": since if self.held_because else None,
-            "held_because": self.held_because if since else None,
+            "held_since": since if held else None,
+            "held_because": held if since else None,
         }
 
     def _sleep(self, most: float) -> float:
@@ -161,6 +170,10 @@ class ScheduleLog:
     def _value(self, entry: ScheduleEntry) -> Mapping[str, Any]:
         value: Mapping[str, Any] = self._file.get(entry.key, {})
         return value
+
+
+def _holds(gate: Gate) -> Holds:
+    return {needs: gate.holds_because(Work(PRIORITY, needs_model=needs)) for needs in (True, False)}
 
 
 def _is_sound(_schedule: str, value: Any) -> bool:

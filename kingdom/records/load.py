@@ -19,6 +19,14 @@ from kingdom.times import moment, rests_until
 CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
 MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it beats"
 
+FIGURES = {
+    "cpu_percent": "cpu {:.0f} %",
+    "memory_percent": "memory {:.0f} %",
+    "memory_available_mb": "{:.0f} MB available",
+    "memory_pressure_percent": "memory pressure {:.0f} %",
+}
+"""What a machine is judged by, in words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -96,7 +104,6 @@ def _health(places: Places, now: float, stale_seconds: float) -> tuple[str, str,
 
 
 def _figures(system: Any) -> str:
-    known = (("cpu_percent", "cpu"), ("memory_percent", "memory"))
     figures = system if isinstance(system, dict) else {}
-    said = [f"{name} {figures[key]:.0f} %" for key, name in known if isinstance(figures.get(key), int | float)]
+    said = [text.format(figures[key]) for key, text in FIGURES.items() if isinstance(figures.get(key), int | float)]
     return ", ".join(said) or "by its vitals"

@@ -49,6 +49,10 @@ class Queued(NamedTuple):
     def is_answer(self) -> bool:
         return self.type.endswith(ANSWER_TYPES)
 
+    @property
+    def is_chat(self) -> bool:
+        return self.type.endswith(CHAT_TYPES)
+
 
 ACCOUNT = "account"
 """What a task waits for that may start as soon as money or a quota is there again."""

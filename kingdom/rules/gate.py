@@ -7,12 +7,31 @@ from dataclasses import dataclass, replace
 
 from kingdom.records.load import MEASURED, Load
 
+PEOPLE = "people"
 ADMITS = {
-    "green": frozenset({"high", "normal", "low"}),
-    "yellow": frozenset({"high"}),
+    "green": frozenset({"high", "normal", "low", PEOPLE}),
+    "yellow": frozenset({"high", PEOPLE}),
     "orange": frozenset[str](),
     "red": frozenset[str](),
 }
+"""Which priorities start at which health, and whether what people say does. What needs no model always starts."""
+STARTS = {
+    "yellow": "only what people say, what has high priority and what needs no model starts",
+    "orange": "only what needs no model starts",
+    "red": "only what needs no model starts",
+}
+"""The same in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What asks to start."""
+
+    priority: str
+    #: A person said it, on the console or in a chat.
+    is_said: bool = False
+    #: The general that gets it asks a model.
+    needs_model: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +52,16 @@ class Gate:
         """How many more tasks may start."""
         return max(0, self.at_most - self.load.under_way)
 
-    def admits(self, priority: str) -> bool:
-        return priority in ADMITS[self.load.health]
+    def admits(self, work: Work) -> bool:
+        """Return whether the machine's health lets it start."""
+        admitted = ADMITS[self.load.health]
+        return not work.needs_model or work.priority in admitted or (work.is_said and PEOPLE in admitted)
 
-    def holds_because(self, priority: str) -> str | None:
-        """Say why something of this priority must wait; None when it need not."""
-        if not self.admits(priority):
-            admitted = " and ".join(sorted(ADMITS[self.load.health]))
-            starts = f"only what has {admitted} priority starts" if admitted else "nothing new starts"
-            return f"the machine is {self.load.health} ({self.load.why}), so {starts} {self.load.until}"
+    def holds_because(self, work: Work) -> str | None:
+        """Say why something must wait; None when it need not."""
+        if not self.admits(work):
+            health = self.load.health
+            return f"the machine is {health} ({self.load.why}), so {STARTS[health]} {self.load.until}"
         if self.room == 0:
             more = "more starts when one ends, or when config/king.yaml allows more"
             tasks = "1 task is" if self.load.under_way == 1 else f"{self.load.under_way} tasks are"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kingdom.home.manifests import Manifest
@@ -25,12 +25,18 @@ class Table:
     words: tuple[tuple[str, str], ...]
     #: Default repository by general.
     repos: Mapping[str, str | None]
+    #: Generals that ask no model.
+    modelless: frozenset[str]
     #: Claims of two generals.
     warnings: tuple[str, ...]
 
     def route(self, event: Event) -> Route | None:
         """Return who gets an event: by keyword if a person wrote it, then by type, then by the longest wildcard."""
-        return self._by_words(event) or self._by_type(event.type)
+        return self._by_words(event) or self.by_type(event.type)
+
+    def needs_model(self, route: Route | None) -> bool:
+        """Return whether what takes this route asks a model; so may what has no route."""
+        return route is None or route.general not in self.modelless
 
     def tried(self, event: Event) -> list[str]:
         """Return every rule that is tried, in order."""
@@ -49,19 +55,21 @@ class Table:
                 return Route(general, f"word {word!r}")
         return None
 
-    def _by_type(self, event_type: str) -> Route | None:
+    def by_type(self, event_type: str) -> Route | None:
+        """Return who gets an event of this type that no person wrote."""
         for claim in candidates(event_type):
             if claim in self.claims:
                 return Route(self.claims[claim], f"subscribes {claim!r}")
         return None
 
 
-def table(manifests: Iterable[Manifest]) -> Table:
+def table(manifests: Collection[Manifest]) -> Table:
     """Build the routing table. The first manifest by name gets a claim; a second claim is a warning."""
     claims: dict[str, str] = {}
     words: dict[str, str] = {}
     repos: dict[str, str | None] = {}
     warnings: list[str] = []
+    modelless = frozenset(manifest.name for manifest in manifests if not manifest.needs_model)
     for manifest in sorted(manifests, key=lambda manifest: manifest.name):
         repos[manifest.name] = manifest.default_repo
         for taken, wanted in ((claims, manifest.subscribes), (words, [_plain(word) for word in manifest.keywords])):
@@ -70,7 +78,7 @@ def table(manifests: Iterable[Manifest]) -> Table:
                 if holder != manifest.name:
                     warnings.append(f"{claim!r} belongs to {holder} already; {manifest.name} does not get it")
     longest_first = sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))
-    return Table(claims, tuple(longest_first), repos, tuple(warnings))
+    return Table(claims, tuple(longest_first), repos, modelless, tuple(warnings))
 
 
 def candidates(event_type: str) -> list[str]:

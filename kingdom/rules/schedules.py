@@ -27,6 +27,8 @@ class ScheduleEntry:
     general: str
     default_repo: str | None
     schedule: Schedule
+    #: The general asks a model.
+    needs_model: bool = True
 
     @property
     def key(self) -> str:
@@ -39,7 +41,9 @@ class ScheduleEntry:
 
 def entries(manifests: Iterable[Manifest]) -> list[ScheduleEntry]:
     return [
-        ScheduleEntry(general.name, general.default_repo, plan) for general in manifests for plan in general.schedules
+        ScheduleEntry(general.name, general.default_repo, plan, general.needs_model)
+        for general in manifests
+        for plan in general.schedules
     ]
 
 

@@ -11,26 +11,86 @@ import pytest
 
 from kingdom.chamberlain import job
 from kingdom.chamberlain.job import ChamberlainJob
-from kingdom.chamberlain.vitals import Health, Meter, Reading
+from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_pressure
 from kingdom.disk.codec import read_json
 from tests.fixtures import Clock, all_of, services
 
 THRESHOLDS = {"yellow": 60.0, "orange": 80.0, "red": 90.0}
+THRESHOLDS |= {"memory_orange_mb": 400.0, "memory_red_mb": 200.0, "memory_pressure_percent": 10.0}
 
 
-def reading(cpu: float = 5.0, memory: float = 5.0, disk: float = 5.0) -> Reading:
-    return Reading(cpu, memory, disk, (0.1, 0.1, 0.1))
+def reading(
+    cpu: float = 5.0,
+    memory: float = 5.0,
+    disk: float = 5.0,
+    available: float = 9000.0,
+    pressure: float | None = 0.0,
+) -> Reading:
+    return Reading(cpu, memory, available, pressure, disk, (0.1, 0.1, 0.1))
+
+
+def judged(**figures: float | None) -> str:
+    judge = Health()
+    return [judge.judge(reading(**figures), THRESHOLDS) for _ in range(3)][-1]
 
 
 @pytest.mark.parametrize(
     ("percent", "health"),
     [(0, "green"), (59.9, "green"), (60, "yellow"), (80, "yellow"), (80.1, "orange"), (90, "orange"), (90.1, "red")],
 )
-@pytest.mark.parametrize("of", ["cpu", "memory"])
-def test_the_worse_of_cpu_and_memory_is_the_health(percent: float, health: str, of: str) -> None:
+def test_the_health_by_cpu(percent: float, health: str) -> None:
+    assert judged(cpu=percent) == health
+
+
+@pytest.mark.parametrize(
+    ("memory", "available", "pressure", "health"),
+    [
+        (59.9, 9000, 90, "green"),
+        (60, 9000, 90, "yellow"),
+        (99, 9000, 90, "yellow"),
+        (99, 400, 90, "yellow"),
+        (99, 399, 10, "yellow"),
+        (99, 399, 10.1, "orange"),
+        (99, 200, 90, "orange"),
+        (99, 199, 10, "yellow"),
+        (99, 199, 10.1, "red"),
+        (20, 199, 90, "red"),
+        (20, 399, 0, "green"),
+        # not measured by this kernel
+        (99, 400, None, "yellow"),
+        (99, 399, None, "orange"),
+        (99, 199, None, "red"),
+    ],
+)
+def test_the_health_by_memory(memory: float, available: float, pressure: float | None, health: str) -> None:
+    assert judged(memory=memory, available=available, pressure=pressure) == health
+
+
+def test_the_worse_of_cpu_and_memory_is_the_health() -> None:
+    assert judged(cpu=85, available=100, pressure=50) == "red"
+    assert judged(cpu=95, memory=70) == "red"
+
+
+def test_a_threshold_of_101_switches_its_level_off() -> None:
+    off = THRESHOLDS | {"yellow": 101.0, "orange": 101.0, "red": 101.0}
     judge = Health()
-    seen = [judge.judge(reading(**{of: percent}), THRESHOLDS) for _ in range(3)]
-    assert seen[-1] == health
+    assert {judge.judge(reading(100, 100, available=0, pressure=100), off) for _ in range(3)} == {"green"}
+
+
+@pytest.mark.parametrize(
+    ("text", "percent"),
+    [
+        ("some avg10=12.50 avg60=3.00 avg300=1.00 total=1\nfull avg10=1.00 avg60=0 avg300=0 total=0\n", 12.5),
+        ("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", 0.0),
+        ("some avg10=? total=0\n", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_pressure_on_memory(tmp_path: Path, text: str | None, percent: float | None) -> None:
+    if text is not None:
+        (tmp_path / "memory").write_text(text)
+    assert memory_pressure(tmp_path / "memory") == percent
 
 
 def test_one_busy_moment_is_no_alarm() -> None:
@@ -72,13 +132,14 @@ def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> 
     vitals = read_json(ours.places.resources)
     assert vitals["timestamp"] == "2026-02-07T10:00:00Z"
     assert (vitals["system"]["cpu_percent"], vitals["system"]["memory_percent"]) == (7.0, 8.1)
+    assert (vitals["system"]["memory_available_mb"], vitals["system"]["memory_pressure_percent"]) == (9000, 0.0)
     assert vitals["sessions"] == {"soldiers_active": 0, "soldiers_max": 3, "list": []}
     assert vitals["health"] == "green"
     assert vitals["judged_by"]["cpu_percent"] == round(vitals["system"]["cpu_percent"] / 3, 1)
 
 
 def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machine: Machine) -> None:
-    machine.now = reading(memory=95)
+    machine.now = reading(available=100, pressure=50)
     ours = services(home, "chamberlain", Clock(), chamberlain={"intervals": {"vitals_seconds": 0.0001}})
     role = ChamberlainJob(ours)
     for _ in range(6):

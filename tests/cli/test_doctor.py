@@ -71,9 +71,7 @@ def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: 
     vitals = {"timestamp": stamp(time.time()), "health": "yellow", "system": {"cpu_percent": 84.2}}
     terminal.places.resources.write_text(json.dumps(vitals))
     said = terminal("doctor").out
-    assert (
-        "warn  gate: the machine is yellow (cpu 84 %), so only what has high priority starts until it is calmer" in said
-    )
+    assert "warn  gate: the machine is yellow (cpu 84 %), so only what people say, what has high priority" in said
     assert "events --state pending` lists what waits" in said
     broken_config(terminal.places)
     assert "king.yaml:1: concurrency.max_soldiers" in terminal("doctor").out

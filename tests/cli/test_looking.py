@@ -20,6 +20,7 @@ from kingdom.records import notes
 from kingdom.times import stamp
 from kingdom.words import duration, one_line, printable, table
 from tests.cli.conftest import Held, Terminal
+from tests.fixtures import install
 
 
 def test_nobody_runs(terminal: Terminal) -> None:
@@ -109,12 +110,17 @@ def hold(terminal: Terminal, health: str, age: float = 0.0) -> None:
 
 
 def test_why_names_the_gate_that_holds_an_event(terminal: Terminal, king_runs: None) -> None:
+    install(terminal.places.home, "gen-model", keywords=["think"])
+    terminal.event("pending", "evt-1", type="console.message", payload={"text": "think"})
+    terminal.event("pending", "evt-2", type="console.message", payload={"text": "brief me"})
     hold(terminal, "yellow")
-    terminal.event("pending", "evt-1", type="console.message", payload={"text": "brief me"})
+    assert "nothing holds it" in terminal.ok("why", "evt-1")
+    hold(terminal, "red")
     told = terminal.ok("why", "evt-1")
-    assert "it waits: the machine is yellow (by its vitals), so only what has high priority starts until" in told
+    assert "it waits: the machine is red (by its vitals), so only what needs no model starts until" in told
     assert "(its own priority is normal)" in told
-    assert "it will go to gen-briefing, by its word 'brief me'" in told
+    assert "it will go to gen-model, by its word 'think'" in told
+    assert "nothing holds it" in terminal.ok("why", "evt-2")
 
 
 def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: None) -> None:
@@ -196,7 +202,8 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
     terminal: Terminal, king_runs: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(say, "QUIET_SECONDS", 0.0)
-    terminal.event("pending", "evt-1", type="console.message", payload={"text": "brief me"})
+    install(terminal.places.home, "gen-model", keywords=["think"])
+    terminal.event("pending", "evt-1", type="console.message", payload={"text": "think"})
 
     def told(seconds: float = 0.1) -> list[str]:
         with pytest.raises(TookTooLong):
@@ -204,9 +211,9 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
         return capsys.readouterr().err.splitlines()
 
     with closing(say.ReplyListener(terminal.places)) as ear, closing(Held(terminal.places, "gen-briefing")):
-        hold(terminal, "yellow")
+        hold(terminal, "red")
         (line,) = told(1.2)
-        assert line.startswith("it waits: the machine is yellow (by its vitals), so only what has high")
+        assert line.startswith("it waits: the machine is red (by its vitals), so only what needs no model")
         hold(terminal, "orange", age=500)
         (line,) = told()
         assert line.startswith("it waits: the machine is orange (the vitals are 50")
@@ -364,7 +371,11 @@ def test_somebody_without_a_name_may_speak_and_give_orders(terminal: Terminal, m
 
 @pytest.mark.parametrize(
     ("health", "said"),
-    [("green", ""), ("yellow", "; only what has high priority starts"), ("red", "; nothing new starts")],
+    [
+        ("green", ""),
+        ("yellow", "; only what people say, what has high priority and what needs no model starts"),
+        ("red", "; only what needs no model starts"),
+    ],
 )
 def test_status_says_what_a_busy_machine_means(terminal: Terminal, health: str, said: str) -> None:
     vitals = {"timestamp": stamp(time.time()), "health": health, "system": {"cpu_percent": 71.0}}

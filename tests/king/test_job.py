@@ -196,6 +196,57 @@ def test_health_holds_events_in_pending(castle: Path, clock: Clock, health: str,
     assert told(castle) == [("thread_start", TASK, f"[start] {TYPE}")] * len(served) or health == "green"
 
 
+WANTED_BY = {
+    # what arrives: the general that gets it, and at which health it is served
+    "a program's, for a model": (event("evt-1", "ask.model"), {"green"}),
+    "a program's, for no model": (event("evt-1", "ask.program"), {"green", "yellow", "orange", "red"}),
+    "a program's, for nobody": (event("evt-1", "ask.nobody"), {"green"}),
+    "said, for a model": (event("evt-1", "console.message", payload={"text": "think"}), {"green", "yellow"}),
+    "said, for nobody": (event("evt-1", "slack.app_mention", payload={"text": "hm"}), {"green", "yellow"}),
+    "said, for no model": (
+        event("evt-1", "console.message", payload={"text": "brief me"}),
+        {"green", "yellow", "orange", "red"},
+    ),
+    "said with low priority, for a model": (
+        event("evt-1", "slack.channel.message", payload={"text": "think"}, priority="low"),
+        {"green", "yellow"},
+    ),
+}
+
+
+@pytest.mark.parametrize("health", ["green", "yellow", "orange", "red"])
+@pytest.mark.parametrize("what", WANTED_BY)
+def test_people_and_what_needs_no_model_pass(castle: Path, clock: Clock, what: str, health: str) -> None:
+    install(castle, "gen-model", keywords=["think"], subscribes=["ask.model"])
+    install(castle, "gen-program", keywords=["brief me"], subscribes=["ask.program"], engine="command")
+    vitals(castle, health)
+    arrives, served_at = WANTED_BY[what]
+    put(castle, "events", "pending", **arrives)
+    king = reign(castle, clock)
+    assert (here(castle, "events", "pending") == []) is (health in served_at)
+    install(castle, "gen-model", keywords=["think"], subscribes=["ask.*"], needs_model=False)
+    install(castle, "gen-program", keywords=["brief me"], engine="command", needs_model=True)
+    reign(castle, clock, king)
+    passes = health in served_at or what not in ("said, for nobody", "said, for no model")
+    assert (here(castle, "events", "pending") == []) is passes, "the manifests say otherwise now"
+
+
+def test_a_run_that_needs_no_model_is_held_by_no_health(castle: Path, clock: Clock) -> None:
+    plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "t"}
+    install(castle, "gen-a", schedules=[plan])
+    install(castle, "gen-test", schedules=[plan], engine="command")
+    king = reign(castle, clock)
+    clock.set("2026-02-07T22:00:05Z")
+    vitals(castle, "red", "2026-02-07T22:00:00Z")
+    reign(castle, clock, king)
+    assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-test"]
+    plans = json.loads((Places(castle).own("king") / "schedules.json").read_text())["schedules"]
+    assert {each["general"]: each["held_since"] for each in plans} == {
+        "gen-a": "2026-02-07T22:00:00Z",
+        "gen-test": None,
+    }
+
+
 def test_soldiers_under_way_leave_so_much_room(castle: Path, clock: Clock) -> None:
     install(castle, "gen-other")
     for number in range(4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +39,31 @@ def look(home: Path, vitals: dict[str, Any] | bytes | None, under_way: int = 0, 
     return standing(places, NOW, at_most)
 
 
-HEALTH = {
-    "green": {"high": True, "normal": True, "low": True},
-    "yellow": {"high": True, "normal": False, "low": False},
-    "orange": {"high": False, "normal": False, "low": False},
-    "red": {"high": False, "normal": False, "low": False},
+ALL, NONE = {"high", "normal", "low"}, set[str]()
+STARTS = {
+    # health: of priority, when a program made it; when a person said it; when its general needs no model
+    "green": (ALL, ALL, ALL),
+    "yellow": ({"high"}, ALL, ALL),
+    "orange": (NONE, NONE, ALL),
+    "red": (NONE, NONE, ALL),
 }
 
 
-@pytest.mark.parametrize("health", HEALTH)
-def test_each_health_admits_its_priorities(home: Path, health: str) -> None:
+@pytest.mark.parametrize("health", STARTS)
+def test_each_health_admits_its_work(home: Path, health: str) -> None:
     seen = look(home, {"timestamp": "2026-02-07T10:01:50Z", "health": health})
     assert seen.load.health == health
-    for priority, admitted in HEALTH[health].items():
-        assert seen.admits(priority) is admitted
-        assert (seen.holds_because(priority) is None) is admitted
+    kinds = (gate.Work("x"), gate.Work("x", is_said=True), gate.Work("x", needs_model=False))
+    for kind, starts in zip(kinds, STARTS[health], strict=True):
+        for priority in ALL:
+            work = replace(kind, priority=priority)
+            assert seen.admits(work) is (priority in starts), work
+            assert (seen.holds_because(work) is None) is (priority in starts), work
+
+
+@pytest.mark.parametrize("work", [gate.Work("high", is_said=True), gate.Work("high", needs_model=False)])
+def test_the_number_of_soldiers_holds_for_everybody(home: Path, work: gate.Work) -> None:
+    assert look(home, None, 3).holds_because(work) is not None
 
 
 VITALS: list[tuple[dict[str, Any] | bytes | None, str]] = [
@@ -81,7 +92,7 @@ def test_no_vitals_are_green_old_or_damaged_ones_are_orange(home: Path, vitals: 
 def test_the_room_is_what_is_not_under_way(home: Path, under_way: int, at_most: int, room: int) -> None:
     seen = look(home, None, under_way, at_most)
     assert seen.room == room
-    assert (seen.holds_because("high") is None) is (room > 0)
+    assert (seen.holds_because(gate.Work("high")) is None) is (room > 0)
 
 
 NO_WORK: dict[str, Callable[[Path], object]] = {
@@ -141,27 +152,28 @@ def test_no_more_soldiers_go_out_than_may(home: Path) -> None:
 
 
 def test_a_hold_is_told_in_words(home: Path) -> None:
-    one = look(home, None, 1, at_most=1).holds_because("high")
+    one = look(home, None, 1, at_most=1).holds_because(gate.Work("high"))
     assert one is not None
     assert one.startswith("1 task is under way and concurrency.max_soldiers is 1: ")
-    full = look(home, None, 3).holds_because("high")
+    full = look(home, None, 3).holds_because(gate.Work("high"))
     assert full == (
         "3 tasks are under way and concurrency.max_soldiers is 3: "
         "more starts when one ends, or when config/king.yaml allows more"
     )
-    old = look(home, {"timestamp": "2026-02-07T09:52:00Z"}).holds_because("low")
+    old = look(home, {"timestamp": "2026-02-07T09:52:00Z"}).holds_because(gate.Work("low"))
     assert old == (
-        "the machine is orange (the vitals are 600 s old), so nothing new starts "
+        "the machine is orange (the vitals are 600 s old), so only what needs no model starts "
         "until the chamberlain has measured again; `kingdom status` shows whether it beats"
     )
     vitals = {"timestamp": "2026-02-07T10:01:50Z", "health": "yellow", "system": {"cpu_percent": 71.6, "x": 1}}
-    assert look(home, vitals).holds_because("normal") == (
-        "the machine is yellow (cpu 72 %), so only what has high priority starts "
+    assert look(home, vitals).holds_because(gate.Work("normal")) == (
+        "the machine is yellow (cpu 72 %), "
+        "so only what people say, what has high priority and what needs no model starts "
         "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
     )
 
 
 def test_the_gate_names_the_figures_that_decided(home: Path) -> None:
     vitals: dict[str, Any] = {"timestamp": "2026-02-07T10:02:00Z", "health": "yellow"}
-    vitals |= {"system": {"cpu_percent": 58.0}, "judged_by": {"cpu_percent": 64.0, "memory_percent": 9.0}}
-    assert "yellow (cpu 64 %, memory 9 %)" in str(look(home, vitals).holds_because("normal"))
+    vitals |= {"system": {"cpu_percent": 58.0}, "judged_by": {"cpu_percent": 64.0, "memory_available_mb": 99}}
+    assert "yellow (cpu 64 %, 99 MB available)" in str(look(home, vitals).holds_because(gate.Work("normal")))
