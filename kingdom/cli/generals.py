@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 
 import click
 
@@ -28,12 +27,18 @@ def generals(ctx: click.Context) -> int | None:
 @generals.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
 def list_generals(as_json: bool = False) -> int:
-    """List the installed generals, and the manifests that cannot be used. Exit code 1 when there are any of those."""
+    """List the generals that are installed and those that could be, and the manifests that cannot be used.
+
+    Exit code 1 when there are any of the last.
+    """
     places = home.find()
     good, bad = manifests.installed(places)
+    others = packages.installable(places)
     if as_json:
         generals = [_facts(general, is_locked(places.lock(general.name))) for general in good]
-        print(json.dumps({"generals": generals, "bad": [str(error) for error in bad]}, ensure_ascii=False))
+        told = {"generals": generals, "bad": [str(error) for error in bad]}
+        told["installable"] = [{"name": other.name, "description": other.description} for other in others]
+        print(json.dumps(told, ensure_ascii=False))
         return Exit.FAILED if bad else Exit.DONE
     rows = [
         (
@@ -43,7 +48,8 @@ def list_generals(as_json: bool = False) -> int:
         )
         for general in good
     ]
-    print(table(rows, indent="") or f"none; `{home.command()} generals install PATH` installs one")
+    rows += [(other.name, "not installed", one_line(other.description)) for other in others]
+    print(table(rows, indent="") or f"none; `{home.command()} generals install PACKAGE` installs one")
     for error in bad:
         print(f"cannot be used: {error}")
     return Exit.FAILED if bad else Exit.DONE
@@ -62,24 +68,32 @@ def new(name: str) -> None:
 
 
 @generals.command()
-@click.argument("path", type=click.Path(path_type=Path))
-def validate(path: Path) -> None:
-    """Check a general's package without installing it."""
-    manifest = packages.check(path)
+@click.argument("package")
+def validate(package: str) -> None:
+    """Check a general's PACKAGE, named by its folder or its name, without installing it."""
+    manifest = packages.check(packages.find(home.find(), package))
     print(f"{manifest.name} can be installed: {_summary(manifest)}.")
 
 
 @generals.command()
-@click.argument("path", type=click.Path(path_type=Path))
-def install(path: Path) -> None:
-    """Install the general whose package lies at PATH; installed again, take over what has changed in it."""
+@click.argument("package")
+def install(package: str) -> int:
+    """Install the general of a PACKAGE, named by its folder or its name; again, take over what has changed in it.
+
+    Returns when the general works by the new manifest. Exit code 1 when it has not come up.
+    """
     places = home.find()
     places.check()
-    manifest = packages.install(places, home.disk(places), path)
+    manifest = packages.install(places, home.disk(places), packages.find(places, package))
     for claim, holder in packages.claimed_by_others(places, manifest):
         print(f"Note: {claim!r} belongs to {holder} already; {manifest.name} does not get it.")
-    launchers.start_role(places, general(manifest.name))
+    if (missing := packages.missing_engine(places, home.system(places), manifest)) is not None:
+        print(f"Note: {missing}; until then its tasks are skipped.")
+    why_not = launchers.take_over(places, general(manifest.name))
     print(f"{manifest.name} is installed: {_summary(manifest)}.")
+    if why_not is not None:
+        print(why_not)
+    return Exit.DONE if why_not is None else Exit.FAILED
 
 
 @generals.command()

@@ -10,6 +10,7 @@ from kingdom.cli import home
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import Exit, LauncherError, NotRunning
+from kingdom.home import manifests
 from kingdom.home.places import Places
 from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.records import heartbeats
@@ -70,10 +71,26 @@ def end_holders(names: Iterable[str], places: Places) -> None:
             return
 
 
-def start_role(places: Places, row: RoleRow) -> None:
-    """Start a role that has just been installed, if the kingdom is up."""
+def take_over(places: Places, row: RoleRow) -> str | None:
+    """If the kingdom is up, start a general and wait until it and the king work by its manifest as it is now.
+
+    Return why it does not; None when all is well.
+    """
     for steward in all_running(places):
         steward.start(row)
+        if desired_state(places, row.name) != "up":
+            return f"It stays down; `{home.command()} start {row.name}` starts it."
+        if not_up(places, steward, [row]):
+            return f"{row.name} has not come up: {last_error(places, row.name)}"
+    roles = [role for role in ("king", row.name) if is_locked(places.lock(role))]
+    roles = [role for role in roles if heartbeats.foreign_age(places, role, time.time()) is None]
+
+    def slow() -> list[str]:
+        return [role for role in roles if not manifests.is_in_use(places, role, row.name)]
+
+    if wait(lambda: not slow(), START_SECONDS):
+        return None
+    return f"{slow()[0]} has not taken its manifest over within {START_SECONDS:g} s: {last_error(places, slow()[0])}"
 
 
 def remove_role(places: Places, name: str) -> None:

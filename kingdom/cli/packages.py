@@ -6,15 +6,20 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kingdom.cli import home
+from kingdom.cli import home, new_general
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.home import config, manifests
+from kingdom.home.config import Config
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import PROGRAM, Places, find_data
+from kingdom.soldiers import prepare
+from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.words import closest
 
 MANIFEST = "manifest.yaml"
 DEFAULTS = ("gen-briefing", "gen-herald")
@@ -33,6 +38,43 @@ def check(package: Path) -> Manifest:
     if faults := list(_faults(package)):
         raise BadPackage(faults="\n".join(faults))
     return manifests.read(package / MANIFEST)
+
+
+def find(places: Places, named: str) -> Path:
+    """Return the folder of a package that is named by its path, or by its name as `generals ls` shows it."""
+    path = Path(named)
+    if (path / MANIFEST).is_file() or os.sep in named or named.startswith("."):
+        return path
+    name = new_general.full_name(named)
+    known = {folder.name: folder for data in (Places(find_data()), places) for folder in shipped(data)}
+    if name not in known:
+        raise NoSuchThing(what="package", name=named, hint=closest(name, sorted(known)) or "; name its folder")
+    return known[name]
+
+
+def installable(places: Places) -> list[Manifest]:
+    """Return the manifests of the home's packages that are not installed and could be, by name."""
+    names = manifests.names(places)
+    folders = [folder for folder in shipped(places) if folder.name not in names]
+    return [manifests.read(folder / MANIFEST) for folder in folders if not any(_faults(folder))]
+
+
+def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | None:
+    """Return what a general's engine lacks to work here; None when it lacks nothing."""
+    try:
+        prepare.choose_engine(_Here(places, system, config.secrets(places)), manifest)
+    except NeedsSetUp as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What an engine is chosen by."""
+
+    places: Places
+    system: Config
+    secrets: Mapping[str, str]
 
 
 def install(places: Places, disk: Disk, package: Path) -> Manifest:
@@ -69,8 +111,8 @@ def _contents(folder: Path) -> Iterator[Path]:
 
 
 def shipped(data: Places) -> list[Path]:
-    """Return the folders of the generals that Kingdom ships, by name."""
-    return sorted(path for path in data.packages.iterdir() if path.is_dir())
+    """Return the folders of the packages in a home or in what Kingdom ships, by name."""
+    return sorted(path for path in data.packages.glob("gen-*") if path.is_dir())
 
 
 def copy(source: Path, target: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from kingdom.errors import BadConfig, NoSuchThing
 from kingdom.home import config, manifests
 from kingdom.home.places import check_name
@@ -23,8 +21,9 @@ class Context:
         self.sessions = Sessions(services.places, services.unsynced)
         self._handles: dict[str, SoldierHandle] = {}
         self.take_over(services)
-        self._manifest_seen = self._fingerprint()
+        seen = manifests.fingerprint(services.places.manifest(self.name))
         self.manifest = manifests.of(services.places, self.name)
+        self._note_manifest(seen)
 
     def take_over(self, services: Services) -> None:
         """Use new configuration, all of it or nothing: what can be wrong is read first."""
@@ -37,7 +36,7 @@ class Context:
 
     def follow_manifest(self) -> None:
         """Read the manifest again when its file has changed. One that is broken is logged, and the old one kept."""
-        seen = self._fingerprint()
+        seen = manifests.fingerprint(self.services.places.manifest(self.name))
         if seen == self._manifest_seen:
             return
         try:
@@ -48,7 +47,7 @@ class Context:
             return
         except (BadConfig, NoSuchThing) as error:
             self.services.log.error(f"keeps its old manifest: {error}")
-        self._manifest_seen = seen
+        self._note_manifest(seen)
 
     def handle(self, task_id: str) -> SoldierHandle:
         """Return the handle of a task's soldier: the same one until what the soldier left is removed."""
@@ -72,9 +71,7 @@ class Context:
         if soldier.left_traces():
             self.dismiss(soldier)
 
-    def _fingerprint(self) -> tuple[int, int, int] | None:
-        try:
-            about = os.stat(self.services.places.manifest(self.name))
-        except OSError:
-            return None
-        return about.st_mtime_ns, about.st_ino, about.st_size
+    def _note_manifest(self, seen: list[int] | None) -> None:
+        self._manifest_seen = seen
+        in_use = {} if seen is None else {self.name: seen}
+        manifests.note_in_use(self.services.places, self.services.unsynced, self.name, in_use)

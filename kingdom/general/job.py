@@ -56,7 +56,8 @@ class GeneralJob:
             services.log.warn("NO SANDBOX for its soldiers: its manifest says `sandbox: off`")
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
-        return {self._general.services.places.folder("tasks", "pending"): ()}
+        places = self._general.services.places
+        return {places.folder("tasks", "pending"): (), places.manifests: ()}
 
     def reload(self, services: Services) -> None:
         self._general.take_over(services)
@@ -87,7 +88,8 @@ class GeneralJob:
         now = self._general.services.monotonic()
         if arrivals is None:
             self._general.sessions.repair()
-        if follow_due((self._pending, self._in_progress), arrivals, now):
+        look = follow_due((self._pending, self._in_progress), arrivals, now)
+        if look or (arrivals and self._general.services.places.manifests in arrivals):
             self._general.follow_manifest()
 
     def _claim(self) -> list[Queued]:

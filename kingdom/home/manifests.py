@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kingdom.errors import BadConfig, NoSuchThing
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import read_json_or, to_json
+from kingdom.errors import BadConfig, BadName, NoSuchThing
 from kingdom.home import config
 from kingdom.home.places import Places
 
@@ -16,6 +18,7 @@ FOREIGN_KEYS = ("mode", "harness", "retry")
 """Keys of other kingdoms' manifests."""
 EMPTY_IS_NONE = ("repo", "default_repo", "engine", "timezone")
 """Keys whose empty text means that nothing is named."""
+Fingerprints = dict[str, list[int]]
 FIRST_LINE_BYTES = 256
 """The kernel reads so much of it."""
 
@@ -83,34 +86,33 @@ def _is_none(key: str, part: Any) -> bool:
     return part is None or (part == "" and key in EMPTY_IS_NONE)
 
 
+def of(places: Places, name: str) -> Manifest:
+    """Return an installed general's manifest; NoSuchThing when it is not installed, BadConfig when it is another's."""
+    path = places.manifest(name)
+    try:
+        manifest = read(path)
+    except FileNotFoundError:
+        raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
+    if manifest.name != name:
+        why = f"says {manifest.name!r}, and the file is called {path.name}; give both the same name"
+        raise BadConfig(path=path, line="", key="name", why=why)
+    return manifest
+
+
 def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
     """Return all manifests that are installed, by name, and the errors of those that cannot be used."""
     good: list[Manifest] = []
     bad: list[BadConfig] = []
     for path in sorted(places.manifests.glob("[!.]*.yaml")):
         try:
-            good.append(_installed(path))
+            good.append(of(places, path.stem))
         except BadConfig as error:
             bad.append(error)
-        except FileNotFoundError:
+        except BadName:
+            bad.append(BadConfig(path=path, line="", key="the file", why="its name cannot be a general's"))
+        except NoSuchThing:
             continue
     return good, bad
-
-
-def _installed(path: Path) -> Manifest:
-    manifest = read(path)
-    if manifest.name != path.stem:
-        why = f"says {manifest.name!r}, but the file is called {path.name}"
-        raise BadConfig(path=path, line="", key="name", why=why)
-    return manifest
-
-
-def of(places: Places, name: str) -> Manifest:
-    """Return an installed general's manifest; NoSuchThing when it is not installed."""
-    try:
-        return _installed(places.manifest(name))
-    except FileNotFoundError:
-        raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
 
 
 def names(places: Places) -> list[str]:
@@ -132,7 +134,25 @@ def program_misfit(program: Path) -> str | None:
     return None
 
 
-def fingerprint(places: Places) -> tuple[tuple[str, int, int], ...]:
-    """Return a value that changes when any manifest does."""
-    with os.scandir(places.manifests) as entries:
-        return tuple(sorted((file.name, file.stat().st_mtime_ns, file.stat().st_ino) for file in entries))
+def fingerprints(places: Places) -> Fingerprints:
+    """Return by general what changes when its manifest does."""
+    return {path.stem: seen for path in places.manifests.glob("[!.]*.yaml") if (seen := fingerprint(path))}
+
+
+def fingerprint(path: Path) -> list[int] | None:
+    """Return what changes when a manifest does; None when it is not there."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return [about.st_mtime_ns, about.st_ino, about.st_size]
+
+
+def note_in_use(places: Places, disk: Disk, role: str, seen: Fingerprints) -> None:
+    """Note by which manifests a role works from now on, for whoever has changed one and waits until it holds."""
+    disk.rewrite(places.manifests_in_use(role), to_json(seen))
+
+
+def is_in_use(places: Places, role: str, name: str) -> bool:
+    """Return whether a role has taken a general's manifest over as it is now."""
+    return bool(read_json_or(places.manifests_in_use(role), {}).get(name) == fingerprint(places.manifest(name)))

@@ -159,6 +159,10 @@ class Places:
     def role_log(self, role: str) -> Path:
         return self.logs / f"{check_name('role', role)}.log"
 
+    def manifests_in_use(self, role: str) -> Path:
+        """Return a role's note of the manifests that it has taken over."""
+        return self.own(role) / "manifests.json"
+
     def wanted(self, role: str) -> Path:
         """Return the file that says `down` or `quarantined` of a role that shall not run."""
         return self.wanted_folder / check_name("role", role)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from operator import attrgetter
+from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from kingdom.home import config, manifests
@@ -64,6 +66,7 @@ class Context:
         self.generals: list[manifests.Manifest] = []
         self.routes = routing.table([])
         self._seen_manifests: object = None
+        self._told_broken: set[str] = set()
         self._task_numbers = self._numbers("tasks", "task-")
         self._message_numbers = self._numbers("messages", "msg-")
 
@@ -94,20 +97,22 @@ class Context:
         return backlog
 
     def read_manifests(self) -> bool:
-        """Return whether the generals have changed. In place of a broken manifest the last good one is kept."""
-        seen = manifests.fingerprint(self.places)
+        """Return whether the generals have changed. Of one whose manifest is broken the last good one is kept."""
+        seen = manifests.fingerprints(self.places)
         if seen == self._seen_manifests:
             return False
         good, broken = manifests.installed(self.places)
-        before = {str(self.places.manifest(general.name)): general for general in self.generals}
-        kept = [before[path] for error in broken if (path := str(error.facts["path"])) in before]
-        self.generals = sorted([*good, *kept], key=lambda general: general.name)
+        known = {general.name: general for general in self.generals}
+        kept = {str(error): known[name] for error in broken if (name := Path(str(error.facts["path"])).stem) in known}
+        self.generals = sorted([*good, *kept.values()], key=attrgetter("name"))
         self.routes = routing.table(self.generals)
         self._seen_manifests = seen
-        for error in broken:
-            kept_one = before.get(str(error.facts["path"]))
-            what = f"keeps the old manifest of {kept_one.name}" if kept_one else "skips a manifest"
-            self.log.error(f"{what}: {error}")
+        manifests.note_in_use(self.places, self.unsynced, "king", seen)
+        errors = {str(error) for error in broken}
+        for error in sorted(errors - self._told_broken):
+            does = f"keeps the old manifest of {kept[error].name}" if error in kept else "skips a manifest"
+            self.log.error(f"{does}: {error}")
+        self._told_broken = errors
         for foreign in (warning for general in self.generals for warning in general.warnings):
             self.log.warn(foreign)
         for warning in self.routes.warnings:

@@ -20,7 +20,7 @@ from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
 from kingdom.soldiers import consent, engines, memory, prompt
-from kingdom.soldiers.engines.base import Engine, NeedsSetUp
+from kingdom.soldiers.engines.base import Engine, NeedsSetUp, Surroundings
 from kingdom.soldiers.handle import SoldierHandle
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "PYTHONPATH")
@@ -61,7 +61,7 @@ class Chosen:
     account: str
 
 
-def choose_engine(services: Services, manifest: Manifest) -> Chosen:
+def choose_engine(services: Surroundings, manifest: Manifest) -> Chosen:
     """Return the engine of the manifest, else the default one. NeedsSetUp says what it lacks."""
     name = engine_name(services, manifest)
     try:
@@ -72,14 +72,14 @@ def choose_engine(services: Services, manifest: Manifest) -> Chosen:
     return Chosen(name, engine, engine.program(services, manifest), engine.account(manifest.name))
 
 
-def engine_name(services: Services, manifest: Manifest) -> str:
+def engine_name(services: Surroundings, manifest: Manifest) -> str:
     name = manifest.engine or default_engine(services)
     if manifest.supported_engines and name not in manifest.supported_engines:
         return manifest.supported_engines[0]
     return name
 
 
-def default_engine(services: Services) -> str:
+def default_engine(services: Surroundings) -> str:
     """Return the engine of generals that name none. `runtime.engine` is its name in other kingdoms' files."""
     named = os.environ.get(ENGINE_VARIABLE) or services.secrets.get(ENGINE_VARIABLE)
     system = services.system

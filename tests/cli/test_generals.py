@@ -112,6 +112,39 @@ def test_installing_copies_the_package_and_then_the_manifest(terminal: Terminal,
     assert not terminal.places.manifest("gen-x").exists()
 
 
+@pytest.mark.parametrize("named", ["gen-doctor", "doctor"])
+def test_a_package_may_be_named_and_the_list_shows_what_could_be_installed(terminal: Terminal, named: str) -> None:
+    before = terminal.ok("generals")
+    assert "gen-doctor    not installed  Looks for what is wrong" in before
+    told = json.loads(terminal.ok("generals", "ls", "--json"))
+    assert [other["name"] for other in told["installable"]] == ["gen-doctor", "gen-jira", "gen-pr", "gen-test"]
+    assert terminal.ok("generals", "validate", named).startswith("gen-doctor can be installed")
+    assert terminal.ok("generals", "install", named).startswith("gen-doctor is installed: ")
+    assert "gen-doctor    does not run   Looks for" in terminal.ok("generals")
+
+
+def test_a_package_that_nobody_knows_by_that_name(terminal: Terminal) -> None:
+    told = terminal("generals", "install", "doktor")
+    assert (told.code, told.err.count("\n")) == (1, 1)
+    assert "no package named 'doktor'" in told.err
+    assert "gen-doctor" in told.err
+    assert "no such folder" in terminal("generals", "install", "./doctor").err
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("claudius", "Note: needs set-up: the engine 'claudius' of gen-x is not there"),
+        (None, "Note: needs set-up: gen-x has nobody to do the work"),
+    ],
+)
+def test_an_engine_that_is_not_there_is_told(terminal: Terminal, tmp_path: Path, engine: str | None, said: str) -> None:
+    path = package(tmp_path / "gen-x", {**WHOLE, "engine": engine}, run=None)
+    told = terminal.ok("generals", "install", str(path))
+    assert said in told
+    assert "gen-x is installed: " in told
+
+
 def test_taking_a_general_out_names_the_tasks_that_nobody_will_do(terminal: Terminal, tmp_path: Path) -> None:
     terminal.ok("generals", "install", str(package(tmp_path / "gen-x")))
     terminal.task("pending", "task-1", target_general="gen-x")

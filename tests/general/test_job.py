@@ -16,6 +16,7 @@ import pytest
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
 from kingdom.general.job import GeneralJob
+from kingdom.home import manifests
 from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.times import stamp
 from tests.fixtures import Clock, here, put, services, task, write
@@ -253,6 +254,16 @@ def test_a_manifest_that_breaks_again_in_the_same_way_is_logged_again(general: G
         general.job.turn(None)
     general.services.log.flush()
     assert general.places.role_log(GENERAL).read_text().count("keeps its old manifest") == 2
+
+
+def test_a_manifest_is_followed_when_it_arrives_and_noted_as_in_use(general: GeneralRig) -> None:
+    assert manifests.is_in_use(general.places, GENERAL, GENERAL)
+    general.job.turn(None)
+    general.manifest(timeout_seconds=77)
+    assert not manifests.is_in_use(general.places, GENERAL, GENERAL)
+    general.job.turn({general.places.manifests: [f"{GENERAL}.yaml"]})
+    assert manifests.is_in_use(general.places, GENERAL, GENERAL)
+    assert general.places.manifests in tuple(general.job.folders())
 
 
 def test_a_broken_manifest_keeps_the_old_one(general: GeneralRig) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journey.kingdoms import Kingdom
+from tests.journey.kingdoms import Kingdom, answer
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -19,6 +19,35 @@ def test_a_new_general_validates_and_answers_as_it_is(own: Kingdom) -> None:
     assert own.ok("generals", "validate", str(package)).startswith("gen-weather can be installed")
     own.ok("generals", "install", str(package))
     assert "[complete] console.message — I was told: weather hello" in own.ok("say", "weather hello")
+
+
+def test_a_general_works_by_the_new_manifest_when_installing_returns(own: Kingdom) -> None:
+    """Its next look at the file would have been ten seconds later."""
+    package = own.general("gen-turn", answer(status="success", summary="done"), keywords=["turn"])
+    own.ok("generals", "install", str(package))
+    assert own.ok("say", "turn").endswith("— done\n")
+    about = json.loads((package / "manifest.yaml").read_text())
+    for number in range(3):
+        (package / "manifest.yaml").write_text(json.dumps({**about, "engine": "none-such", "keywords": [f"n{number}"]}))
+        assert "Note: needs set-up: the engine 'none-such'" in own.ok("generals", "install", str(package))
+        event = own.ok("say", "--no-wait", f"n{number}").strip()
+        own.until_there(own.places.queue_file("events", "completed", event))
+        result = json.loads(own.places.result(own.task_of(event)).read_text())
+        assert (result["status"], "none-such" in result["reason"]) == ("skipped", True)
+        (package / "manifest.yaml").write_text(json.dumps({**about, "keywords": [f"m{number}"]}))
+        own.ok("generals", "install", str(package))
+        assert own.ok("say", f"m{number}").endswith("— done\n")
+
+
+def test_a_manifest_of_another_name_is_told_once(own: Kingdom) -> None:
+    own.places.manifest("gen-wrong").write_text("name: gen-right\ndescription: x\ntimeout_seconds: 60\n")
+    said = own.run("up")
+    assert said.returncode == 1
+    plain = "gen-wrong.yaml: name: says 'gen-right', and the file is called gen-wrong.yaml; give both the same name"
+    assert plain in said.stdout
+    assert "[complete]" in own.ok("say", "brief me"), "nobody else minds"
+    assert own.places.role_log("king").read_text().count(plain) == 1
+    assert own.places.role_log("gen-wrong").read_text().count(plain) == 1
 
 
 @pytest.mark.parametrize("name", ["", "Weather", "../x", "gen-", "-x", "wéather", "x" * 80])

@@ -139,19 +139,23 @@ def test_generals_come_and_go_while_the_king_reigns(castle: Path, clock: Clock) 
 
 
 def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(castle: Path, clock: Clock) -> None:
+    places = Places(castle)
+    install(castle, "gen-jira", subscribes=["jira.*"])
     king = reign(castle, clock)
-    path = Places(castle).manifest("gen-pr")
-    whole = path.read_text()
-    for number, broken in enumerate(("name: [", "", "name: gen-other\ndescription: x\ntimeout_seconds: 60\n")):
-        path.write_text(broken)
-        put(castle, "events", "pending", **event(f"evt-{number}"))
+    for number, text in enumerate(("name: [", "", "name: gen-other\ndescription: x\ntimeout_seconds: 60\n")):
+        places.manifest("gen-jira").write_text(text)
+        put(castle, "events", "pending", **event(f"evt-{number}", "jira.ticket.assigned"))
         reign(castle, clock, king)
-        assert f"evt-{number}" in here(castle, "events", "dispatched")
-    assert "keeps the old manifest of gen-pr" in Places(castle).role_log("king").read_text()
-    path.write_text(whole.replace("github.pr.*", "jira.*"))
-    put(castle, "events", "pending", **event("evt-9"))
+    (places.manifests / "gen-new.yaml").write_text("name: [")
     reign(castle, clock, king)
-    assert here(castle, "events", "completed") == ["evt-9"], "and a mended one counts"
+    assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-jira"] * 3
+    told = places.role_log("king").read_text()
+    assert told.count("keeps the old manifest of gen-jira") == 3, "once for each of the mistakes, whatever else changes"
+    assert "gen-jira.yaml: name: says 'gen-other', and the file is called gen-jira.yaml" in told
+    install(castle, "gen-jira", subscribes=[])
+    put(castle, "events", "pending", **event("evt-9", "jira.ticket.assigned"))
+    reign(castle, clock, king)
+    assert here(castle, "events", "completed") == ["evt-9"], "it is corrected"
 
 
 def test_a_persons_message_is_answered_where_it_was_written(castle: Path, clock: Clock) -> None:

@@ -14,8 +14,9 @@ from kingdom.errors import KingdomError
 from kingdom.records.soldiers import SoldierOrder
 
 if TYPE_CHECKING:
+    from kingdom.home.config import Config
     from kingdom.home.manifests import Manifest
-    from kingdom.runtime.role import Services
+    from kingdom.home.places import Places
 
 LARGEST_RESULT = LARGEST // 2
 """The raw report that it is wrapped in, and the result that comes of it, must pass the same reader."""
@@ -25,12 +26,25 @@ class NeedsSetUp(KingdomError):
     """needs set-up: {why}"""
 
 
+class Surroundings(Protocol):
+    """By what an engine is chosen. The services of a role have it."""
+
+    @property
+    def places(self) -> Places: ...
+
+    @property
+    def system(self) -> Config: ...
+
+    @property
+    def secrets(self) -> Mapping[str, str]: ...
+
+
 class Engine(Protocol):
     @property
     def variables(self) -> Sequence[str]:
         """Variables, from `.env` or the environment, that its program sees beside those in the manifest's `env`."""
 
-    def program(self, services: Services, manifest: Manifest) -> str:
+    def program(self, services: Surroundings, manifest: Manifest) -> str:
         """Return the path of the program to start. NeedsSetUp says what is missing."""
 
     def account(self, general: str) -> str:

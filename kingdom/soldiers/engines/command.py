@@ -13,13 +13,13 @@ from kingdom.soldiers.engines.base import LARGEST_RESULT, NeedsSetUp
 
 if TYPE_CHECKING:
     from kingdom.home.manifests import Manifest
-    from kingdom.runtime.role import Services
+    from kingdom.soldiers.engines.base import Surroundings
 
 
 class Command:
     variables = ()
 
-    def program(self, services: Services, manifest: Manifest) -> str:
+    def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.home.manifests import program_misfit  # more than a soldier should load
 
         program = services.places.package(manifest.name) / PROGRAM
