@@ -39,7 +39,7 @@ def init(context: click.Context, folder: str) -> None:
     if was_one:
         print(f"{places.home} was a home already; what was missing has been added.")
     else:
-        print(f"{places.home} is a home now, configured as {Places(find_data()).config} is.")
+        print(f"{places.home} is a home now, configured as {Places(find_data()).default_config} is.")
     up = f"export KINGDOM_HOME={shlex.quote(str(places.home))} && {home.program()} up"
     print(f"Next: {f'{home.command()} up' if set_home else up}")
 
@@ -53,8 +53,10 @@ def furnish(places: Places) -> list[str]:
         make_folder(folder)
     data = Places(find_data())
     make_folder(places.packages)
-    for folder in (data.config, *packages.shipped(data)):
-        for source in (folder, *sorted(folder.rglob("*"))):
+    for source in sorted(data.default_config.glob("*.yaml")):
+        _add(source, places.config / source.name)
+    for package in packages.shipped(data):
+        for source in (package, *sorted(package.rglob("*"))):
             _add(source, places.home / source.relative_to(data.home))
     disk = home.disk(places)
     packages.install_defaults(places, disk)
@@ -69,7 +71,6 @@ def _is_foreign(places: Places) -> bool:
 
 
 def _add(source: Path, target: Path) -> None:
-    """Copy what the home lacks. The manifests installed in a checkout are its own and not copied."""
-    installed = source.parent == Places(find_data()).manifests
-    if not (target.exists() or installed or source.name.startswith(".")):
+    """Copy what the home lacks."""
+    if not (target.exists() or source.name.startswith(".")):
         packages.copy(source, target)

@@ -103,6 +103,7 @@ class Places:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.config = home / "config"
+        self.default_config = self.config / "default"
         self.manifests = self.config / "generals"
         self.packages = home / "generals"
         self.env_file = home / ".env"

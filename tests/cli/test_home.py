@@ -75,7 +75,7 @@ def test_what_a_killed_command_left_is_swept_after_a_minute(terminal: Terminal) 
 def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> None:
     from kingdom.home import config, schemas
 
-    for path in sorted(Places(find_data()).config.glob("*.yaml")):
+    for path in sorted(Places(find_data()).default_config.glob("*.yaml")):
         if path.stem == "mq":
             continue
         value, _ = config.read_yaml(path)
@@ -84,13 +84,13 @@ def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> 
 
 
 @pytest.mark.parametrize(
-    "name", sorted(path.stem for path in Places(find_data()).config.glob("*.yaml") if path.stem != "mq")
+    "name", sorted(path.stem for path in Places(find_data()).default_config.glob("*.yaml") if path.stem != "mq")
 )
 def test_a_commented_default_is_the_default(name: str, terminal: Terminal) -> None:
     """Each commented setting, taken in as it stands, changes nothing."""
     from kingdom.home import config, schemas
 
-    lines = (Places(find_data()).config / f"{name}.yaml").read_text().splitlines()
+    lines = (Places(find_data()).default_config / f"{name}.yaml").read_text().splitlines()
     settings = [line.removeprefix("# ") for line in lines if line.startswith("# ") and _is_setting(line[2:])]
     (terminal.places.config / f"{name}.yaml").write_text("\n".join([*(x for x in lines if x[:1] != "#"), *settings]))
     loaded = config.thawed(config.load(terminal.places, name))

@@ -219,7 +219,7 @@ def test_what_existing_files_set_holds(home: Path) -> None:
 
 @pytest.mark.parametrize("name", ["king", "envoy", "chamberlain", "general", "system"])
 def test_what_we_write_ourselves_has_nothing_to_remark(home: Path, name: str) -> None:
-    pristine = (Path(__file__).parents[2] / "config" / f"{name}.yaml").read_text()
+    pristine = (Path(__file__).parents[2] / "config" / "default" / f"{name}.yaml").read_text()
     load(home, pristine, name)
     assert config.remarks(founded(home), name) == []
 

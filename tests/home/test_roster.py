@@ -23,7 +23,7 @@ def test_every_role_has_a_program_whose_configuration_is_there(name: str) -> Non
     (spec,) = [call for call in calls if ast.unparse(call.func).endswith("RoleSpec")]
     config = ast.literal_eval(spec.args[1])
     assert find_schema(f"config/{config}").is_file()
-    assert (Places(find_data()).config / f"{config}.yaml").is_file()
+    assert (Places(find_data()).default_config / f"{config}.yaml").is_file()
 
 
 def test_the_roles_that_system_yaml_switches_on_are_those_that_do_not_run_by_default() -> None:

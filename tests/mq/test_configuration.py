@@ -30,7 +30,7 @@ def test_without_a_file_all_is_default(home: Path) -> None:
 
 
 def test_the_shipped_file_says_the_defaults(home: Path) -> None:
-    shipped, _ = home_config.read_yaml(Path(__file__).parents[2] / "config" / "mq.yaml")
+    shipped, _ = home_config.read_yaml(Path(__file__).parents[2] / "config" / "default" / "mq.yaml")
     found, default = read(home, **shipped), read(home)
     assert {**found.config, "queues": {}} == {**default.config, "queues": {}}
     assert (dict(found.queues), found.strict, found.warnings) == ({}, False, ())
