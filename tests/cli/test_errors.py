@@ -34,7 +34,8 @@ COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
     (("logs", "king"), 1, "no log named 'king'"),
     (("attach", "task-0"), 1, "no role, or task with a soldier, named 'task-0'"),
     (("attach", "king"), 3, "a terminal of king is not running; it is not running"),
-    (("generals", "validate", "nowhere"), 78, "nowhere: no such folder; a package is a folder with"),
+    (("generals", "validate", "./nowhere"), 78, "nowhere: no such folder; a package is a folder with"),
+    (("generals", "validate", "nowhere"), 1, "no package named 'nowhere'"),
     (("generals", "uninstall", "gen-x"), 1, "no installed general named 'gen-x'"),
 ]
 
