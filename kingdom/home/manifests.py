@@ -94,7 +94,7 @@ def of(places: Places, name: str) -> Manifest:
     except FileNotFoundError:
         raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
     if manifest.name != name:
-        why = f"says {manifest.name!r}, and the file is called {path.name}; give both the same name"
+        why = f"says {manifest.name!r}, but the file is called {path.name}; give both the same name"
         raise BadConfig(path=path, line="", key="name", why=why)
     return manifest
 

@@ -43,7 +43,7 @@ def test_a_manifest_of_another_name_is_told_once(own: Kingdom) -> None:
     own.places.manifest("gen-wrong").write_text("name: gen-right\ndescription: x\ntimeout_seconds: 60\n")
     said = own.run("up")
     assert said.returncode == 1
-    plain = "gen-wrong.yaml: name: says 'gen-right', and the file is called gen-wrong.yaml; give both the same name"
+    plain = "gen-wrong.yaml: name: says 'gen-right', but the file is called gen-wrong.yaml; give both the same name"
     assert plain in said.stdout
     assert "[complete]" in own.ok("say", "brief me"), "nobody else minds"
     assert own.places.role_log("king").read_text().count(plain) == 1

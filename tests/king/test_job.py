@@ -151,7 +151,7 @@ def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(castle: Path, clo
     assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-jira"] * 3
     told = places.role_log("king").read_text()
     assert told.count("keeps the old manifest of gen-jira") == 3, "once for each of the mistakes, whatever else changes"
-    assert "gen-jira.yaml: name: says 'gen-other', and the file is called gen-jira.yaml" in told
+    assert "gen-jira.yaml: name: says 'gen-other', but the file is called gen-jira.yaml" in told
     install(castle, "gen-jira", subscribes=[])
     put(castle, "events", "pending", **event("evt-9", "jira.ticket.assigned"))
     reign(castle, clock, king)
