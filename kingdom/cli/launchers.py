@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from kingdom.cli import home
 from kingdom.disk.codec import read_json_or
@@ -23,6 +24,8 @@ from kingdom.words import one_line
 END_SECONDS = 20.0
 START_SECONDS = 15.0
 LOOK_SECONDS = 0.03
+LogEnds = Mapping[Path, int]
+"""Sizes of log files at some moment."""
 AWAKE = ("idle", "working", "degraded")
 
 
@@ -76,12 +79,13 @@ def take_over(places: Places, row: RoleRow) -> str | None:
 
     Return why it does not; None when all is well.
     """
+    before = log_ends(places, ["king", row.name])
     for steward in all_running(places):
         steward.start(row)
         if desired_state(places, row.name) != "up":
             return f"It stays down; `{home.command()} start {row.name}` starts it."
         if not_up(places, steward, [row]):
-            return f"{row.name} has not come up: {last_error(places, row.name)}"
+            return f"{row.name} has not come up: {last_error(places, row.name, before)}"
     roles = [role for role in ("king", row.name) if is_locked(places.lock(role))]
     roles = [role for role in roles if heartbeats.foreign_age(places, role, time.time()) is None]
 
@@ -90,7 +94,8 @@ def take_over(places: Places, row: RoleRow) -> str | None:
 
     if wait(lambda: not slow(), START_SECONDS):
         return None
-    return f"{slow()[0]} has not taken its manifest over within {START_SECONDS:g} s: {last_error(places, slow()[0])}"
+    role = slow()[0]
+    return f"{role} has not taken its manifest over within {START_SECONDS:g} s: {last_error(places, role, before)}"
 
 
 def remove_role(places: Places, name: str) -> None:
@@ -119,6 +124,8 @@ def not_up(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
 
     def settled() -> bool:
         silent = [row.name for row in rows if not _is_up(places, row.name)]
+        if silent and not steward.launcher_runs():
+            return True
         return not silent or all(_has_given_up(places, steward, name) for name in silent)
 
     wait(settled, START_SECONDS)
@@ -155,15 +162,31 @@ def wait(done: Callable[[], bool], seconds: float) -> bool:
         waker.close()
 
 
-def last_error(places: Places, name: str) -> str:
-    """Return the newest error in a role's log, or how to see why it does not run."""
+def log_ends(places: Places, names: Iterable[str]) -> LogEnds:
+    """Return how long the logs of these roles are: what stands there already tells nothing of the next start."""
+    paths = (path for name in names for path in (places.role_log(name), places.last_words(name)))
+    return {path: path.stat().st_size if path.exists() else 0 for path in paths}
+
+
+def reasons(places: Places, names: Iterable[str], since: LogEnds) -> dict[str, list[str]]:
+    """Return why roles have not come up, each reason once with all whom it keeps."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(last_error(places, name, since), []).append(name)
+    return found
+
+
+def last_error(places: Places, name: str, since: LogEnds) -> str:
+    """Return the newest error that a role has logged since then, or how to see why it does not run."""
     for path in (places.role_log(name), places.last_words(name)):
         try:
-            lines = path.read_text("utf-8", "replace").splitlines()[-50:]
+            with open(path, "rb") as log:
+                log.seek(since.get(path, 0))
+                lines = log.read().decode("utf-8", "replace").splitlines()[-50:]
         except FileNotFoundError:
             continue
-        errors = [line for line in lines if " error " in line or path == places.last_words(name)]
+        errors = [line for line in lines if f" error {name}: " in line or path == places.last_words(name)]
         if errors:
-            return one_line(errors[-1], 300)
+            return one_line(errors[-1].partition(f"{name}: ")[2].removeprefix("does not start: ") or errors[-1], 300)
     module = name if name in ROLES else f"general {name}"
-    return f"no error in {places.role_log(name)}; run `python -m kingdom.{module}` to see what it says"
+    return f"no error in {places.role_log(name)} since; run `python -m kingdom.{module}` to see what it says"

@@ -41,9 +41,10 @@ def up() -> int:
     rows = roster.roles_of(places, system)
     steward = pick(places, str(system["launcher"]))
     wanted = [row for row in rows if desired_state(places, row.name) == "up"]
+    before = launchers.log_ends(places, [row.name for row in wanted])
     steward.start_launcher(wanted)
     not_up = launchers.not_up(places, steward, wanted)
-    _print_up(places, steward, rows, not_up)
+    _print_up(places, steward, rows, launchers.reasons(places, not_up, before))
     return Exit.FAILED if not_up or any(desired_state(places, row.name) == "quarantined" for row in rows) else Exit.DONE
 
 
@@ -83,10 +84,12 @@ def down(soldiers: bool) -> None:
 def start(role: str) -> int:
     """Start one ROLE, also one that was stopped by hand or is quarantined after crashing again and again."""
     places = home.own()
-    steward, row = launchers.one_running(places), _row(places, role)
-    launchers.allow(places, role)
-    steward.start(row)
-    return _print_started(places, steward, row)
+    with launching(places):
+        steward, row = launchers.one_running(places), _row(places, role)
+        before = launchers.log_ends(places, [role])
+        launchers.allow(places, role)
+        steward.start(row)
+    return _print_started(places, steward, row, before)
 
 
 @click.command(short_help="Stop one role; it stays down until started.")
@@ -97,9 +100,10 @@ def stop(role: str) -> None:
     _row(places, role)
     make_folder(places.wanted_folder)
     home.disk(places).rewrite(places.wanted(role), b"down\n")
-    for steward in launchers.all_running(places):
-        steward.stop(role)
-    launchers.end_holders([role], places)
+    with launching(places):
+        for steward in launchers.all_running(places):
+            steward.stop(role)
+        launchers.end_holders([role], places)
     print(f"{role} is stopped; `{home.command()} start {role}` starts it again.")
 
 
@@ -108,11 +112,13 @@ def stop(role: str) -> None:
 def restart(role: str) -> int:
     """Stop one ROLE and start it again."""
     places = home.own()
-    steward, row = launchers.one_running(places), _row(places, role)
-    steward.stop(role)
-    launchers.allow(places, role)
-    steward.start(row)
-    return _print_started(places, steward, row)
+    with launching(places):
+        steward, row = launchers.one_running(places), _row(places, role)
+        steward.stop(role)
+        before = launchers.log_ends(places, [role])
+        launchers.allow(places, role)
+        steward.start(row)
+    return _print_started(places, steward, row, before)
 
 
 def _row(places: Places, name: str) -> RoleRow:
@@ -140,7 +146,7 @@ def _end_soldiers(places: Places, folders: list[Path]) -> None:
     print(f"Ended {count(len(folders), 'soldier')} ({count(ended, 'process', 'processes')}).")
 
 
-def _print_up(places: Places, steward: Steward, rows: list[RoleRow], not_up: list[str]) -> None:
+def _print_up(places: Places, steward: Steward, rows: list[RoleRow], not_up: dict[str, list[str]]) -> None:
     if steward.name != "tmux" and shutil.which("tmux") is None:
         print("NO TMUX HERE: the roles run under supervisord, so `attach ROLE` cannot show a terminal.")
     views = picture.of(places, home.system(places), time.time()).roles
@@ -148,8 +154,8 @@ def _print_up(places: Places, steward: Steward, rows: list[RoleRow], not_up: lis
     shown = [(view.name, STATES.get(view.state, view.state), one_line(purposes.get(view.name, ""))) for view in views]
     print("Not everything is up:" if not_up else f"The kingdom is up in {places.home}, under {steward.name}.")
     print(table(shown))
-    for name in not_up:
-        print(f"  {name} has not come up: {launchers.last_error(places, name)}")
+    for reason, names in not_up.items():
+        print(f"  {', '.join(names)} {'has' if len(names) == 1 else 'have'} not come up: {reason}")
     for row in rows:
         wanted = desired_state(places, row.name)
         if wanted != "up":
@@ -170,9 +176,9 @@ def _is_found_by_itself(places: Places) -> bool:
     return home.is_named() or places.home in (Path.cwd(), find_data()) or places.home in Path.cwd().parents
 
 
-def _print_started(places: Places, steward: Steward, row: RoleRow) -> int:
+def _print_started(places: Places, steward: Steward, row: RoleRow, before: launchers.LogEnds) -> int:
     if launchers.not_up(places, steward, [row]):
-        print(f"{row.name} has not come up: {launchers.last_error(places, row.name)}")
+        print(f"{row.name} has not come up: {launchers.last_error(places, row.name, before)}")
         return Exit.FAILED
     print(f"{row.name} runs, pid {holder_pid(places.lock(row.name))}.")
     return Exit.DONE

@@ -9,7 +9,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kingdom.disk.atomic import make_folder
@@ -100,7 +100,14 @@ def held(path: Path, role: str, wait: float) -> Iterator[Lock]:
 
 
 def holder_pid(path: Path) -> int | None:
-    """Return the pid that was last written into a lock: its holder, if it is held."""
+    """Return the pid of a lock's holder, if it is held: as the kernel lists it, else as it was last written there.
+
+    What is written may be an earlier holder's, whose pid may be another program's by now.
+    """
+    with suppress(OSError):
+        for line in _listed(path):
+            if (pid := int(line.split()[4])) > 0:  # else it belongs to another container
+                return pid
     try:
         words = read_bytes(path, 4096).split()
     except (OSError, BadFile):
@@ -115,7 +122,7 @@ def is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except PermissionError:
-        return _is_listed(path)
+        return bool(_listed(path))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -126,9 +133,12 @@ def is_locked(path: Path) -> bool:
         os.close(fd)
 
 
-def _is_listed(path: Path) -> bool:
-    """Look the lock up in /proc/locks: a soldier may not open lock files, as it could take them."""
+def _listed(path: Path) -> list[str]:
+    """Return the kernel's lines about a lock that is held. A soldier may not open lock files, as it could take them.
+
+    Some file systems are listed by another number, and then there are none.
+    """
     status = os.stat(path)
     lock = f" {os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino} "
     with open("/proc/locks", encoding="ascii") as held:
-        return any("FLOCK" in line and lock in line for line in held)
+        return [line for line in held if "FLOCK" in line and lock in line and "->" not in line]

@@ -8,7 +8,7 @@ from typing import Any
 
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
-from kingdom.home import manifests
+from kingdom.home import config, manifests
 from kingdom.home.places import Places
 
 
@@ -57,6 +57,12 @@ def desired_state(places: Places, name: str) -> str:
     except (FileNotFoundError, BadFile):
         return "up"
     return word if word in ("down", "quarantined") else "up"
+
+
+def is_switched_on(places: Places, name: str) -> bool:
+    """Return whether a role should run in this home, as far as its system.yaml says: all do unless it is optional."""
+    row = ROLES.get(name)
+    return row is None or row.by_default or bool(config.for_looking(places, "system")[0]["roles"][name])
 
 
 def roles_of(places: Places, system: Mapping[str, Any]) -> list[RoleRow]:

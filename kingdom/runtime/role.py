@@ -17,6 +17,7 @@ from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.lock import Lock
 from kingdom.errors import Exit, KingdomError, LockLost
 from kingdom.home import config as configuration
+from kingdom.home import roster
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_home
 from kingdom.log import Log
@@ -142,6 +143,13 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
     lock = Lock(places.lock(spec.name), spec.name)
     for folder in places.folders():
         make_folder(folder)
+    # `supervisorctl start all` starts every program.
+    if os.environ.get("KINGDOM_LAUNCHER") and not roster.is_switched_on(places, spec.name):
+        print(
+            f"{spec.name}: is switched off; set roles.{spec.name}: true in {places.config / 'system.yaml'}",
+            file=sys.stderr,
+        )
+        return int(Exit.DONE)
     _stand_by(spec, places)
     lock.acquire(LOCK_WAIT_SECONDS)
     log = Log(places, spec.name, Disk(places.scratch(spec.name)), time.time)

@@ -18,7 +18,7 @@ from kingdom.errors import BadFile, KingdomError, LauncherError, Locked
 from kingdom.home.places import Places
 from kingdom.home.roster import RoleRow, desired_state
 from kingdom.log import Log
-from kingdom.runtime.processes import carries, home_mark, stat_fields
+from kingdom.runtime.processes import carries, home_mark, send, started_at, stat_fields, tracer
 from kingdom.runtime.role import Services
 from kingdom.runtime.wake import ProcessExits
 from kingdom.steward import pick, process_groups
@@ -83,6 +83,8 @@ def log_findings(findings: Iterable[Finding], log: Log) -> None:
 class _Ending:
     row: RoleRow
     pid: int
+    #: With the pid it names one process for good.
+    started: int | None
     kill_at: float
     start_again: bool
     killed: bool = False
@@ -259,7 +261,7 @@ class RollCall:
         pid = status.pid if status is not None and status.pid is not None else self._other(row.name)
         if pid is None:
             return []
-        self._endings[row.name] = _Ending(row, pid, now + self._timeouts.hung, start_again)
+        self._endings[row.name] = _Ending(row, pid, started_at(pid), now + self._timeouts.hung, start_again)
         process_groups.send([pid], signal.SIGTERM)
         if not start_again:
             return []
@@ -267,13 +269,16 @@ class RollCall:
 
     def _go_on(self, ending: _Ending, status: RoleStatus | None, now: float) -> list[Finding]:
         name = ending.row.name
-        if process_groups.living([ending.pid]):
+        if started_at(ending.pid) in (None, ending.started) and process_groups.living([ending.pid]):
             if now >= ending.kill_at and not ending.killed:
                 process_groups.send([ending.pid], signal.SIGKILL)
                 ending.killed = True
             return []
         if status is not None and status.pid == ending.pid:
-            return []  # the launcher has not noticed yet, and would ignore a start
+            # The launcher has not noticed yet, and would ignore a start. It never will while a debugger holds the dead.
+            if now >= ending.kill_at + self._timeouts.hung and (debugger := tracer(ending.pid)) is not None:
+                send([debugger], signal.SIGKILL)
+            return []
         if ending.start_again:
             self._steward.start(ending.row)
         del self._endings[name]
@@ -297,7 +302,7 @@ class RollCall:
         for row in left:
             pid = self._other(row.name)
             if pid is not None:
-                self._endings[row.name] = _Ending(row, pid, now + self._timeouts.hung, start_again=False)
+                self._endings[row.name] = _Ending(row, pid, started_at(pid), now + self._timeouts.hung, False)
                 process_groups.send([pid], signal.SIGTERM)
         for ending in list(self._endings.values()):
             ending.start_again = False

@@ -72,12 +72,15 @@ prompt=kingdom
 files={places.supervisor_folder}/*.conf
 """
     home = None if inherits else base
-    programs = (render_program(name, role_command, name in wanted, home) for name in ROLES)
+    programs = (render_program(name, role_command, name in wanted, home, base) for name in ROLES)
     return head + "".join(f"\n{program}" for program in programs)
 
 
-def render_program(name: str, role_command: str, wanted: bool, home: str | None) -> str:
-    """Return one role's part. With startsecs above 0 a quick end would be FATAL, which is final; bin/role backs off."""
+def render_program(name: str, role_command: str, wanted: bool, home: str | None, base: str) -> str:
+    """Return one role's part. With startsecs above 0 a quick end would be FATAL, which is final; bin/role backs off.
+
+    The log is named for `supervisorctl tail`: the role alone writes there.
+    """
     where = (
         "" if home is None else f'directory={home}\nenvironment=KINGDOM_HOME="{home}",KINGDOM_LAUNCHER="supervisord"\n'
     )
@@ -92,7 +95,8 @@ stopasgroup=true
 killasgroup=true
 stopwaitsecs={TIMEOUTS.stop:g}
 redirect_stderr=true
-stdout_logfile=NONE
+stdout_logfile={Places(Path(base)).role_log(name)}
+stdout_logfile_maxbytes=0
 """
 
 
@@ -117,6 +121,9 @@ class Supervisord:
             self._start_launcher(rows)
 
     def start(self, row: RoleRow) -> None:
+        self._wait_for_shutdown()
+        if not self.launcher_runs():
+            raise self._error("start", row.name, "it was shut down meanwhile; `kingdom up` starts everything")
         try:
             self._call("startProcess", row.name, False, fine=(_ALREADY_STARTED,))
         except _Unknown:
@@ -125,6 +132,7 @@ class Supervisord:
             self._call("startProcess", row.name, False, fine=(_ALREADY_STARTED,))
 
     def stop(self, name: str) -> None:
+        self._wait_for_shutdown()
         status = self.alive().get(name)
         while status is not None and (status.pid is not None or status.code not in (None, *CANNOT_RUN, *STAYS_DOWN)):
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
@@ -137,12 +145,15 @@ class Supervisord:
     def alive(self) -> dict[str, RoleStatus]:
         if not self.launcher_runs():
             return {}
-        return {about["name"]: _status(about) for about in self._call("getAllProcessInfo")}
+        return {
+            about["name"]: _status(about) for about in self._call("getAllProcessInfo", fine=(_SHUTDOWN_STATE,)) or ()
+        }
 
     def launcher_runs(self) -> bool:
         return self._answers() or self._server() is not None
 
     def down(self) -> None:
+        self._wait_for_shutdown()
         server = self._server()
         if not self._answers():
             if server is not None:
@@ -186,7 +197,8 @@ class Supervisord:
     def _write_program(self, row: RoleRow) -> None:
         if row.name in ROLES:
             return
-        program = render_program(row.name, self._role_command(), wanted=True, home=self._named_home())
+        named = self._named_home()
+        program = render_program(row.name, self._role_command(), wanted=True, home=named, base=named or SHORT_HOME)
         make_folder(self._places.supervisor_folder)
         self._disk.rewrite(self._places.supervisor_program(row.name), program.encode())
 

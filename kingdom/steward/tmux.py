@@ -37,7 +37,9 @@ _SETTINGS = (
     *("set-hook", "-g", "pane-died", _RESTART),
 )
 _CLOSE_DEAD_PANES = ("set-option", "-g", "remain-on-exit", "off")
-_GONE = ("can't find", "no current target")
+_GONE = ("can't find", "no current target", "no such")
+RACES = 50
+"""So often somebody else may start or stop the same role meanwhile."""
 _PANE = "#{pid}:#{session_name}:#{pane_id}:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}"
 
 
@@ -71,17 +73,17 @@ class Tmux:
                 self.start(row)
 
     def start(self, row: RoleRow) -> None:
-        there = self._panes().get(row.name)
-        if there is not None and there.status.pid is not None:
-            return
-        command_line = self._command_line(row)
-        if there is None:
-            self._tmux(
-                "start", row.name, "new-session", "-d", "-s", row.name, *command_line, fine=("duplicate session",)
-            )
-        else:
+        name, command_line = row.name, self._command_line(row)
+        for _ in range(RACES):
+            there = self._panes().get(name)
+            if there is not None and there.status.pid is not None:
+                return
             # Without -k a role that the hook has just brought back is left alone.
-            self._tmux("start", row.name, "respawn-pane", "-t", f"={row.name}:", *command_line, fine=("still active",))
+            again = ("respawn-pane", "-t", f"={name}:") if there else ("new-session", "-d", "-s", name)
+            overtaken = ("duplicate session", "still active", *_GONE)
+            if self._tmux("start", name, *again, *command_line, fine=overtaken) is not None:
+                return
+        raise self._error("start", name, "somebody else starts and stops it all the time")
 
     def stop(self, name: str) -> None:
         while (pane := self._panes().get(name)) is not None:
@@ -129,7 +131,8 @@ class Tmux:
         if not self._answers():
             return {}
         found: dict[str, tuple[int, _Pane]] = {}
-        for line in self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE).splitlines():
+        listed = self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE) or ""
+        for line in listed.splitlines():
             server, name, number, pid, dead, code, died_by = line.split(":")
             if dead != "1":
                 status = RoleStatus(pid=int(pid))
@@ -175,7 +178,8 @@ class Tmux:
                 return pid
         return None
 
-    def _tmux(self, action: str, what: str, *arguments: str, fine: tuple[str, ...] = ()) -> str:
+    def _tmux(self, action: str, what: str, *arguments: str, fine: tuple[str, ...] = ()) -> str | None:
+        """Return what tmux prints; None when it failed with a message that is fine."""
         try:
             done = subprocess.run(
                 [self._binary, "-f", "/dev/null", "-S", self._socket, *arguments],
@@ -190,9 +194,11 @@ class Tmux:
             raise self._error(action, what, f"no answer within {ANSWER_SECONDS:g} s") from None
         except OSError as error:
             raise self._error(action, what, str(error)) from None
-        if done.returncode != 0 and not any(message in done.stderr for message in fine):
-            raise self._error(action, what, done.stderr.strip() or f"it ended with {done.returncode}")
-        return done.stdout
+        if done.returncode == 0:
+            return done.stdout
+        if any(message in done.stderr for message in fine):
+            return None
+        raise self._error(action, what, done.stderr.strip() or f"it ended with {done.returncode}")
 
     def _error(self, action: str, what: str, why: str) -> LauncherError:
         return LauncherError(launcher=self.name, action=action, what=what, why=why)

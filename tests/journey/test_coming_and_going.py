@@ -134,7 +134,7 @@ def test_who_cannot_start_says_why_at_once(own: Kingdom) -> None:
     king.write_text(f"{king.read_text()}concurrency: {{max_soldiers: none}}\n")
     done = own.run("up")
     assert done.returncode == 1
-    assert "king has not come up: " in done.stdout
+    assert "king, gen-briefing, gen-herald have not come up: " in done.stdout
     assert "king.yaml:3: concurrency.max_soldiers: 'none' is not of type 'integer'" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("kingdom doctor")
 
