@@ -57,15 +57,14 @@ def started_at(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def tracer(pid: int) -> tuple[int, int] | None:
-    """Return the debugger that is attached to a process, also to one that has ended, as (pid, start)."""
+def tracer(pid: int) -> int | None:
+    """Return the debugger that is attached to a process, also to one that has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
             (found,) = (int(line.split()[1]) for line in status if line.startswith("TracerPid:"))
     except (OSError, ValueError):
         return None
-    start = started_at(found) if found else None
-    return None if start is None else (found, start)
+    return found or None
 
 
 def age(start_ticks: int) -> float:

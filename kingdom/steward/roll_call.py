@@ -18,7 +18,7 @@ from kingdom.errors import BadFile, KingdomError, LauncherError, Locked
 from kingdom.home.places import Places
 from kingdom.home.roster import RoleRow, desired_state
 from kingdom.log import Log
-from kingdom.runtime.processes import carries, home_mark, send, started_at, stat_fields, tracer
+from kingdom.runtime.processes import carries, home_mark, started_at, stat_fields, tracer
 from kingdom.runtime.role import Services
 from kingdom.runtime.wake import ProcessExits
 from kingdom.steward import pick, process_groups
@@ -277,7 +277,8 @@ class RollCall:
         if status is not None and status.pid == ending.pid:
             # The launcher has not noticed yet, and would ignore a start. It never will while a debugger holds the dead.
             if now >= ending.kill_at + self._timeouts.hung and (debugger := tracer(ending.pid)) is not None:
-                send([debugger], signal.SIGKILL)
+                with suppress(OSError):
+                    os.kill(debugger, signal.SIGKILL)
             return []
         if ending.start_again:
             self._steward.start(ending.row)

@@ -141,9 +141,7 @@ def test_a_role_that_a_debugger_holds_is_replaced(watchful: Kingdom) -> None:
         assert debugger.stdout is not None
         if debugger.stdout.readline() != "attached\n":
             pytest.skip("NO DEBUGGER: nobody may attach to a process here")
-        found = tracer(before)
-        assert found is not None
-        assert found[0] == debugger.pid
+        assert tracer(before) == debugger.pid
         wait_until(lambda: watchful.beat("gen-herald")["pid"] != before, 60.0, "another gen-herald")
     finally:
         debugger.kill()
