@@ -34,4 +34,4 @@ def test_people_get_their_reports_however_busy_the_machine_is(own: Kingdom) -> N
     assert "it will go to gen-thinker" in said
     measured(own, "yellow")
     own.until_there(own.places.queue_file("events", "completed", held))
-    assert own.messages(own.task_of(held))[-1].endswith("thought")
+    own.until(lambda: own.messages(own.task_of(held))[-1:] == ["[complete] console.message — thought"], "the answer")
