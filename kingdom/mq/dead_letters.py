@@ -222,11 +222,13 @@ class DeadLetters:
         return cleared
 
     def _find(self, key: str) -> tuple[QueueState, str]:
-        queue = self._queues.by_name.get(names.queue_of_key(key))
-        name = queue.dead.get(key[names.MESSAGE_ID]) if queue is not None else None
-        if queue is None or name is None:
-            raise DeadLetterNotFound(key=key)
-        return queue, name
+        message_id = names.id_of_key(key)
+        named = self._queues.by_name.get(names.queue_of_key(key))
+        for queue in (*([named] if named is not None else []), *self._queues.by_name.values()):
+            name = queue.dead.get(message_id)
+            if name is not None and names.key_of(queue.name, name) == key:
+                return queue, name
+        raise DeadLetterNotFound(key=key)
 
     def _could_revive(self, queue: QueueState, name: str) -> bool:
         """Put one of many back. One that cannot be read stays, with a log line."""

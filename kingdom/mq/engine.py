@@ -81,7 +81,9 @@ class Leased(NamedTuple):
 
     @property
     def created_at(self) -> int:
-        return names.created_of(self.message_id)
+        if names.is_ours(self.message_id):
+            return names.created_of(self.message_id)
+        return int(self.envelope().get("createdAt") or 0)
 
     def envelope(self) -> dict[str, Any]:
         """Return everything of the message but payload and attributes: type, traceId and so on."""
@@ -359,7 +361,7 @@ class Engine:
             return None
         queue.consumed += 1
         return Leased(
-            new[MESSAGE_ID],
+            message_format.shown_id(new, body),
             lease.key,
             queue.name,
             content.payload,
@@ -381,7 +383,7 @@ class Engine:
         if state == "dlq":
             return message_format.Content(body.strip(), "{}"), ""
         try:
-            content = message_format.content(body, self.store.by_hand)
+            content = message_format.content(body, self.store.by_hand or names.is_foreign(name))
         except MalformedBody as error:
             return None, error.why
         if queue.check is not None and names.is_by_hand(name):

@@ -101,7 +101,7 @@ class Failures:
     def return_dead_letter(self, lease: Lease, now: int) -> Outcome:
         """Put back a leased dead letter that was not acknowledged, in its old place."""
         fields = names.without_lease(lease.name)
-        new = names.changed(lease.name, int(fields[names.DEAD_SINCE]), fields)
+        new = names.changed(lease.name, int(fields.get(names.DEAD_SINCE, now)), fields)
         try:
             self._store.move(lease.queue.name, "inflight", lease.name, "dlq", new)
         except MessageGone:

@@ -107,10 +107,12 @@ class Leases:
 
     def held(self, key: str, lease_id: str, consumer: str, now: int) -> Lease:
         """Return the lease that the caller may end. With neither lease id nor consumer nobody's right is checked."""
-        lease = self.by_message_id.get(key[MESSAGE_ID])
+        lease = self.by_message_id.get(names.id_of_key(key))
         if lease is None or lease.key != key:
             raise self._why_not(key, lease_id)
-        if lease_id:
+        if not lease.lease_id:  # given by another system, which has not left it here
+            lease.lease_id = lease_id
+        elif lease_id:
             if lease_id != lease.lease_id:
                 raise self._why_not(key, lease_id)
         elif consumer and digest_of(consumer) != lease.consumer_digest:
@@ -128,7 +130,7 @@ class Leases:
 
     def was_given_back(self, key: str, lease_id: str) -> bool:
         """Return whether a message that was leased before is a dead letter, waits, or is out on another lease."""
-        message_id = key[MESSAGE_ID]
+        message_id = names.id_of_key(key)
         queue = self._queues.by_name.get(names.queue_of_key(key))
         if queue is None:
             return False
@@ -141,21 +143,21 @@ class Leases:
 
     def is_at_work(self, key: str) -> bool:
         """Return whether a message waits or is leased."""
-        message_id = key[MESSAGE_ID]
+        message_id = names.id_of_key(key)
         queue = self._queues.by_name.get(names.queue_of_key(key))
         if queue is None:
             return False
         return message_id in self.by_message_id or queue.find(message_id) is not None
 
     def _acked_lease(self, key: str) -> Lease | None:
-        message_id = key[MESSAGE_ID]
+        message_id = names.id_of_key(key)
         lease = self._acked.get(message_id) or self._acked_before.get(message_id)
         return lease if lease is not None and lease.key == key else None
 
     def _why_not(self, key: str, lease_id: str) -> Refusal:
         if lease_id and self._expired.get(fingerprint(key, lease_id)):
             return LeaseExpired(key=key)
-        message_id = key[MESSAGE_ID]
+        message_id = names.id_of_key(key)
         queue = self._queues.by_name.get(names.queue_of_key(key))
         if queue is None:
             return MessageNotFound(key=key)

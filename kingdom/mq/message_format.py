@@ -290,7 +290,9 @@ def original(record: str) -> str:
         return f"{text}\n"
     value = _strict(record)
     if is_envelope(value) and "originalMessage" not in value:
-        return record
+        if "dlqReason" not in value and "dlqAt" not in value:
+            return record
+        return orjson.dumps({key: part for key, part in value.items() if key not in ("dlqReason", "dlqAt")}).decode()
     if not isinstance(value, dict) or "originalMessage" not in value:
         raise MalformedBody("no originalMessage in it")
     inner = value["originalMessage"]
@@ -304,7 +306,8 @@ def failure_of(record: str) -> dict[str, Any]:
         if record.startswith(_FAILURE):
             value = orjson.loads(record[len(_FAILURE) : line_end].rstrip(","))
         else:
-            value = _strict(record).get("failure")
+            about = _strict(record)
+            value = {"reasonMessage": about["dlqReason"]} if "dlqReason" in about else about.get("failure")
     except (orjson.JSONDecodeError, MalformedBody, AttributeError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -341,6 +344,13 @@ def name_of(body: str, message_id: str) -> str:
     about = told_by_hand(body)
     fields = names.first_fields(about.expires, about.target)
     return names.compose(about.priority, about.due, names.tie_of(message_id), fields, message_id)
+
+
+def shown_id(name: str, body: str) -> str:
+    """Return the message id as its publisher heard it: a message from another system says it itself."""
+    if not names.is_foreign(name):
+        return name[names.MESSAGE_ID]
+    return _text(header(body).get("messageId")) or name[names.MESSAGE_ID]
 
 
 def _whole(value: object) -> int:

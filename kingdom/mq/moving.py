@@ -89,6 +89,7 @@ class Moving:
                 if target.check(orjson.loads(payload) if message_format.is_json(payload) else payload):
                     return False
             new = name if state == "ready" else names.revived(name, now, self._ids.next_sequence())
+            new = names.carried(new, target.name)
             self._store.transfer(queue.name, state, name, target.name, new, body)
         except MessageGone:
             return True

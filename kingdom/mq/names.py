@@ -7,7 +7,8 @@ rank = 1,000,000 - priority. due: when a waiting message is available, when a le
 letter or an archived message came to rest. The fields begin with the attempts so far; then, each behind
 a dot and a letter: e expiresAt · t target (digest) · s same failures in a row x digest of their reason ·
 h laid in by hand · l lease id · c consumer (digest) · r reason code · a when it became a dead letter ·
-q quarantined. Free text never stands here, so that a name can always name a file.
+q quarantined · b when it was published and k the end of its key, of a message from another system (w:
+the whole key, where it is of another form). Free text never stands here, so that a name can always name a file.
 
 Nobody else knows this grammar: others use the functions, and in hot loops the slices.
 """
@@ -38,10 +39,14 @@ CREATED = slice(-36, -23)
 PLAIN_KIND = "7"
 REMEMBERED = "8"
 """The version digit of ids whose body holds a request id or deduplication key."""
+FOREIGN_KIND = "5"
+"""The version digit of ids that stand for the key of a message from another system; see `foreign_id`."""
 
 ATTEMPTS = ""
 EXPIRES, TARGET, SAME_FAILURES, BY_HAND = "e", "t", "s", "h"
 LEASE, CONSUMER, REASON, DEAD_SINCE, QUARANTINED = "l", "c", "r", "a", "q"
+BORN, KEY_END, WHOLE_KEY = "b", "k", "w"
+STAY_FOR_EVER = (TARGET, BY_HAND, BORN, KEY_END, WHOLE_KEY)
 
 PLAIN_LENGTH = 69
 """As long is the name of a fresh message that says nothing but its payload."""
@@ -115,7 +120,7 @@ def archived(name: str, now: int) -> str:
 
 def revived(name: str, due: int, sequence: int) -> str:
     """Return the name under which a dead letter waits again: its attempts are forgotten."""
-    kept = {letter: text for letter, text in fields_of(name).items() if letter in (TARGET, BY_HAND)}
+    kept = {letter: text for letter, text in fields_of(name).items() if letter in STAY_FOR_EVER}
     return compose(priority_of(name), due, sequence, {ATTEMPTS: "0", **kept}, name[MESSAGE_ID])
 
 
@@ -175,8 +180,8 @@ def is_dead_letter(name: str) -> bool:
 
 
 def reason_of(name: str) -> str:
-    """Return the reason code of a dead letter."""
-    return fields_of(name)[REASON]
+    """Return the reason code of a dead letter; that of one which a person has put there is not known."""
+    return fields_of(name).get(REASON, "HANDLER_ERROR")
 
 
 def is_quarantined(name: str) -> bool:
@@ -190,6 +195,8 @@ def is_by_hand(name: str) -> bool:
 
 def created_of(name: str) -> int:
     """Return when the message was published: the id begins with it."""
+    if name[KIND] == FOREIGN_KIND and ".b" in name:
+        return int(fields_of(name)[BORN])
     return int(name[-36:-28] + name[-27:-23], 16)
 
 
@@ -217,12 +224,74 @@ def key(queue: str, message_id: str) -> str:
 
 
 def key_of(queue: str, name: str) -> str:
+    if name[KIND] == FOREIGN_KIND and (".k" in name or ".w" in name):
+        fields = fields_of(name)
+        return f"msg:{queue}:{_plain(fields[KEY_END])}" if KEY_END in fields else _plain(fields[WHOLE_KEY])
     return f"msg:{queue}:{name[MESSAGE_ID]}"
+
+
+def id_of_key(text: str) -> str:
+    """Return the message id by which the message of a key is known."""
+    tail = text[MESSAGE_ID]
+    return tail if is_ours(tail) else foreign_id(text)
+
+
+def is_ours(message_id: str) -> bool:
+    """Return whether this is an id as we give them."""
+    return is_id(message_id) and message_id[KIND] in (PLAIN_KIND, REMEMBERED)
+
+
+def is_foreign(name: str) -> bool:
+    """Return whether another system published the message, so that its body is in the layout of that."""
+    return name[KIND] == FOREIGN_KIND and ".b" in name
+
+
+def foreign_id(text: str) -> str:
+    """Return the id that stands for the key of a message from another system."""
+    known = blake2s(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{known[:8]}-{known[8:12]}-{FOREIGN_KIND}{known[13:16]}-{known[16:20]}-{known[20:]}"
+
+
+def foreign_fields(queue: str, text: str, born: int) -> dict[str, str]:
+    """Return the fields that keep the key and the time of a message from another system."""
+    before = f"msg:{queue}:"
+    if text.startswith(before):
+        return {BORN: str(born), KEY_END: _armoured(text.removeprefix(before))}
+    return {BORN: str(born), WHOLE_KEY: _armoured(text)}
+
+
+def carried(name: str, queue: str) -> str:
+    """Return the name of the same message in another queue."""
+    if not is_foreign(name):
+        return name
+    fields = fields_of(name)
+    fields[KEY_END] = fields.pop(WHOLE_KEY, "") or fields.get(KEY_END, "")
+    new = f"{name[:31]}{_join(fields)}{name[_ID_PART]}"
+    return f"{new[:-36]}{foreign_id(key_of(queue, new))}"
+
+
+def _armoured(text: str) -> str:
+    """Write any text in letters, digits and underscores. `_plain` reads it."""
+    return "".join(map(_letter, text))
+
+
+def _letter(character: str) -> str:
+    if character == "-":
+        return "_"
+    if character.isascii() and character.isalnum() and character != "z":
+        return character
+    return "".join(f"z{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def _plain(armoured: str) -> str:
+    parts = armoured.replace("_", "-").split("z")
+    data = parts[0].encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in parts[1:])
+    return data.decode("utf-8", "surrogatepass")
 
 
 def queue_of_key(text: str) -> str:
     """Return the queue's name in a message key; an empty text when it is no key."""
-    return text[4:-37] if text.startswith("msg:") else ""
+    return text[4:].rpartition(":")[0] if text.startswith("msg:") else ""
 
 
 def key_range(queue: str) -> tuple[str, str]:

@@ -84,7 +84,7 @@ class Removal:
 
     def delete(self, key: str) -> None:
         """Delete one message that waits, or one dead letter. What is leased is its consumer's to end."""
-        message_id = key[names.MESSAGE_ID]
+        message_id = names.id_of_key(key)
         queue = self._queues.by_name.get(names.queue_of_key(key))
         if queue is None or not names.is_id(message_id):
             raise MessageNotFound(key=key)

@@ -90,13 +90,15 @@ class Waiting(NamedTuple):
         body = ""
         try:
             body = store.read(queue, state, name)
-            content = message_format.content(message_format.original(body) if dead else body, store.by_hand or dead)
+            content = message_format.content(
+                message_format.original(body) if dead else body, store.by_hand or dead or names.is_foreign(name)
+            )
         except MessageGone:
             return None
         except MalformedBody as error:
             content = message_format.Content(error.text or body or error.why, "{}")
         return cls(
-            message_id=name[names.MESSAGE_ID],
+            message_id=message_format.shown_id(name, body),
             message_key=names.key_of(queue, name),
             queue=queue,
             payload=content.payload,

@@ -222,11 +222,26 @@ def test_queue_names_never_become_paths(house: House) -> None:
     assert json.loads((folder(house, "meta", "a%2Fb") / "queue.json").read_text())["queue"] == "a/b"
 
 
-def test_a_folder_without_a_record_is_no_queue(house: House) -> None:
-    (house.folder / "fs" / "stranger" / "inbox").mkdir(parents=True)
+def test_a_folder_with_an_inbox_is_a_queue_and_another_is_not(house: House) -> None:
+    (house.folder / "fs" / "stranger").mkdir()
+    (house.folder / "fs" / "한글 큐" / "inbox").mkdir(parents=True)
+    (house.folder / "fs" / "한글 큐" / "inbox" / "by hand.json").write_text('{"n": 1}')
     house.reopen()
     assert "stranger" not in house.mq.queues.names()
     assert [finding.kind for finding in house.mq.check()] == ["invalid_state"]
+    assert house.lease_texts(queue="한글 큐") == ['{"n": 1}']
+
+
+@pytest.mark.parametrize("queue", [QUEUE, "한글 큐", "x" * 200])
+def test_a_lost_record_costs_no_message(house: House, queue: str) -> None:
+    house.publish("kept", queue=queue)
+    house.die(queue)
+    house.publish("waits", queue=queue)
+    for record in (house.folder / "fs").glob("*/meta/queue.json"):
+        record.unlink()
+    house.mq.queues.by_name.clear()
+    house.reopen(kill=True)
+    assert (house.lease_texts(queue=queue), house.counts(queue)[3]) == ([PAYLOAD, "waits"], 1)
 
 
 def test_acknowledged_files_are_used_again_and_given_back_when_idle(house: House) -> None:

@@ -29,6 +29,7 @@ from kingdom.mq import message_format, names
 from kingdom.mq.errors import StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import CREATED, KIND, MESSAGE_ID, REMEMBERED
+from kingdom.mq.stores import original_folders
 from kingdom.mq.stores.base import (
     DAY_MS,
     DedupEntry,
@@ -242,12 +243,35 @@ class FileStore:
             self._empty_trash()
             for folder in self._queue_folders():
                 about = self._record(folder)
+                if about is None:
+                    about, folder = self._take_over(folder)
+                elif os.path.isdir(f"{folder}/delayed"):
+                    self._rename_originals(folder, str(about["queue"]))
                 if about is not None:
                     self._note_folders(str(about.pop("queue")), folder)
                     records[self._queue_in(folder)] = orjson.dumps(about).decode()
         except OSError as error:
             raise self._failure("list queues", error) from None
         return records
+
+    def _take_over(self, folder: str) -> tuple[dict[str, Any] | None, str]:
+        """Make a folder without a record a queue: the original keeps none, and a person may have lost ours."""
+        queue = original_folders.names_a_queue(folder, self._folder_names["inbox"])
+        if not queue:
+            return None, folder
+        folder = self._rename_originals(folder, queue)
+        policy = original_folders.policy_of(self._root, queue)
+        try:
+            about = orjson.loads(policy or '{"paused": false}')
+        except orjson.JSONDecodeError:
+            about = {}
+        about = about if isinstance(about, dict) else {}
+        self.save_queue(queue, orjson.dumps(about).decode())
+        return {"queue": queue, **about}, folder
+
+    def _rename_originals(self, folder: str, queue: str) -> str:
+        make_folder(Path(self._scratch))
+        return original_folders.take_over(self._root, folder, queue, self._folder_names, self._disk)
 
     def save_queue(self, queue: str, record: str) -> None:
         folder = f"{self._root}/{queue_folder(queue)}"
@@ -268,7 +292,7 @@ class FileStore:
         with os.scandir(self._root) as entries:
             return [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
 
-    def _record(self, folder: str) -> dict[str, object] | None:
+    def _record(self, folder: str) -> dict[str, Any] | None:
         """None for a folder that is no queue, or whose record a person damaged so that its name cannot be told."""
         try:
             about = orjson.loads(read_bytes(f"{folder}/{self._folder_names['meta']}/{RECORD}"))
@@ -340,7 +364,7 @@ class FileStore:
             findings += [Finding("litter", "", name, False) for name in os.listdir(self._scratch)]
             known = {folders["ready"].rpartition("/")[0] for folders in self._folders.values()}
             for folder in self._queue_folders():
-                if folder not in known:
+                if folder not in known and os.path.basename(folder) != "meta":
                     findings.append(Finding("invalid_state", "", f"{folder} is no queue: no {RECORD} in meta/", False))
         except OSError as error:
             raise self._failure("look the files over", error) from None

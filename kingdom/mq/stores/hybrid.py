@@ -10,9 +10,11 @@ a row, which nobody was told about; load removes it.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from kingdom.disk.atomic import make_folder, sync_folder
 from kingdom.disk.bulk import SPARE, FileBatch
@@ -20,6 +22,7 @@ from kingdom.mq import names
 from kingdom.mq.errors import StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import MESSAGE_ID
+from kingdom.mq.stores import original_messages, original_rows
 from kingdom.mq.stores.base import Finding, Found, MessageGone, State, StoreConfig, queue_folder
 from kingdom.mq.stores.sqlite import SqliteStore
 
@@ -144,6 +147,31 @@ class HybridStore(SqliteStore):
         except OSError as error:
             raise self._failure("read what lies there", error) from None
         yield from found
+
+    def _take_over(self, connection: sqlite3.Connection) -> None:
+        """Write the payloads of the original where ours lie, as whole envelopes; then their rows get names."""
+        name_of = original_rows.namer()
+        done: list[Path] = []
+
+        def named(*row: Any) -> str | None:
+            queue, about = row[0], original_messages.envelope(row[8])
+            found = original_messages.payload_file(Path(self._root), queue, about)
+            if found is None:
+                return None
+            name = name_of(*row)
+            if queue not in self._folders:
+                self._make_folder(queue)
+            self._batch.create(self._folder(queue), _file(name), original_messages.whole(about, found.read_bytes()))
+            done.append(found)
+            return name
+
+        try:
+            make_folder(Path(self._scratch))
+            original_rows.take_over(connection, self._sql, self._tables.states, named, self._batch.commit)
+            for file in done:
+                file.unlink()
+        except OSError as error:
+            raise self._failure("take payloads over", error) from None
 
     def check(self, repair: bool, now: int) -> list[Finding]:
         self.tidy(now, idle=False)

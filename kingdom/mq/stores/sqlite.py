@@ -15,6 +15,7 @@ from kingdom.disk.atomic import make_folder
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import StoreError
 from kingdom.mq.message_format import MalformedBody
+from kingdom.mq.stores import original_rows
 from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
 
 HERE = Path(__file__).parent
@@ -288,7 +289,8 @@ class SqliteStore:
         self._recover()
         for queue in [queue for (queue,) in self._query("select_queues")]:
             waiting = self._query("select_names", (*names.key_range(queue), queue))
-            yield Found(queue, "ready", _split(waiting))
+            others = self._query("select_others", (queue,))
+            yield Found(queue, "ready", _split(waiting) + _split(others))
             yield Found(queue, "inflight", _split(self._query("select_inflight", (queue,))))
             yield Found(queue, "dlq", _split(self._query("select_dead", (queue,))))
 
@@ -368,9 +370,14 @@ class SqliteStore:
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             template = self._config.base / own["schemaPath"] if own["schemaPath"] else None
             migrate(connection, self._tables, template)
+            self._take_over(connection)
         except sqlite3.Error as error:
             raise self._failure("open the database", error) from None
         return connection
+
+    def _take_over(self, connection: sqlite3.Connection) -> None:
+        """Let rows of the original be served."""
+        original_rows.take_over(connection, self._sql, self._tables.states)
 
     def _query(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         return self._run(self._sql[statement], values)

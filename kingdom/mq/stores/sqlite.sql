@@ -119,3 +119,25 @@ SELECT queue, message_key, name FROM {{msg_index_table}};
 
 -- name: select_archived_names
 SELECT group_concat(name, char(10)) FROM {{msg_index_table}} WHERE +queue = ? AND state = 'archived';
+
+-- name: select_unnamed
+-- a row of the original, which knows no names
+SELECT 1 FROM {{msg_index_table}} WHERE name IS NULL LIMIT 1;
+
+-- name: mark_policies
+UPDATE {{kv_table}} SET value_type = 'policy' WHERE key >= 'policy:' AND key < 'policy;' AND value_type <> 'policy';
+
+-- name: rename_state
+UPDATE {{msg_index_table}} SET state = ? WHERE state = ? AND name IS NULL;
+
+-- name: name_rows
+UPDATE {{msg_index_table}} SET name = original_name(
+  queue, state, priority, available_at, lease_until, attempt, message_key,
+  (SELECT created_at FROM {{kv_table}} WHERE key = message_key), (SELECT value FROM {{kv_table}} WHERE key = message_key),
+  {{later_columns}}
+) WHERE name IS NULL;
+
+-- name: select_others
+-- waiting messages whose keys do not lie among those of their queue: the original lets keys be anything
+SELECT group_concat(name, char(10)) FROM {{msg_index_table}}
+WHERE instr(name, '.w') > 0 AND queue = ? AND +state IN ('ready', 'delayed');
