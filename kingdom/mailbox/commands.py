@@ -24,7 +24,9 @@ class CommandContext:
 
 
 def health(context: CommandContext, call: Call) -> Data:
-    return {"status": "ok", "timestamp": int(context.clock() * 1000), "nodeId": context.node}
+    trouble = context.engine.store.trouble
+    about = {"status": "degraded", "trouble": trouble} if trouble else {"status": "ok"}
+    return {**about, "timestamp": int(context.clock() * 1000), "nodeId": context.node}
 
 
 def metrics(context: CommandContext, call: Call) -> Data:

@@ -53,6 +53,12 @@ class DeadLetterNotFound(Refusal):
     code = "ERR_DLQ_NOT_FOUND"
 
 
+class NoRoom(Refusal):
+    """the disk is full: nothing is published until there is room; what is there can be consumed and purged"""
+
+    code = "ERR_INTERNAL_ERROR"
+
+
 class StoreError(KingdomError):
     """the {backend} store cannot {action}: {why}"""
 

@@ -128,6 +128,10 @@ class Store(Protocol):
     #: Whether a person can edit the bodies, so that they are read again before they are handed out.
     by_hand: bool
 
+    @property
+    def trouble(self) -> str:
+        """What keeps the store from taking messages, as a sentence; empty when nothing does."""
+
     def load(self) -> Iterator[Found]:
         """Yield every message, each once. Half-done changes of a killed life are finished or undone first."""
 

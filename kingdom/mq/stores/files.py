@@ -11,6 +11,7 @@ knows which of the two is the later one.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ from kingdom.disk.bulk import FileBatch
 from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile
 from kingdom.mq import message_format, names
-from kingdom.mq.errors import StoreError
+from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import CREATED, KIND, MESSAGE_ID, REMEMBERED
 from kingdom.mq.stores import original_folders
@@ -57,6 +58,7 @@ class FileStore:
     def __init__(self, config: StoreConfig) -> None:
         own = config.part("filesystem")
         self.broken = False
+        self.trouble = ""
         self._config = config
         self._root = str(config.path(own["root"], "fs"))
         self._folder_names: dict[str, str] = {folder: own[f"{folder}Dir"] for folder in FOLDERS}
@@ -81,7 +83,11 @@ class FileStore:
             self._batch.create(self._folders[queue][state], f"{name}.json", data)
         except OSError as error:
             # Nothing of it can be seen: only this message is refused, the group goes on.
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self.trouble = str(NoRoom())
+                raise NoRoom from None
             raise self._failure("write a message", error) from None
+        self.trouble = ""
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         folders = self._folders[queue]

@@ -9,6 +9,7 @@ a row, which nobody was told about; load removes it.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from typing import Any
 from kingdom.disk.atomic import make_folder, sync_folder
 from kingdom.disk.bulk import SPARE, FileBatch
 from kingdom.mq import names
-from kingdom.mq.errors import StoreError
+from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores import original_messages, original_rows
@@ -46,8 +47,16 @@ class HybridStore(SqliteStore):
         super().__init__(config, own["dbPath"])
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
+        try:
+            super().put(queue, state, name, body)
+        except StoreError:
+            if self._reserve.spent and not self.broken:
+                raise NoRoom from None
+            raise
+
+    def _put(self, queue: str, state: State, name: str, body: str) -> None:
         self._write_payload(queue, f"{name[MESSAGE_ID]}.json", body)
-        super().put(queue, state, name, f'{{"payloadFile": "{self._folders[queue]}/{name[MESSAGE_ID]}.json"}}')
+        super()._put(queue, state, name, f'{{"payloadFile": "{self._folders[queue]}/{name[MESSAGE_ID]}.json"}}')
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         old, file = _file(name), _file(new)
@@ -199,6 +208,8 @@ class HybridStore(SqliteStore):
             self._batch.create(self._folder(queue), file, data)
         except OSError as error:
             # Nothing of it can be seen: only this message is refused, the group goes on.
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._reserve.spend()
             raise self._failure("write a payload", error) from None
 
     def _remove_later(self, queue: str, file: str) -> None:

@@ -12,6 +12,7 @@ from kingdom.mq.stores.base import DedupEntry, Finding, Found, MessageGone, Stat
 
 class MemoryStore:
     by_hand = False
+    trouble = ""
 
     def __init__(self, config: StoreConfig) -> None:
         self.broken = False

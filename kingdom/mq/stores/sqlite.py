@@ -9,14 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from kingdom.disk.atomic import make_folder
 from kingdom.mq import message_format, names
-from kingdom.mq.errors import StoreError
+from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.stores import original_rows
 from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
+from kingdom.mq.stores.reserve import Reserve
 
 HERE = Path(__file__).parent
 QUIET_S = 0.05
@@ -26,7 +27,10 @@ LARGE = 8 << 10
 MOST_REMEMBERED = 1_000_000
 FORGOTTEN_AT_ONCE = 1_000
 CHECKPOINT_PAGES = 4_000
+LEAST_FREE = 32 << 10
+BYTES_OF_A_STATE = 400
 CACHE_KIB = 16_384
+NO_ROOM_TO_WRITE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE)
 GONE = "gone"
 IN_TABLE = ""
 """Instead of a body: the latest one stands in the table of messages already."""
@@ -78,8 +82,18 @@ class SqliteStore:
         self._forgot_at = 0
         self._now = 0
         self._connection = self._connect()
+        self._reserve = Reserve(self._path.with_name(f"{self._path.name}.reserve"), config.part("sqlite")["reserveMiB"])
+
+    @property
+    def trouble(self) -> str:
+        return str(NoRoom()) if self._reserve.spent else ""
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
+        if self._reserve.spent and not self._reserve.restored():
+            raise NoRoom
+        self._put(queue, state, name, body)
+
+    def _put(self, queue: str, state: State, name: str, body: str) -> None:
         self._log(names.key_of(queue, name), queue, state, name, body, True)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
@@ -104,7 +118,7 @@ class SqliteStore:
         self._large.pop(key, None)
 
     def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
-        self.put(to, "delayed" if names.due_of(new) > self._now else "ready", new, body)
+        self._put(to, "delayed" if names.due_of(new) > self._now else "ready", new, body)
         self.drop(queue, state, name)
 
     def archived(self, queue: str, most: int) -> list[str]:
@@ -170,7 +184,10 @@ class SqliteStore:
         try:
             now, before = time.monotonic(), self._committed_at
             self._committed_at = now
-            if now - before >= QUIET_S or len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES:
+            if self._reserve.spent:
+                self._write(steps, settle=False)
+                self._settle_if_there_is_room()
+            elif now - before >= QUIET_S or len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES:
                 self._write(steps, settle=True)
             elif len(steps) == 1:
                 self._connection.execute(*steps[0])
@@ -196,6 +213,21 @@ class SqliteStore:
         if settle:
             self._changes.clear()
             self._bytes = 0
+
+    def _settle_if_there_is_room(self) -> None:
+        """On a full disk: what is in the log is safe, also while the tables cannot take it in."""
+        self._empty_wal()
+        bodies = sum(len(change.body) for change in self._changes.values() if change.body and change.state != GONE)
+        if self._reserve.free() >= 3 * (bodies + BYTES_OF_A_STATE * len(self._changes)) + LEAST_FREE:
+            try:
+                self._write([], settle=True)
+            except sqlite3.Error:
+                self._connection.rollback()
+            self._empty_wal()
+
+    def _empty_wal(self) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _write_many(self, steps: Sequence[Step]) -> None:
         """Neighbours of one kind go down together."""
@@ -238,6 +270,8 @@ class SqliteStore:
         self._forget()
         with suppress(sqlite3.Error):
             self._connection.rollback()
+        if self._reserve.spent:
+            self._empty_wal()
         self.broken = False
 
     def _forget(self) -> None:
@@ -249,6 +283,9 @@ class SqliteStore:
     def tidy(self, now: int, idle: bool) -> None:
         self._now = now
         try:
+            if self._reserve.spent and not self._reserve.restored():
+                self._settle_if_there_is_room()
+                return
             if self._changes:
                 self._write([], settle=True)
             if now - self._forgot_at >= DAY_MS // 24 and not self._forget_some(now):
@@ -287,12 +324,23 @@ class SqliteStore:
     def load(self) -> Iterator[Found]:
         self._forget()
         self._recover()
-        for queue in [queue for (queue,) in self._query("select_queues")]:
+        queues = {queue for (queue,) in self._query("select_queues")}
+        for queue in sorted(queues | {change.queue for change in self._changes.values()}):
             waiting = self._query("select_names", (*names.key_range(queue), queue))
             others = self._query("select_others", (queue,))
-            yield Found(queue, "ready", _split(waiting) + _split(others))
-            yield Found(queue, "inflight", _split(self._query("select_inflight", (queue,))))
-            yield Found(queue, "dlq", _split(self._query("select_dead", (queue,))))
+            yield self._newest(queue, "ready", _split(waiting) + _split(others))
+            yield self._newest(queue, "inflight", _split(self._query("select_inflight", (queue,))))
+            yield self._newest(queue, "dlq", _split(self._query("select_dead", (queue,))))
+
+    def _newest(self, queue: str, state: Literal["ready", "inflight", "dlq"], listed: list[str]) -> Found:
+        """Return what the tables list, and what the log says that they have not taken in: only on a full disk is there
+        such a thing."""
+        if self._changes:
+            states = ("ready", "delayed") if state == "ready" else (state,)
+            listed = [name for name in listed if names.key_of(queue, name) not in self._changes]
+            changes = self._changes.values()
+            listed += [change.name for change in changes if change.queue == queue and change.state in states]
+        return Found(queue, state, listed)
 
     def _recover(self) -> None:
         """Bring the tables up to date with what a life before this one has logged."""
@@ -304,7 +352,11 @@ class SqliteStore:
             try:
                 self._write([], settle=True)
             except sqlite3.Error as error:
-                self._break("bring the tables up to date", error)
+                if not _is_full(error):
+                    self._break("bring the tables up to date", error)
+                self._connection.rollback()
+                self._reserve.spend()
+                self._settle_if_there_is_room()
 
     # Nothing can be laid in by hand.
 
@@ -393,7 +445,15 @@ class SqliteStore:
 
     def _break(self, action: str, error: Exception) -> NoReturn:
         self.broken = True
+        if _is_full(error):
+            self._reserve.spend()
         raise self._failure(action, error) from None
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether the disk has no room: also a file in shared memory that cannot grow says so."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code == sqlite3.SQLITE_FULL or code in NO_ROOM_TO_WRITE
 
 
 @cache
