@@ -72,6 +72,7 @@ def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
     paths["dataRoot"] = str(base / paths["dataRoot"])
     paths["logRoot"] = str(base / paths["logRoot"]) if paths["logRoot"] else ""
     ipc["root"] = str(base / ipc["root"])
+    warnings += _check_template(config["sqlite"], base)
     queues, strict = _queues(config, file)
     box = MailboxFolders.at(Path(ipc["root"]), ipc)
     warnings += _check_rules(queues)
@@ -157,6 +158,14 @@ def _check_journal(config: dict[str, Any]) -> list[str]:
     config["sqlite"]["journalMode"] = "WAL"
     durability = config["durability"]
     return [f"durability {durability} wins over sqlite.journalMode {asked}, which outlives no kill: it is WAL"]
+
+
+def _check_template(sqlite: dict[str, Any], base: Path) -> list[str]:
+    path = sqlite["schemaPath"]
+    if not path or (base / path).is_file():
+        return []
+    sqlite["schemaPath"] = ""
+    return [f"sqlite.schemaPath {path} is not there: the tables are made as ours are"]
 
 
 def _check_rules(queues: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -269,10 +269,11 @@ def test_an_older_configuration_file_is_accepted_unchanged(home: Path) -> None:
     status = out(running.cli("status", "--queue", "telemetry", "--config", str(old)))
     assert status["policy"]["visibilityTimeoutSec"] == 12
     assert status["policy"]["dlq"]["queue"] == "telemetry-dlq"
-    assert (home / "data" / "fs" / "telemetry" / "incoming").is_dir()
+    assert (home / "data" / "yirangmq.db").is_file()
     running.stop()
     log = (home / "logs" / "yirangmq.log").read_text()
-    assert "mode mailbox_fs wins over backend sqlite" in log
+    assert "backend sqlite decides" in log
+    assert "sqlite.schemaPath ./sqlite_schema.sql is not there" in log
     assert "durability power wins over sqlite.synchronous NORMAL" in log
 
 
