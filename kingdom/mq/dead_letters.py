@@ -88,11 +88,14 @@ class DeadLetters:
             self._queues.check_unseen(queue)
             return found
         for source in self._queues.with_dead_letters(queue):
-            for name in islice(source.all_dead(), limit - len(found)):
+            for name in list(islice(source.all_dead(), limit - len(found))):
                 if room <= 0:
                     return found
-                with suppress(MessageGone):
+                try:
                     found.append(self._described(source, name))
+                except MessageGone:
+                    source.remove_dead(name)
+                else:
                     room -= len(found[-1].message)
         return found
 

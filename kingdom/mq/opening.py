@@ -103,6 +103,7 @@ class Opening:
             self._store.adopt(stray, name)
         except MessageGone:
             return
+        self._forget_dead(queue, stray.file)
         queue.published += 1
         self._queues.changed = True
         try:
@@ -115,3 +116,14 @@ class Opening:
             self._timers.expire_at(about.expires, queue, name)
         key = names.key(queue.name, message_id)
         self._log("mq.adopted", f"{stray.file} in {queue.name} is {key} now", queue=queue.name)
+
+    def _forget_dead(self, queue: QueueState, file: str) -> None:
+        """A dead letter that a person has moved back to work is none any more."""
+        name = queue.dead.get(file.removesuffix(".json")[names.MESSAGE_ID])
+        if name is not None:
+            try:
+                self._store.read(queue.name, "dlq", name)
+            except MessageGone:
+                queue.remove_dead(name)
+            except MalformedBody:
+                pass

@@ -258,3 +258,16 @@ def test_acknowledged_files_are_used_again_and_given_back_when_idle(house: House
     house.reopen()
     assert not list((house.folder / "fs").rglob("*.spare.tmp"))
     assert len(spares) < 20
+
+
+def test_a_dead_letter_that_is_moved_back_by_hand_is_none_any_more(house: House) -> None:
+    house.die()
+    house.die()
+    [first, second] = sorted((house.folder / "fs" / QUEUE / "dlq").iterdir())
+    first.rename(house.folder / "fs" / QUEUE / "inbox" / first.name)
+    house.sweep(2.1)
+    assert house.counts() == (1, 0, 0, 1)
+    second.unlink()
+    assert house.mq.dead_letters.listed(QUEUE) == []
+    assert house.counts() == (1, 0, 0, 0)
+    assert house.lease_texts() == [PAYLOAD]

@@ -103,7 +103,19 @@ class Stray(NamedTuple):
 class Finding:
     """One inconsistency of a store."""
 
-    kind: Literal["orphan_payload", "missing_payload", "invalid_state", "stale_archive", "unreadable", "litter"]
+    kind: Literal[
+        "orphan_payload",
+        "missing_payload",
+        "truncated",
+        "foreign",
+        "doubled",
+        "invalid_state",
+        "bad_name",
+        "lost_policy",
+        "stale_archive",
+        "unreadable",
+        "litter",
+    ]
     queue: str
     #: The file, key or name that is meant.
     what: str

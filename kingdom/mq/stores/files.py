@@ -42,7 +42,14 @@ from kingdom.mq.stores.base import (
     Stray,
     queue_folder,
 )
-from kingdom.mq.stores.files_upkeep import SMALL_ENOUGH_TO_KEEP, Folders, Messages, StrayFinder, check_queue
+from kingdom.mq.stores.files_upkeep import (
+    SMALL_ENOUGH_TO_KEEP,
+    Folders,
+    Messages,
+    StrayFinder,
+    check_queue,
+    listed,
+)
 from kingdom.mq.stores.request_journal import Journal
 
 SPARES_TRIMMED_A_SECOND = 512
@@ -66,6 +73,8 @@ class FileStore:
         self._batch = FileBatch(self._scratch, durability=config.durability)
         self._disk = Disk(Path(self._scratch), durability=config.durability)
         self._journal = Journal(f"{self._root}/.requests")
+        #: What was wrong and is mended since the last check.
+        self._mended: list[Finding] = []
         #: Each queue's folders by state.
         self._folders: dict[str, Folders] = {}
         #: Ids of messages too large for their files to be written over.
@@ -265,6 +274,7 @@ class FileStore:
         queue = original_folders.names_a_queue(folder, self._folder_names["inbox"])
         if not queue:
             return None, folder
+        lost = self._has_messages_of_ours(folder)
         folder = self._rename_originals(folder, queue)
         policy = original_folders.policy_of(self._root, queue)
         try:
@@ -273,7 +283,14 @@ class FileStore:
             about = {}
         about = about if isinstance(about, dict) else {}
         self.save_queue(queue, orjson.dumps(about).decode())
+        if lost:
+            self._mended.append(Finding("lost_policy", queue, f"{folder} had no {RECORD} in meta/", True))
         return {"queue": queue, **about}, folder
+
+    def _has_messages_of_ours(self, folder: str) -> bool:
+        known = self._folder_names
+        places = (f"{folder}/{known[kind]}" for kind in ("inbox", "processing", "dlq"))
+        return any(os.path.isdir(place) and listed(place) for place in places)
 
     def _rename_originals(self, folder: str, queue: str) -> str:
         make_folder(Path(self._scratch))
@@ -366,7 +383,10 @@ class FileStore:
         archived_before = now - self._config.archive_keep_ms
         try:
             for queue, folders in self._folders.items():
-                findings += check_queue(queue, folders, self.read, archived_before, repair)
+                findings += check_queue(queue, folders, self, archived_before, repair, now)
+            self.commit()
+            findings += self._mended
+            self._mended = []
             findings += [Finding("litter", "", name, False) for name in os.listdir(self._scratch)]
             known = {folders["ready"].rpartition("/")[0] for folders in self._folders.values()}
             for folder in self._queue_folders():

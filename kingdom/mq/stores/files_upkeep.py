@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.atomic import Disk, make_folder, rename_new
 from kingdom.disk.bulk import SPARE, FileBatch
 from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile
-from kingdom.mq import message_format, names
-from kingdom.mq.message_format import MalformedBody
+from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
-from kingdom.mq.stores.base import Finding, MessageGone, State, Stray
+from kingdom.mq.stores import damage
+from kingdom.mq.stores.base import Finding, State, Store, Stray
 
 Folders = Mapping[str, str]
 """A queue's folders by state."""
@@ -30,7 +31,7 @@ _WAITING = re.compile(rf"^({names.WAITING_NAME})\.json$", re.MULTILINE | re.ASCI
 
 def listed(folder: str) -> list[str]:
     """Return the names of the messages in a folder."""
-    return _ANY.findall("\n".join(os.listdir(folder)))
+    return [name for name in _ANY.findall("\n".join(os.listdir(folder))) if names.is_name(name)]
 
 
 class Messages:
@@ -67,6 +68,8 @@ def _take_over(folder: str, pattern: re.Pattern[str], looked: dict[str, int]) ->
     changed = os.stat(folder).st_mtime_ns
     files = "\n".join(os.listdir(folder))
     found: list[str] = pattern.findall(files)
+    if len(files) != len(found) * (names.PLAIN_LENGTH + len(".json") + 1) - 1:
+        found = [name for name in found if len(name) == names.PLAIN_LENGTH or names.is_name(name)]
     if len(found) < files.count("\n") + bool(files):
         # What is not ours is looked at later.
         for file in files.split("\n"):
@@ -156,29 +159,62 @@ class StrayFinder:
 
 
 def check_queue(
-    queue: str,
-    folders: Folders,
-    read: Callable[[str, State, str], str],
-    archived_before: int,
-    repair: bool,
+    queue: str, folders: Folders, store: Store, archived_before: int, repair: bool, now: int
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a queue's files: messages in two states, unreadable, or archived for too long."""
+    """Yield what is wrong with a queue's files; with `repair` it is mended, at the latest by the load that follows."""
+    for folder in sorted(set(folders.values())):
+        if not os.path.isdir(folder):
+            if repair:
+                make_folder(Path(folder))
+            yield Finding("missing_payload", queue, f"{folder} is not there", repair)
+            if not repair:
+                return
     where: dict[str, str] = {}
     states: tuple[State, ...] = ("ready", "inflight", "dlq")
     for state in states:
         for name in listed(folders[state]):
             message_id = name[MESSAGE_ID]
             if where.setdefault(message_id, state) != state:
-                yield Finding("invalid_state", queue, f"{message_id} is {where[message_id]} and {state}", repair)
-            try:
-                body = read(queue, state, name)
-                _ = message_format.original(body) if state == "dlq" else message_format.content(body, True)
-            except MalformedBody as error:
-                yield Finding("unreadable", queue, f"{folders[state]}/{name}.json: {error.why}", False)
-            except MessageGone:
-                yield Finding("unreadable", queue, f"{folders[state]}/{name}.json: gone", False)
+                yield Finding("doubled", queue, f"{message_id} is {where[message_id]} and {state}", repair)
+                continue
+            finding = _misplaced(queue, folders, state, name, repair)
+            finding = finding or damage.finding_of(store, queue, state, name, repair, now)
+            if finding is not None:
+                yield finding
+        if state != "ready":
+            yield from _not_ours(queue, folders, state, repair)
     for name in listed(folders["archived"]):
         if names.due_of(name) <= archived_before:
             if repair:
                 os.unlink(f"{folders['archived']}/{name}.json")
             yield Finding("stale_archive", queue, name, repair)
+
+
+def _misplaced(queue: str, folders: Folders, state: State, name: str, repair: bool) -> Finding | None:
+    """Find a message in a folder that its name does not tell: it waits again under its name."""
+    fields = names.fields_of(name)
+    told = "inflight" if names.LEASE in fields else "dlq" if names.REASON in fields else "ready"
+    if told == state:
+        return None
+    if repair:
+        rename_new(f"{folders[state]}/{name}.json", f"{folders[told]}/{name}.json")
+    return Finding("invalid_state", queue, f"{folders[state]}/{name}.json is {told} by its name", repair)
+
+
+def _not_ours(queue: str, folders: Folders, state: State, repair: bool) -> Iterator[Finding]:
+    """Find files under names that are none of ours: they go to the inbox, where files laid in by hand are adopted."""
+    folder = folders[state]
+    there = set(os.listdir(folder))
+    for file in sorted(there):
+        stem = file.removesuffix(".json")
+        if (
+            file.startswith(".")
+            or file.endswith((".tmp", ".reason"))
+            or f"{file}.reason" in there
+            or names.is_name(stem)
+        ):
+            continue
+        if repair:
+            rename_new(f"{folder}/{file}", f"{folders['ready']}/{file}")
+        kind: Literal["foreign", "bad_name"] = "bad_name" if names.is_id(stem[MESSAGE_ID]) else "foreign"
+        yield Finding(kind, queue, f"{folder}/{file}", repair)

@@ -165,9 +165,10 @@ class HybridStore(SqliteStore):
         def named(*row: Any) -> str | None:
             queue, about = row[0], original_messages.envelope(row[8])
             found = original_messages.payload_file(Path(self._root), queue, about)
-            if found is None:
-                return None
             name = name_of(*row)
+            if found is None:
+                ours = f"{self._root}/{queue_folder(queue)}/{_file(name)}"
+                return name if os.path.exists(ours) else None
             if queue not in self._folders:
                 self._make_folder(queue)
             self._batch.create(self._folder(queue), _file(name), original_messages.whole(about, found.read_bytes()))
@@ -176,7 +177,8 @@ class HybridStore(SqliteStore):
 
         try:
             make_folder(Path(self._scratch))
-            original_rows.take_over(connection, self._sql, self._tables.states, named, self._batch.commit)
+            states = self._tables.states
+            self._originals = original_rows.take_over(connection, self._sql, states, named, self._batch.commit) > 0
             for file in done:
                 file.unlink()
         except OSError as error:
@@ -264,14 +266,21 @@ class HybridStore(SqliteStore):
             named.setdefault(queue, set()).update(map(_file, listed))
         for queue, (text,) in ((queue, self._query("select_archived_names", (queue,))[0]) for queue in self._folders):
             named.setdefault(queue, set()).update(map(_file, (text or "").split("\n")))
+        if self._skipped or self._query("select_unnamed"):
+            for queue, key, name in self._query("select_states"):
+                if name is None or not names.is_name(name):  # no name tells of its payload, and the check may mend that
+                    message_id = names.id_of_key(key)
+                    named.setdefault(queue, set()).update((f"{message_id}.json", f"{message_id}.dlq.json"))
         for queue, folder in self._folders.items():
-            expected = named[queue]
+            expected = named.get(queue, set())
             for file in os.listdir(f"{self._root}/{folder}"):
                 if file not in expected and _looks_like_ours(file):
                     yield folder, file
 
     def _bodiless(self) -> Iterator[tuple[str, str, str]]:
         for queue, key, name in self._query("select_states"):
+            if name is None:
+                continue
             if queue not in self._folders or not os.path.exists(f"{self._folder(queue)}/{_file(name)}"):
                 yield queue, key, name
 

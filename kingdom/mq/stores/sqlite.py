@@ -15,8 +15,9 @@ from kingdom.disk.atomic import make_folder
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
-from kingdom.mq.stores import original_rows
+from kingdom.mq.stores import damage, original_messages, original_rows
 from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
+from kingdom.mq.stores.original_messages import Original
 from kingdom.mq.stores.reserve import Reserve
 
 HERE = Path(__file__).parent
@@ -81,6 +82,12 @@ class SqliteStore:
         self._committed_at = 0.0
         self._forgot_at = 0
         self._now = 0
+        #: What was wrong and is mended since the last check.
+        self._mended: list[Finding] = []
+        #: Whether a name was met that is none.
+        self._skipped = False
+        #: Whether there were rows of the original at the start: it keeps no policy for most queues.
+        self._originals = False
         self._connection = self._connect()
         self._reserve = Reserve(self._path.with_name(f"{self._path.name}.reserve"), config.part("sqlite")["reserveMiB"])
 
@@ -325,12 +332,25 @@ class SqliteStore:
         self._forget()
         self._recover()
         queues = {queue for (queue,) in self._query("select_queues")}
+        lost = set() if self._originals else queues - dict(self._query("select_policies")).keys()
+        for queue in lost:
+            self._mended.append(Finding("lost_policy", queue, f"policy:{queue} was not there", True))
         for queue in sorted(queues | {change.queue for change in self._changes.values()}):
             waiting = self._query("select_names", (*names.key_range(queue), queue))
             others = self._query("select_others", (queue,))
-            yield self._newest(queue, "ready", _split(waiting) + _split(others))
-            yield self._newest(queue, "inflight", _split(self._query("select_inflight", (queue,))))
-            yield self._newest(queue, "dlq", _split(self._query("select_dead", (queue,))))
+            yield self._newest(queue, "ready", self._split(waiting) + self._split(others))
+            yield self._newest(queue, "inflight", self._split(self._query("select_inflight", (queue,))))
+            yield self._newest(queue, "dlq", self._split(self._query("select_dead", (queue,))))
+
+    def _split(self, rows: list[Any]) -> list[str]:
+        """Return the names in a text, without those that are none: the check names them."""
+        (text,) = rows[0]
+        listed = text.split("\n") if text else []
+        if len(text or "") == len(listed) * (names.PLAIN_LENGTH + 1) - 1:
+            return listed
+        good = [name for name in listed if len(name) == names.PLAIN_LENGTH or names.is_name(name)]
+        self._skipped = self._skipped or len(good) < len(listed)
+        return good
 
     def _newest(self, queue: str, state: Literal["ready", "inflight", "dlq"], listed: list[str]) -> Found:
         """Return what the tables list, and what the log says that they have not taken in: only on a full disk is there
@@ -379,19 +399,52 @@ class SqliteStore:
         for queue, key in self._query("select_bodiless"):
             self._mend(repair, key)
             findings.append(Finding("missing_payload", queue, key, repair))
-        for queue, key, state in self._query("select_misstated"):
-            self._mend(repair, key)
+        findings += self._check_names(repair)
+        for queue, key, name, state in self._query("select_misstated"):
+            if repair:
+                self._query("set_state", (_state_of(name), key))
             findings.append(Finding("invalid_state", queue, f"{key} is {state!r}", repair))
+        findings += self._mended + self._check_bodies(repair, now)
+        self._mended = []
         for queue, key in self._query("select_archived", (now - self._config.archive_keep_ms,)):
             self._mend(repair, key)
             findings.append(Finding("stale_archive", queue, key, repair))
         return findings
 
+    def _check_names(self, repair: bool) -> list[Finding]:
+        """Find rows of the original, and rows whose name is none or another message's: they get their names anew."""
+        findings = [Finding("foreign", queue, key, repair) for queue, key in self._query("select_foreign")]
+        for queue, key, name in self._query("select_states"):
+            if name is not None and (not names.is_name(name) or names.key_of(queue, name) != key):
+                findings.append(Finding("bad_name", queue, f"{key} has the name {name[:200]!r}", repair))
+                if repair:
+                    self._query("forget_name", (key,))
+        if repair and findings:
+            self._take_over(self._connection)
+        return findings
+
+    def _check_bodies(self, repair: bool, now: int) -> list[Finding]:
+        findings: list[Finding] = []
+        for found in list(SqliteStore.load(self)):
+            for name in found.names:
+                if (finding := damage.finding_of(self, found.queue, found.state, name, repair, now)) is not None:
+                    findings.append(finding)
+        self.commit()
+        self.tidy(now, idle=False)
+        return [finding for finding in findings if finding.kind != "missing_payload"]
+
     def _state(self, key: str) -> None:
-        """Ready, as it was published, when its header tells; else it is no message of ours and goes."""
-        queue, message_id = names.queue_of_key(key), key[names.MESSAGE_ID]
+        """Ready, as it was published, when its header tells; else it is no message and goes."""
+        queue, message_id = names.queue_of_key(key), names.id_of_key(key)
+        (row,) = self._query("select_body", (key,))
+        about = original_messages.envelope(row[0])
         try:
-            name = message_format.name_of(self.read(queue, "ready", message_id), message_id)
+            if key == names.key(queue, message_id):
+                name = message_format.name_of(self.read(queue, "ready", message_id), message_id)
+            else:
+                created = about.get("createdAt")
+                found = Original(queue, "ready", key, 0, about.get("priority"), created, about.get("attempt"), created)
+                name = original_messages.name_of(found) if "payload" in about else ""
         except (MessageGone, MalformedBody, ValueError):
             name = ""
         if names.is_name(name):
@@ -429,7 +482,7 @@ class SqliteStore:
 
     def _take_over(self, connection: sqlite3.Connection) -> None:
         """Let rows of the original be served."""
-        original_rows.take_over(connection, self._sql, self._tables.states)
+        self._originals = original_rows.take_over(connection, self._sql, self._tables.states) > 0
 
     def _query(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         return self._run(self._sql[statement], values)
@@ -479,9 +532,10 @@ def migrate(connection: sqlite3.Connection, tables: Tables, template: Path | Non
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
 
 
-def _split(rows: list[Any]) -> list[str]:
-    (text,) = rows[0]
-    return text.split("\n") if text else []
+def _state_of(name: str) -> State:
+    """Return the state that a name tells."""
+    fields = names.fields_of(name)
+    return "inflight" if names.LEASE in fields else "dlq" if names.REASON in fields else "ready"
 
 
 def _row_of_body(key: str, name: str, body: str) -> tuple[Any, ...]:

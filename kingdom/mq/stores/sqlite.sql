@@ -75,8 +75,23 @@ SELECT queue, message_key FROM {{msg_index_table}}
 WHERE NOT EXISTS (SELECT 1 FROM {{kv_table}} WHERE key = message_key);
 
 -- name: select_misstated
-SELECT queue, message_key, state FROM {{msg_index_table}}
-WHERE state NOT IN ('ready', 'delayed', 'inflight', 'dlq', 'archived');
+-- no state at all, or another one than the name tells: an archived message's name has neither lease nor reason
+SELECT queue, message_key, name, state FROM {{msg_index_table}} WHERE name IS NOT NULL AND NOT CASE state
+  WHEN 'inflight' THEN instr(name, '.l') > 0
+  WHEN 'dlq' THEN instr(name, '.r') > 0 AND instr(name, '.l') = 0
+  WHEN 'ready' THEN instr(name, '.r') = 0 AND instr(name, '.l') = 0
+  WHEN 'delayed' THEN instr(name, '.r') = 0 AND instr(name, '.l') = 0
+  ELSE state = 'archived'
+END;
+
+-- name: set_state
+UPDATE {{msg_index_table}} SET state = ? WHERE message_key = ?;
+
+-- name: forget_name
+UPDATE {{msg_index_table}} SET name = NULL WHERE message_key = ?;
+
+-- name: select_foreign
+SELECT queue, message_key FROM {{msg_index_table}} WHERE name IS NULL;
 
 -- name: select_archived
 SELECT queue, message_key FROM {{msg_index_table}} WHERE state = 'archived' AND available_at <= ?;
