@@ -17,6 +17,7 @@ LISTS = (
     "mailbox.test_kills",
     "mailbox.test_power",
     "mailbox.test_sweep_mailbox",
+    "mq.test_mass_turns",
     "mq.test_mutants_of_stores",
     "watch.test_watch_mutants",
 )

@@ -25,8 +25,15 @@ class Waiter:
 
 
 class LongPolls:
-    def __init__(self, context: CommandContext, call_of: Callable[[PendingRequest], Call]) -> None:
+    def __init__(
+        self,
+        context: CommandContext,
+        call_of: Callable[[PendingRequest], Call],
+        go_on: Callable[[PendingRequest], None],
+    ) -> None:
+        """`go_on` has a request carried on that a part of a batch was handed out to."""
         self._context = context
+        self._go_on = go_on
         self._call_of = call_of
         self._waiting: dict[str, list[Waiter]] = {}
 
@@ -74,6 +81,10 @@ class LongPolls:
         except Refusal as refusal:
             pending.refuse(refusal.code, str(refusal))
         else:
+            if isinstance(data, NotYet) and data.done:
+                pending.done = data.done
+                self._go_on(pending)
+                return False
             if isinstance(data, NotYet) or data == waiter.nothing:
                 return True
             pending.succeed(data)

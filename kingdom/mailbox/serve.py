@@ -38,6 +38,8 @@ from kingdom.mq.errors import Refusal, StoreError
 from kingdom.times import stamp
 
 MOST_AT_ONCE = 512
+MOST_SECONDS = 0.03
+"""Processor time for what is carried out in a turn, but for the last request of it."""
 LOOK_AGAIN_SECONDS = 25.0
 DRAFT_IS_LITTER_AFTER = 86400.0
 TRY_AGAIN_SECONDS = 1.0
@@ -77,8 +79,8 @@ class Server:
         self._looked = float("-inf")
         self._look_again = True
         self._sweep_at = float("-inf")
-        self._long_polls = LongPolls(context, self._call)
         self._continued: deque[PendingRequest] = deque()
+        self._long_polls = LongPolls(context, self._call, self._continued.append)
         #: Carried out, but the disk had no room for the answer: by the request's file name.
         self._unanswered: dict[str, PendingRequest] = {}
         #: Names of files that can be neither read nor moved away, until the next look at the whole folder.
@@ -119,9 +121,8 @@ class Server:
         group: list[PendingRequest] = []
         failure = self._sweep()
         try:
-            self._continue(group)
-            for name in self._next_names():
-                self._take(name, group)
+            self._continue(group, time.thread_time() + MOST_SECONDS / 2)
+            self._take_arrivals(group, time.thread_time() + MOST_SECONDS / 2)
             self._long_polls.serve(group)
             self._engine.commit()
         except StoreError as error:
@@ -174,6 +175,13 @@ class Server:
         self._looked, self._look_again = now, False
         self._stuck.clear()
         return [name for _, name in sorted(found)]
+
+    def _take_arrivals(self, group: list[PendingRequest], until: float) -> None:
+        """Carry out what has arrived; what there is no time for comes first in the next turn."""
+        names = self._next_names()
+        while time.thread_time() < until and (name := next(names, None)) is not None:
+            self._take(name, group)
+        self._arrived.extendleft(reversed(list(names)))
 
     def _next_names(self) -> Iterator[str]:
         """Return each name once, and no more than one turn should bear."""
@@ -273,9 +281,11 @@ class Server:
         again = bool(self._found) and request.filename in self._found
         return Call(request.payload, request.client, request.id, again, pending.done)
 
-    def _continue(self, group: list[PendingRequest]) -> None:
-        """Carry out one more step of each command that is too long for one turn."""
+    def _continue(self, group: list[PendingRequest], until: float) -> None:
+        """Carry out one more step of the commands that are too long for one turn, as many as there is time for."""
         for _ in range(len(self._continued)):
+            if time.thread_time() >= until:
+                break
             pending = self._continued.popleft()
             group.append(pending)
             assert pending.command is not None

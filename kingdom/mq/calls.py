@@ -55,8 +55,12 @@ from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
 from kingdom.mq.status import Waiting
+from kingdom.mq.stores.base import MOST_AT_ONCE
 
 Context = TypeVar("Context")
+
+COUNTED_AT_ONCE = 20_000
+LEASED_AT_ONCE = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +108,14 @@ def consume_next(engine: Engine, call: Call) -> Data | NotYet:
 
 
 def consume_batch(engine: Engine, call: Call) -> Data | NotYet:
-    leased = _lease(engine, call, call[LIMIT])
-    if not leased and engine.cut_short:
-        return NotYet(None)
-    return {"messages": [_delivered(lease) for lease in leased]} if leased else NO_MESSAGES
+    """Hand out many: a bounded part in each turn, so that other calls need not wait long."""
+    limit, before = call[LIMIT], call.done or []
+    room = MOST_AT_ONCE - sum(len(one["message"]["payload"]) for one in before)
+    leased = _lease(engine, call, min(limit - len(before), LEASED_AT_ONCE), room)
+    delivered = [*before, *map(_delivered, leased)]
+    if engine.cut_short or (len(leased) == LEASED_AT_ONCE and len(delivered) < limit and room > 0):
+        return NotYet(delivered)
+    return {"messages": delivered} if delivered else NO_MESSAGES
 
 
 def ack(engine: Engine, call: Call) -> Data:
@@ -120,9 +128,15 @@ def ack(engine: Engine, call: Call) -> Data:
     return {}
 
 
-def ack_batch(engine: Engine, call: Call) -> Data:
+def ack_batch(engine: Engine, call: Call) -> Data | NotYet:
     """Acknowledge each message for itself: one that is refused does not stop the others."""
-    return {"results": [_result_of_ack(engine, entry, call) for entry in call[ACKS]]}
+    acks, results, budget = call[ACKS], call.done or [], Budget()
+    while len(results) < len(acks):
+        if not budget.is_left():
+            return NotYet(results)
+        budget.spend()
+        results.append(_result_of_ack(engine, acks[len(results)], call))
+    return {"results": results}
 
 
 def nack(engine: Engine, call: Call) -> Data:
@@ -296,9 +310,12 @@ def _taken(engine: Engine, queue: str, entry: Payload) -> Data:
         return _failed(refusal)
 
 
-def list_dlq(engine: Engine, call: Call) -> Data:
+def list_dlq(engine: Engine, call: Call) -> Data | NotYet:
     queue = call[QUEUE]
-    letters = engine.dead_letters.listed(queue, call[LIMIT])
+    begun = call.done or engine.dead_letters.listing(queue, call[LIMIT])
+    if not engine.dead_letters.list_some(begun, Budget()):
+        return NotYet(begun)
+    letters = begun.found
     return {
         "queue": queue,
         "count": len(letters),
@@ -318,9 +335,12 @@ def list_dlq(engine: Engine, call: Call) -> Data:
     }
 
 
-def dlq_stats(engine: Engine, call: Call) -> Data:
+def dlq_stats(engine: Engine, call: Call) -> Data | NotYet:
     queue = call[QUEUE]
-    return {"queue": queue, "reasons": engine.dead_letters.counts(queue, call[SINCE])}
+    begun = call.done or engine.dead_letters.counting(queue, call[SINCE])
+    if not engine.dead_letters.count_some(begun, Budget(COUNTED_AT_ONCE)):
+        return NotYet(begun)
+    return {"queue": queue, "reasons": dict(begun.found)}
 
 
 def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
@@ -405,9 +425,9 @@ def refused(refusal: Refusal) -> Data:
     return {"code": refusal.code, "message": str(refusal)}
 
 
-def _lease(engine: Engine, call: Call, limit: int) -> list[Leased]:
+def _lease(engine: Engine, call: Call, limit: int, room: int = MOST_AT_ONCE) -> list[Leased]:
     WAIT.read(call.payload)  # refused also when nobody has to wait
-    return engine.lease(call[QUEUE], call[CONSUMER] or call.client, limit, call[VISIBILITY])
+    return engine.lease(call[QUEUE], call[CONSUMER] or call.client, limit, call[VISIBILITY], room)
 
 
 def _result_of_ack(engine: Engine, entry: Payload, call: Call) -> Data:

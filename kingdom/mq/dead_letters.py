@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +16,7 @@ from kingdom.mq.failures import Log
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import Ids
 from kingdom.mq.ordered_names import OrderedNames
-from kingdom.mq.queue_state import QueueState
+from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
 from kingdom.mq.timers import Timers
@@ -43,24 +43,61 @@ class DeadLetter(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reprocessing:
-    """Dead letters on their way back to work, over as many turns as it takes."""
+class Walk:
+    """A way through dead letters, over as many turns as it takes, whatever becomes of them meanwhile."""
 
     #: The queues, each with the dead letters that are still to be looked at.
     lines: list[tuple[QueueState, OrderedNames]]
+    #: The turned name of the last one of the first line that was looked at.
+    looked_at: str = ""
+    #: Where every line begins.
+    begin: str = ""
+
+    def go_on(self, budget: Budget) -> Iterator[tuple[QueueState, str]]:
+        """Yield the next ones, as many as the budget allows. All have been looked at when no line is left."""
+        while self.lines:
+            source, line = self.lines[0]
+            following = line.after(self.looked_at, 64)
+            if not following:
+                self.lines, self.looked_at = self.lines[1:], self.begin
+            for turned in following:
+                if not budget.is_left():
+                    return
+                budget.spend()
+                self.looked_at = turned
+                yield source, names.rank_first(turned)
+
+
+@dataclass(slots=True)
+class Counting:
+    """Dead letters of late that are being counted."""
+
+    walk: Walk
+    found: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Listing:
+    """Dead letters that are being read."""
+
+    waiting: Iterator[tuple[QueueState, str]]
+    #: For how many more characters of reasons there is room.
+    room: int = MOST_AT_ONCE
+    found: list[DeadLetter] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Reprocessing:
+    """Dead letters on their way back to work."""
+
+    walk: Walk
     #: Empty: for whatever reason.
     reason_code: str
     #: Those that died later stay.
     until: int
     limit: int
-    #: The turned name of the last one of the first line that was looked at.
-    looked_at: str = ""
     #: The keys of those that are back.
     keys: list[str] = field(default_factory=list)
-
-    def next_line(self) -> None:
-        self.lines = self.lines[1:]
-        self.looked_at = ""
 
     def fits(self, name: str) -> bool:
         return names.due_of(name) <= self.until and self.reason_code in ("", names.reason_of(name))
@@ -82,22 +119,30 @@ class DeadLetters:
     def listed(self, queue: str, limit: int = 100) -> list[DeadLetter]:
         """Return up to `limit` dead letters of a queue, those that died first at the head; no more than MOST_AT_ONCE
         characters of reasons but for the last of them."""
-        found: list[DeadLetter] = []
-        room = MOST_AT_ONCE
+        begun = self.listing(queue, limit)
+        while not self.list_some(begun, Budget()):
+            pass
+        return begun.found
+
+    def listing(self, queue: str, limit: int) -> Listing:
+        """Begin to list them."""
         if not self._queues.is_seen(queue):
             self._queues.check_unseen(queue)
-            return found
-        for source in self._queues.with_dead_letters(queue):
-            for name in list(islice(source.all_dead(), limit - len(found))):
-                if room <= 0:
-                    return found
-                try:
-                    found.append(self._described(source, name))
-                except MessageGone:
-                    source.remove_dead(name)
-                else:
-                    room -= len(found[-1].message)
-        return found
+            return Listing(iter(()))
+        sources = self._queues.with_dead_letters(queue)
+        return Listing(iter(list(islice(((source, name) for source in sources for name in source.all_dead()), limit))))
+
+    def list_some(self, begun: Listing, budget: Budget) -> bool:
+        """Go on with it, as far as the budget allows. Return whether all is done."""
+        while budget.is_left():
+            budget.spend()
+            dead = next(begun.waiting, None) if begun.room > 0 else None
+            if dead is None:
+                return True
+            with suppress(MessageGone):
+                begun.found.append(self._described(*dead))
+                begun.room -= len(begun.found[-1].message)
+        return False
 
     def _described(self, queue: QueueState, name: str) -> DeadLetter:
         try:
@@ -117,18 +162,34 @@ class DeadLetters:
 
     def counts(self, queue: str, since_ms: int = 0) -> dict[str, int]:
         """Return how many there are per reason: of all that lie there, or of those of the last `since_ms`."""
-        after = self._clock() - since_ms
-        counts: Counter[str] = Counter()
-        for source in self._queues.with_dead_letters(queue):
-            if since_ms:
-                counts.update(names.reason_of(name) for name in source.dead.values() if names.due_of(name) >= after)
-            else:
-                counts.update(source.dead_reasons)
-        return {code: count for code, count in counts.items() if count}
+        begun = self.counting(queue, since_ms)
+        while not self.count_some(begun, Budget()):
+            pass
+        return dict(begun.found)
 
-    def take_first(self, sources: Sequence[QueueState]) -> tuple[QueueState, str] | None:
-        """Remove and return the one that died first, to be leased; the quarantined stay where they are."""
-        heads = [(names.due_of(name), source, name) for source in sources if (name := source.first_dead())]
+    def counting(self, queue: str, since_ms: int = 0) -> Counting:
+        """Begin to count them."""
+        sources = self._queues.with_dead_letters(queue)
+        if since_ms:
+            since = f"{self._clock() - since_ms:013d}"
+            lines = [
+                (source, line)
+                for source in sources
+                for line in (source.dead_in_line, source.dead_returned, source.dead_apart)
+            ]
+            return Counting(Walk(lines, since, since))
+        return Counting(Walk([]), sum((source.dead_reasons for source in sources), Counter()))
+
+    def count_some(self, begun: Counting, budget: Budget) -> bool:
+        """Go on with it, as far as the budget allows. Return whether all is done."""
+        for _, name in begun.walk.go_on(budget):
+            begun.found[names.reason_of(name)] += 1
+        return not begun.walk.lines
+
+    def take_first(self, sources: Sequence[QueueState], now: int = NEVER) -> tuple[QueueState, str] | None:
+        """Remove and return the one that died first, to be leased; the quarantined stay where they are, and those that
+        rest by `now`."""
+        heads = [(names.due_of(name), source, name) for source in sources if (name := source.first_dead(now))]
         if not heads:
             return None
         _, source, name = min(heads, key=lambda head: head[0])
@@ -151,26 +212,16 @@ class DeadLetters:
         """Begin to put back all that lie there now but the quarantined, or those that fit."""
         sources = self._queues.with_dead_letters(queue)
         lines = [(source, line) for source in sources for line in (source.dead_in_line, source.dead_returned)]
-        return Reprocessing(lines, reason_code, self._clock() - older_than_ms, limit or NO_LIMIT)
+        return Reprocessing(Walk(lines), reason_code, self._clock() - older_than_ms, limit or NO_LIMIT)
 
     def reprocess_some(self, begun: Reprocessing, budget: Budget) -> bool:
         """Go on with it, as far as the budget allows. Return whether all is done."""
-        while begun.lines:
-            source, line = begun.lines[0]
-            following = line.after(begun.looked_at, 64)
-            if not following:
-                begun.next_line()
-            for turned in following:
-                if not budget.is_left():
-                    return False
-                budget.spend()
-                begun.looked_at = turned
-                name = names.rank_first(turned)
-                if begun.fits(name) and self._could_revive(source, name):
-                    begun.keys.append(names.key_of(source.name, name))
-                    if len(begun.keys) >= begun.limit:
-                        return True
-        return True
+        for source, name in begun.walk.go_on(budget):
+            if begun.fits(name) and self._could_revive(source, name):
+                begun.keys.append(names.key_of(source.name, name))
+                if len(begun.keys) >= begun.limit:
+                    return True
+        return not begun.walk.lines
 
     def reprocess_all(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> list[str]:
         """Put back all but the quarantined, or those that fit, in one go. Returns their keys."""

@@ -278,8 +278,15 @@ class Engine:
             self._dedup.note_key(queue_name, draft.dedup_key, name, now)
         return Published(message_id, names.key(queue_name, message_id))
 
-    def lease(self, queue: str, consumer: str, limit: int = 1, visibility_ms: int | None = None) -> list[Leased]:
-        """Hand out up to `limit` messages, and no more than MOST_AT_ONCE characters but for the last of them: those
+    def lease(
+        self,
+        queue: str,
+        consumer: str,
+        limit: int = 1,
+        visibility_ms: int | None = None,
+        room: int = MOST_AT_ONCE,
+    ) -> list[Leased]:
+        """Hand out up to `limit` messages, and no more than `room` characters but for the last of them: those
         of the queue, then dead letters that are consumed under its name."""
         self._ensure_loaded()
         own = self._by_name.get(queue)
@@ -293,7 +300,6 @@ class Engine:
         digest = digest_of(consumer)
         leased: list[Leased] = []
         budget = Budget(seconds=LONG)
-        room = MOST_AT_ONCE
         if own is not None and own.paused:
             return leased
         if own is not None:
@@ -312,7 +318,7 @@ class Engine:
             and len(leased) < limit
             and room > 0
             and budget.is_left()
-            and (dead := self._dead_letters.take_first(sources))
+            and (dead := self._dead_letters.take_first(sources, now))
         ):
             source, name = dead
             until = now + (visibility_ms or source.policy.visibility_ms)
@@ -415,7 +421,7 @@ class Engine:
                 self._timers.release_due(own, self.clock())
             if own.has_ready(digest_of(consumer)):
                 return True
-        return any(source.first_dead() for source in self._queues.dead_letter_sources.get(queue, ()))
+        return any(source.first_dead(self.clock()) for source in self._queues.dead_letter_sources.get(queue, ()))
 
     def arrived(self) -> set[str]:
         """Return the queues in which messages may have become ready since this was last asked."""

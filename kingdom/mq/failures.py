@@ -20,6 +20,8 @@ Outcome = Literal["retry", "dlq", "archived"]
 Log = Callable[..., None]
 """Takes a key, a sentence and facts by name."""
 
+LEAST_REST_MS = 1_000
+
 _SENTENCES: Mapping[Code, str] = {
     "VALIDATION_ERROR": "the message does not fit",
     "HANDLER_ERROR": "refused by its consumer",
@@ -56,9 +58,7 @@ class Failures:
         if not may_retry(lease.attempt, policy.retry.limit):
             poison = policy.poison_after and same_failures >= max(policy.poison_after, policy.retry.limit)
             return self.dead_letter(lease, now, "POISON" if poison else exhausted, reason)
-        retry = policy.retry
-        wait = backoff(retry.shape, lease.attempt, retry.initial_s, retry.longest_s)
-        due = min(now + round(jittered(wait, retry.jitter, self._random) * 1000), LATEST)
+        due = min(now + self._wait_ms(lease), LATEST)
         new = names.changed(lease.name, due, fields)
         try:
             self._store.move(queue.name, "inflight", lease.name, "delayed" if due > now else "ready", new)
@@ -99,7 +99,8 @@ class Failures:
         return "dlq"
 
     def return_dead_letter(self, lease: Lease, now: int) -> Outcome:
-        """Put back a leased dead letter that was not acknowledged, in its old place."""
+        """Put back a leased dead letter that was not acknowledged, in its old place. It rests as long as a message
+        would after as many tries: a program that fails on all of them gets none twice at once."""
         fields = names.without_lease(lease.name)
         new = names.changed(lease.name, int(fields.get(names.DEAD_SINCE, now)), fields)
         try:
@@ -108,12 +109,19 @@ class Failures:
             self._leases.end(lease, now)
             return "dlq"
         self._leases.end(lease, now)
-        self._add_dead(lease.queue, new, returned=True)
+        rests_until = now + max(LEAST_REST_MS, self._wait_ms(lease))
+        self._add_dead(lease.queue, new, rests_until)
+        self._timers.rest(lease.queue, rests_until)
         return "dlq"
 
-    def _add_dead(self, queue: QueueState, name: str, returned: bool = False) -> None:
-        queue.add_dead(name, returned)
+    def _add_dead(self, queue: QueueState, name: str, rests_until: int = 0) -> None:
+        queue.add_dead(name, rests_until)
         self._queues.arrived.add(queue.policy.dlq_of(queue.name))
+
+    def _wait_ms(self, lease: Lease) -> int:
+        retry = lease.queue.policy.retry
+        wait = backoff(retry.shape, max(1, lease.attempt), retry.initial_s, retry.longest_s)
+        return round(jittered(wait, retry.jitter, self._random) * 1000)
 
     def _body(self, queue_name: str, name: str) -> str:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import Budget
@@ -17,6 +17,7 @@ from kingdom.mq.stores.base import DAY_MS
 
 KEPT_MS = DAY_MS
 MOST_REMEMBERED = 8_192
+OUTDATED_AT_ONCE = 1_000
 
 
 class Lease:
@@ -61,11 +62,13 @@ class Leases:
         self.by_message_id: dict[str, Lease] = {}
         #: A heap of (when, message id): the lease may end.
         self._ends: list[tuple[int, str]] = []
+        #: One with too much in it that is outdated: it goes over into the other, a part in every turn.
+        self._old_ends: list[tuple[int, str]] = []
         self.forget()
 
     def forget(self) -> None:
         self.by_message_id.clear()
-        self._ends.clear()
+        self._ends, self._old_ends = [], []
         self._acked, self._acked_before = {}, {}
         self._expired = ExpiringMap(KEPT_MS, MOST_REMEMBERED * ENTRY_BYTES)
 
@@ -171,20 +174,31 @@ class Leases:
 
     def expired(self, now: int, budget: Budget) -> Iterator[Lease]:
         """Yield leases that have run out, as many as the budget allows; the caller ends each."""
-        ends = self._ends
-        while ends and ends[0][0] <= now and budget.is_left():
-            entry = heappop(ends)
-            budget.spend()
-            if self._is_current(entry):
-                yield self.by_message_id[entry[1]]
-        if len(ends) > 2 * len(self.by_message_id) + 4096:
-            ends[:] = [(lease.until, message_id) for message_id, lease in self.by_message_id.items()]
-            heapify(ends)
+        for ends in (self._old_ends, self._ends):
+            while ends and ends[0][0] <= now and budget.is_left():
+                entry = heappop(ends)
+                budget.spend()
+                if self._is_current(entry):
+                    yield self.by_message_id[entry[1]]
 
     def next_end(self) -> int:
-        while self._ends and not self._is_current(self._ends[0]):
-            heappop(self._ends)
-        return self._ends[0][0] if self._ends else NEVER
+        """Return when a lease may end, or has ended already."""
+        self._clear_outdated()
+        for ends in (self._old_ends, self._ends):
+            for _ in range(OUTDATED_AT_ONCE):
+                if not ends or self._is_current(ends[0]):
+                    break
+                heappop(ends)
+        return min(ends[0][0] if ends else NEVER for ends in (self._old_ends, self._ends))
+
+    def _clear_outdated(self) -> None:
+        """Every extension leaves an entry behind, every ack too: forget a part of them when there are many."""
+        if not self._old_ends and len(self._ends) > 2 * len(self.by_message_id) + 4096:
+            self._old_ends, self._ends = self._ends, []
+        for _ in range(min(OUTDATED_AT_ONCE, len(self._old_ends))):
+            entry = self._old_ends.pop()  # without its last one a heap is a heap
+            if self._is_current(entry):
+                heappush(self._ends, entry)
 
     def _is_current(self, entry: tuple[int, str]) -> bool:
         lease = self.by_message_id.get(entry[1])

@@ -28,6 +28,13 @@ class OrderedNames:
         for part in self._parts:
             yield from part
 
+    def __contains__(self, name: str) -> bool:
+        following = bisect_left(self._lasts, name)
+        if following == len(self._lasts):
+            return False
+        part = self._parts[following]
+        return part[bisect_left(part, name)] == name
+
     def first(self) -> str:
         """Return the lowest name; an empty text when there is none."""
         return self._parts[0][0] if self._parts else ""

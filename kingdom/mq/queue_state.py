@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush, merge, nsmallest
+from heapq import heapify, heappop, heappush, merge
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from kingdom.mq.policy import Policy
 
 NEVER = 1 << 62
 FEW = 100
+LOOKED_AT_ONCE = 1024
 TIMINGS = 1024
 RATE_WINDOW_MS = 60_000
 COUNTED = ("published", "consumed", "acked", "nacked", "failed")
@@ -43,6 +44,7 @@ class QueueState:
         "dead_apart",
         "dead_in_line",
         "dead_reasons",
+        "dead_rests",
         "dead_returned",
         "delayed",
         "failed",
@@ -108,6 +110,8 @@ class QueueState:
         self.dead_in_line = OrderedNames()
         self.dead_returned = OrderedNames()
         self.dead_apart = OrderedNames()
+        #: A heap of (when, turned name): the dead letter that a consumer has given back may be consumed again.
+        self.dead_rests: list[tuple[int, str]] = []
         #: How many dead letters there are for each reason.
         self.dead_reasons: Counter[str] = Counter()
         #: Names of messages and dead letters, by id, that are being handed over to another store.
@@ -271,12 +275,17 @@ class QueueState:
 
     def first(self, limit: int) -> list[str]:
         """Return the names that come next, the delayed ones behind the ready ones."""
-        ready = nsmallest(limit, self._ready_ones())
+        ready = list(islice(merge(_in_order(self.ready), self.mortal, *self.targeted.values()), limit))
         return ready + [names.rank_first(turned) for turned in islice(self.delayed, limit - len(ready))]
 
     def find(self, message_id: str) -> str | None:
         """Return the waiting name of a message. As slow as the queue is long: for telling a caller what was wrong."""
-        return next((name for name in self if name.endswith(message_id)), None)
+        waiting = iter(self)
+        while some := list(islice(waiting, LOOKED_AT_ONCE)):
+            # In one text a name is found faster than in a list of them.
+            if message_id in "\n".join(some):
+                return next((name for name in some if name.endswith(message_id)), None)
+        return None
 
     def oldest(self) -> int:
         """Return when the oldest waiting message was published; in a long queue, the oldest of those that come next."""
@@ -291,15 +300,17 @@ class QueueState:
     def ready_count(self) -> int:
         return len(self.ready) + len(self.mortal) + self.targeted_count + len(self.held)
 
-    def add_dead(self, name: str, returned: bool = False) -> None:
-        """Add a dead letter; one that is there under another name is replaced. One that was `returned` by its consumer
-        is handed out after the others."""
+    def add_dead(self, name: str, rests_until: int = 0) -> None:
+        """Add a dead letter; one that is there under another name is replaced. One that a consumer has given back
+        rests for a while, and is handed out after the others."""
         if name[names.MESSAGE_ID] in self.dead:
             self.remove_dead(name)
         self.dead[name[names.MESSAGE_ID]] = name
-        open_line = self.dead_returned if returned else self.dead_in_line
+        open_line = self.dead_returned if rests_until else self.dead_in_line
         line = self.dead_apart if names.is_quarantined(name) else open_line
         line.add(names.due_first(name))
+        if line is self.dead_returned:
+            heappush(self.dead_rests, (rests_until, names.due_first(name)))
         self.dead_reasons[names.reason_of(name)] += 1
 
     def fill_dead(self, found: list[str]) -> None:
@@ -314,12 +325,17 @@ class QueueState:
         old = self.dead.pop(name[names.MESSAGE_ID])
         turned = names.due_first(old)
         _ = self.dead_in_line.remove(turned) or self.dead_returned.remove(turned) or self.dead_apart.remove(turned)
+        if self.dead_rests and self.dead_rests[0][1] == turned:
+            heappop(self.dead_rests)
         self.dead_reasons[names.reason_of(old)] -= 1
 
-    def first_dead(self) -> str:
+    def first_dead(self, now: int = NEVER) -> str:
         """Return the dead letter that may be consumed first: the quarantined stay where they are. Empty: none."""
-        line = self.dead_in_line or self.dead_returned
-        return names.rank_first(line.first()) if line else ""
+        if self.dead_in_line:
+            return names.rank_first(self.dead_in_line.first())
+        while self.dead_rests and self.dead_rests[0][1] not in self.dead_returned:
+            heappop(self.dead_rests)
+        return names.rank_first(self.dead_rests[0][1]) if self.dead_rests and self.dead_rests[0][0] <= now else ""
 
     def first_dead_before(self, before: int) -> str:
         """Return a dead letter that died then or earlier, not a quarantined one. Empty: none."""
@@ -362,3 +378,13 @@ class QueueState:
         past = next((sample for sample in reversed(self.history) if sample.at <= now - RATE_WINDOW_MS), None)
         before = past.values if past else (0,) * len(COUNTED)
         return {what: count - old for what, count, old in zip(COUNTED, self.counts(), before, strict=True)}
+
+
+def _in_order(heap: list[str]) -> Iterator[str]:
+    """Yield what a heap holds, the lowest first, and leave it as it is. The first few cost little."""
+    frontier = [(heap[0], 0)] if heap else []
+    while frontier:
+        name, at = heappop(frontier)
+        yield name
+        for child in range(2 * at + 1, min(2 * at + 3, len(heap))):
+            heappush(frontier, (heap[child], child))

@@ -23,10 +23,13 @@ class Timers:
         self._releases: list[tuple[int, str]] = []
         #: A heap of (when, queue name, message name): the message may expire.
         self._expiries: list[tuple[int, str, str]] = []
+        #: A heap of (when, name of a dead-letter queue): a dead letter that was given back may be consumed again.
+        self._rests: list[tuple[int, str]] = []
 
     def forget(self) -> None:
         self._releases.clear()
         self._expiries.clear()
+        self._rests.clear()
 
     def add(self, queue: QueueState, name: str, due: int, now: int) -> None:
         """Add a message to its queue, ready or delayed."""
@@ -52,6 +55,10 @@ class Timers:
     def expire_at(self, when: int, queue: QueueState, name: str) -> None:
         heappush(self._expiries, (when, queue.name, name))
 
+    def rest(self, queue: QueueState, until: int) -> None:
+        """Let those who wait for dead letters of a queue look again then."""
+        heappush(self._rests, (until, queue.policy.dlq_of(queue.name)))
+
     def release_due(self, queue: QueueState, now: int, most: int = RELEASED_BY_A_CALL) -> int:
         """Make some delayed messages of a queue that are due by now ready; the next sweep goes on. Returns how many."""
         released = queue.release_due(now, most)
@@ -62,7 +69,11 @@ class Timers:
         return released
 
     def release_all_due(self, now: int, budget: Budget) -> None:
-        """Make the delayed messages of all queues that are due by now ready, as many as the budget allows."""
+        """Make the delayed messages of all queues that are due by now ready, as many as the budget allows; and the
+        dead letters that have rested."""
+        while self._rests and self._rests[0][0] <= now and budget.is_left():
+            self._queues.arrived.add(heappop(self._rests)[1])
+            budget.spend()
         while self._releases and self._releases[0][0] <= now and budget.is_left():
             queue = self._queues.by_name.get(heappop(self._releases)[1])
             budget.spend()
@@ -79,7 +90,7 @@ class Timers:
                 yield queue, name
 
     def next_due(self) -> int:
-        return min(self._releases[0][0] if self._releases else NEVER, self._expiries[0][0] if self._expiries else NEVER)
+        return min(heap[0][0] if heap else NEVER for heap in (self._releases, self._expiries, self._rests))
 
     def _set_next_release(self, queue: QueueState) -> None:
         queue.next_release = queue.first_due()

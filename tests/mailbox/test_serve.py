@@ -317,3 +317,15 @@ def test_a_draft_that_nobody_finished_is_removed_after_a_day(box: ByHand) -> Non
     box.now += 200
     box.turn()
     assert not draft.exists()
+
+
+def test_what_a_turn_has_no_time_for_comes_first_in_the_next(box: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.mailbox.serve.MOST_SECONDS", 0.0005)
+    asked = [box.post("publish", {"queue": "q", "message": number}) for number in range(60)]
+    turns = 0
+    while any(box.answer(name) is None for name in asked):
+        box.turn()
+        turns += 1
+    assert turns > 1
+    texts = [one["message"]["payload"] for one in box.data("consume_batch", {"queue": "q"})["messages"]]
+    assert texts == [str(number) for number in range(60)]

@@ -195,3 +195,57 @@ def test_files_laid_in_by_hand_together_are_adopted_in_parts(
     while (due := house.mq.sweep()) is not None and due <= house.clock.now:
         pass
     assert house.counts()[0] == 1_200
+
+
+def test_many_dead_letters_are_listed_and_counted_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.mq.calls.COUNTED_AT_ONCE", MOST_CHANGES)
+    die_all(mass)
+    assert answered(mass, "list_dlq", limit=MANY)["count"] == MANY
+    assert answered(mass, "dlq_stats", sinceMs=1_000)["reasons"] == {"HANDLER_ERROR": MANY}
+
+
+def test_late_dead_letters_alone_are_counted(mass: House) -> None:
+    mass.die()
+    mass.clock.pass_(10)
+    mass.die()
+    assert mass.mq.dead_letters.counts(QUEUE, 10_000) == {"HANDLER_ERROR": 2}
+    assert mass.mq.dead_letters.counts(QUEUE, 9_999) == {"HANDLER_ERROR": 1}
+
+
+def test_a_large_batch_is_handed_out_and_acknowledged_in_parts(mass: House) -> None:
+    publish_many(mass)
+    delivered = answered(mass, "consume_batch", limit=MANY)["messages"]
+    assert [one["message"]["payload"] for one in delivered] == [str(number) for number in range(MANY)]
+    results = answered(mass, "ack_batch", acks=[one["lease"] for one in delivered])["results"]
+    assert [one["messageKey"] for one in results if one["ok"]] == [one["lease"]["messageKey"] for one in delivered]
+    assert mass.counts() == (0, 0, 0, 0)
+
+
+def test_what_comes_next_is_found_without_looking_at_all(mass: House) -> None:
+    for number in range(MANY):
+        mass.mq.publish(QUEUE, Draft(str(number), priority=number * 7919 % 1000, ttl_ms=1_000 * (number % 2)))
+    seen = [message.payload for message in mass.mq.peek(QUEUE, MANY)]
+    assert seen[:20] == [message.payload for message in mass.mq.peek(QUEUE, 20)]
+    assert mass.lease_texts(MANY) == seen
+
+
+def test_leases_that_are_extended_again_and_again_leave_nothing_behind(mass: House) -> None:
+    publish_many(mass)
+    held = mass.mq.lease(QUEUE, "c", MANY)
+    for _ in range(10):
+        for leased in held:
+            mass.clock.now += 1
+            mass.mq.extend(leased.message_key, leased.lease_id, 60_000)
+        mass.mq.next_due()
+    for _ in range(60):
+        mass.mq.next_due()
+    leases = mass.mq._leases
+    assert len(leases._ends) + len(leases._old_ends) <= 3 * MANY + 4096
+    assert mass.mq.next_due() is not None
+    mass.clock.pass_(30)
+    mass.sweep()
+    assert mass.counts()[1] == MANY
+    mass.clock.pass_(31)
+    while mass.counts()[1]:
+        mass.mq.sweep()
+    assert mass.counts() == (0, 0, MANY, 0)

@@ -1,6 +1,6 @@
 """Those who use the mailbox while its manager is killed: each notes what it asked, was told and was given.
 
-python -m tests.faults.mailbox.actors produce|consume ROOT NOTES NAME
+python -m tests.faults.mailbox.actors produce|consume|mortal|hog ROOT NOTES NAME
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +19,9 @@ QUEUE = "history"
 PATIENCE = 60.0
 VISIBILITY = 1.5
 EVERY_NTH_FAILS = 10
+TOO_LATE = "ERR_TIMEOUT"
+"""Somebody has set the clock between a request and its reading."""
+MANY = 200
 
 
 class Notes:
@@ -39,14 +43,46 @@ def produce(client: Client, notes: Notes, stop: Path, name: str) -> None:
         number += 1
         label = f"{name}-{number}"
         notes.note("publishes", label=label)
-        if number % 7 == 0:
-            outcomes = client.publish_batch(QUEUE, [{"label": label}, {"label": f"{label}b"}])
-            ids = [None if isinstance(outcome, Refused) else outcome.message_id for outcome in outcomes]
-            notes.note("published", label=label, id=ids[0])
-            notes.note("published", label=f"{label}b", id=ids[1])
-        else:
-            published = client.publish(QUEUE, {"label": label})
-            notes.note("published", label=label, id=published.message_id)
+        try:
+            publish(client, notes, label, number % 7 == 0)
+        except Refused as refusal:
+            if refusal.code != TOO_LATE:
+                raise
+            notes.note("too late", label=label)
+
+
+def publish(client: Client, notes: Notes, label: str, two: bool) -> None:
+    if two:
+        outcomes = client.publish_batch(QUEUE, [{"label": label}, {"label": f"{label}b"}])
+        ids = [None if isinstance(outcome, Refused) else outcome.message_id for outcome in outcomes]
+        notes.note("published", label=label, id=ids[0])
+        notes.note("published", label=f"{label}b", id=ids[1])
+    else:
+        published = client.publish(QUEUE, {"label": label})
+        notes.note("published", label=label, id=published.message_id)
+
+
+def mortal(client: Client, notes: Notes, stop: Path, name: str) -> None:
+    """Publish many that expire together. Nobody minds that, so nothing is promised."""
+    number = 0
+    while not stop.exists():
+        labels = [f"{name}-{number + one}" for one in range(MANY)]
+        number += MANY
+        messages = [{"message": {"label": label}, "ttlSec": 0.5, "priority": -5} for label in labels]
+        with suppress(Refused):
+            client.call("publish_batch", {"queue": QUEUE, "messages": messages})
+        notes.note("mortal")
+        time.sleep(0.3)
+
+
+def hog(client: Client, notes: Notes, stop: Path, name: str) -> None:
+    """Lease many and never answer: their leases end together."""
+    while not stop.exists():
+        with suppress(Refused):
+            for delivery in client.consume_batch(QUEUE, 20, visibility=0.5):
+                notes.note("got", label=delivery.payload["label"], id=delivery.message_id)
+                notes.note("held")
+        time.sleep(1.0)
 
 
 def consume(client: Client, notes: Notes, stop: Path, name: str) -> None:
@@ -55,12 +91,13 @@ def consume(client: Client, notes: Notes, stop: Path, name: str) -> None:
         try:
             delivery = client.consume(QUEUE, consumer_id=name, visibility=VISIBILITY, wait=0.5)
         except Refused as refusal:
-            if refusal.code != "ERR_QUEUE_NOT_FOUND":
+            if refusal.code not in ("ERR_QUEUE_NOT_FOUND", TOO_LATE):
                 raise
             continue
         if delivery is None:
-            if stop.exists() and is_empty(client):
-                return
+            with suppress(Refused):
+                if stop.exists() and is_empty(client):
+                    return
             continue
         work(client, notes, delivery)
 
@@ -84,6 +121,9 @@ def is_empty(client: Client) -> bool:
     return not (metrics["ready"] or metrics["inflight"] or metrics["delayed"])
 
 
+KINDS = {"produce": produce, "consume": consume, "mortal": mortal, "hog": hog}
+
+
 def main() -> int:
     kind, root, folder, name = sys.argv[1:]
     stop = Path(folder) / "stop"
@@ -91,7 +131,7 @@ def main() -> int:
         notes = Notes(file, name)
         try:
             with Client(root, name, timeout=PATIENCE) as client:
-                (produce if kind == "produce" else consume)(client, notes, stop, name)
+                KINDS[kind](client, notes, stop, name)
         except KingdomError as error:
             notes.note("gave up", why=str(error))
             return 1

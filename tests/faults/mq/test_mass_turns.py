@@ -1,0 +1,65 @@
+"""Row 32: whatever happens to very many messages at once, no turn is long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import mutants, trees
+from tests.faults.changes import replace
+from tests.faults.mutants import Mutant
+from tests.faults.oracle import Figure
+
+LONGEST_MS = 50.0
+QUICK = ("20000", "memory", "expire", "redeliver")
+LONG = ("100000",)
+ONE = {"sweep": ("20000", "memory", "expire"), "reprocess": ("20000", "memory", "reprocess")}
+
+
+def turns(tree: Path, *words: str) -> dict[str, float]:
+    """Return how many ms the longest turn took, for each event on each store."""
+    path = f"{tree}:{trees.CHECKOUT}"
+    ended = trees.run(tree, trees.new_folder(), ("-m", "bench.mq_mass", *words), timeout=3600, env={"PYTHONPATH": path})
+    assert ended.returncode == 0, ended.stderr[-1000:]
+    lines = ended.stdout.splitlines()
+    return {line.partition("ms  ")[2]: float(line.split()[0]) for line in lines}
+
+
+def too_long(tree: Path, *words: str) -> list[str]:
+    return [f"{ms} ms: {event}" for event, ms in turns(tree, *words).items() if ms > LONGEST_MS]
+
+
+def test_no_turn_is_long(figure: Figure) -> None:
+    found = turns(trees.program(), *(LONG if trees.CAMPAIGN else QUICK))
+    for event, ms in found.items():
+        figure(f"{event}: {ms} ms")
+    assert not [event for event, ms in found.items() if ms > LONGEST_MS]
+
+
+MUTANTS = [
+    Mutant(
+        "a sweep goes on until all is done",
+        "kingdom.mq.budget:Budget.is_left",
+        replace("self._changes > 0 and A", "True"),
+        caught_by="sweep",
+        quick=True,
+    ),
+    Mutant(
+        "what has expired is taken out in one go",
+        "kingdom.mq.timers:Timers.take_expired",
+        replace("self._expiries and A and budget.is_left()", "self._expiries and A"),
+        caught_by="sweep",
+    ),
+    Mutant(
+        "all dead letters go back in one turn",
+        "kingdom.mq.dead_letters:Walk.go_on",
+        replace("not budget.is_left()", "False"),
+        caught_by="reprocess",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", mutants.chosen(MUTANTS), ids=lambda mutant: mutant.name)
+def test_an_unbounded_sweep_is_seen(mutant: Mutant) -> None:
+    assert mutants.is_caught(mutant, lambda tree, _: too_long(tree, *ONE[mutant.caught_by]))
