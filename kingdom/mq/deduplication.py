@@ -11,7 +11,7 @@ from kingdom.mq import message_format, names
 from kingdom.mq.expiring_map import ExpiringMap, fingerprint
 from kingdom.mq.message_format import Draft
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.stores.base import DAY_MS, DedupEntry
+from kingdom.mq.stores.base import DAY_MS, DedupEntry, Store
 
 KEPT_MS = DAY_MS
 BYTES_FOR_REQUESTS = 64 << 20
@@ -58,7 +58,8 @@ class Remembered(NamedTuple):
 
 
 class Deduplication:
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         #: New entries, which the store is told with the next commit.
         self.unsaved: list[DedupEntry] = []
         self._requests = ExpiringMap[int | tuple[int, ...]](KEPT_MS, BYTES_FOR_REQUESTS)
@@ -71,6 +72,7 @@ class Deduplication:
 
     def load(self, entries: Iterable[DedupEntry]) -> None:
         """Take in what an earlier life remembered, oldest first."""
+        self._keys.keep_ms = self._store.kept_ms
         for entry in entries:
             if entry.kind == "dedup":
                 self._keys.put(fingerprint(entry.queue, entry.key), names.id_as_number(entry.ids[0]), entry.at)
@@ -107,6 +109,7 @@ class Deduplication:
 
     def note_key(self, queue_name: str, dedup_key: str, name: str, now: int) -> None:
         message_id = name[names.MESSAGE_ID]
+        self._keys.keep_ms = self._store.kept_ms
         self._keys.put(fingerprint(queue_name, dedup_key), names.id_as_number(message_id), now)
         self.unsaved.append(DedupEntry("dedup", now, queue_name, dedup_key, (message_id,)))
 

@@ -141,7 +141,7 @@ class Engine:
         self._removal = Removal(store, self._queues, self._leases, self.commit)
         self._handover = Handover(store, self._queues, self._timers, self._dead_letters, self._removal)
         self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids)
-        self._dedup = Deduplication()
+        self._dedup = Deduplication(store)
         self._by_name = self._queues.by_name
         #: Whether the last `lease` ended before it had seen all that waits: very much of it had expired.
         self.cut_short = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kingdom.mq import message_format, names
-from kingdom.mq.deduplication import KEPT_MS, Deduplication
+from kingdom.mq.deduplication import Deduplication
 from kingdom.mq.errors import StoreError
 from kingdom.mq.failures import Log
 from kingdom.mq.leases import Leases
@@ -71,7 +71,7 @@ class Opening:
             waiting = lists[0] if len(lists) == 1 else [name for part in lists for name in part]
             sequence = self._timers.fill(self._queues.get_or_create(queue_name), waiting, now)
             self._ids.sequence = max(self._ids.sequence, sequence)
-        self._deduplication.load(self._store.recall(now - KEPT_MS))
+        self._deduplication.load(self._store.recall(now - self._store.kept_ms))
         self.stale = False
         if self._store.by_hand:
             self.adopt_strays(ALL, now)

@@ -11,7 +11,7 @@ from kingdom.mq import original_configuration
 from kingdom.mq.errors import InvalidRequest, QueueNotFound
 from kingdom.mq.policy import Policy, merged
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.stores.base import Store
+from kingdom.mq.stores.base import DAY_MS, Store
 
 LONGEST_NAME = 256
 OWN = "ownPolicy"
@@ -204,6 +204,7 @@ class Queues:
         self._store.save_queue(queue.name, orjson.dumps(record, default=dict, option=orjson.OPT_INDENT_2).decode())
 
     def _find_dead_letter_sources(self) -> None:
+        self._store.kept_ms = max(DAY_MS, *(queue.policy.dedup_ms for queue in self.by_name.values()), 0)
         self.dead_letter_sources.clear()
         for queue in self.by_name.values():
             if queue.policy.dlq_enabled and queue.policy.dlq_of(queue.name) != queue.name:

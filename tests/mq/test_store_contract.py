@@ -924,3 +924,16 @@ def test_a_record_of_an_earlier_version_gives_way_to_the_configuration(house: Ho
     house.mq.queues.by_name.clear()
     house.reopen(kill=True)
     assert (visibility_s(house), house.mq.status(QUEUE).paused) == (99, True)
+
+
+def test_a_deduplication_key_is_remembered_as_long_as_the_policy_says(house: House) -> None:
+    house.use({"dedupWindowSec": 5 * 86_400})
+    key = house.publish(dedup_key="k")
+    for number in range(8):
+        house.sweep(12 * 3_600)
+        house.publish(dedup_key=f"other-{number}")
+    assert house.publish(dedup_key="k") == key
+    house.reopen()
+    assert house.publish(dedup_key="k") == key
+    house.sweep(2 * 86_400)
+    assert house.publish(dedup_key="k") != key

@@ -139,6 +139,8 @@ class Store(Protocol):
     broken: bool
     #: Whether a person can edit the bodies, so that they are read again before they are handed out.
     by_hand: bool
+    #: How long entries are remembered at least, in ms; the engine sets it.
+    kept_ms: int
 
     @property
     def trouble(self) -> str:

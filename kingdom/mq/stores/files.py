@@ -66,6 +66,7 @@ class FileStore:
         own = config.part("filesystem")
         self.broken = False
         self.trouble = ""
+        self.kept_ms = DAY_MS
         self._config = config
         self._root = str(config.path(own["root"], "fs"))
         self._folder_names: dict[str, str] = {folder: own[f"{folder}Dir"] for folder in FOLDERS}
@@ -239,7 +240,7 @@ class FileStore:
         try:
             if self._batch.power:
                 self._journal.sync()
-            self._journal.forget(now - DAY_MS)
+            self._journal.forget(now - self.kept_ms)
             if idle:
                 self._batch.trim(SPARES_TRIMMED_A_SECOND)
         except OSError as error:

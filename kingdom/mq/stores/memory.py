@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
-from kingdom.mq.stores.base import DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
+from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
 
 
 class MemoryStore:
@@ -16,6 +16,7 @@ class MemoryStore:
 
     def __init__(self, config: StoreConfig) -> None:
         self.broken = False
+        self.kept_ms = DAY_MS
         self._bodies: dict[tuple[str, str], tuple[State, str, str]] = {}
         self._records: dict[str, str] = {}
         self._entries: deque[DedupEntry] = deque(maxlen=1_000_000)

@@ -70,6 +70,7 @@ class SqliteStore:
         """Open the `database`, or the one that the configuration's `sqlite` names."""
         own = config.part("sqlite")
         self.broken = False
+        self.kept_ms = DAY_MS
         self._config = config
         self._path = config.path(database or own["dbPath"], "yirangmq.db")
         self._tables = Tables(own["kvTable"], own["messageIndexTable"])
@@ -304,7 +305,7 @@ class SqliteStore:
 
     def _forget_some(self, now: int) -> bool:
         """Delete a part of what was remembered too long ago, or is too much. Return whether more may be left."""
-        old = self._connection.execute(self._sql["forget_entries"], (FORGOTTEN_AT_ONCE, now - DAY_MS)).rowcount
+        old = self._connection.execute(self._sql["forget_entries"], (FORGOTTEN_AT_ONCE, now - self.kept_ms)).rowcount
         much = self._connection.execute(self._sql["forget_many_entries"], (MOST_REMEMBERED, FORGOTTEN_AT_ONCE)).rowcount
         return max(old, much) == FORGOTTEN_AT_ONCE
 
