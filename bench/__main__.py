@@ -26,6 +26,7 @@ PARTS = {
     "recovery": "bench.recovery:run",
     "mq_stores": "bench.mq_stores:run",
     "mq_growth": "bench.mq_growth:run",
+    "mq_mass": "bench.mq_mass:run",
     "mq_mailbox": "bench.mq_mailbox:run",
     "mq_libraries": "bench.mq_libraries:run",
     "mq_brokers": "bench.mq_brokers:run",

@@ -25,6 +25,7 @@ from kingdom.mq import configuration
 from kingdom.mq.client import Client
 
 Answer = dict[str, Any]
+MOST_TURNS = 100
 
 
 class Ended(NamedTuple):
@@ -94,9 +95,13 @@ class ByHand:
         return answer
 
     def ask(self, command: Any, payload: Any = None, client: str = "me", **fields: Any) -> Answer:
+        """Turn until there is an answer: some calls take several turns."""
         name = self.post(command, payload, client, **fields)
-        self.turn()
-        answer = self.answer(name, client)
+        answer = None
+        for _ in range(MOST_TURNS):
+            self.turn()
+            if (answer := self.answer(name, client)) is not None:
+                break
         assert answer is not None, f"no answer to {command}"
         return answer
 

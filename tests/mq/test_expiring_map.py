@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from kingdom.mq import names
 from kingdom.mq.deduplication import BYTES_OF_ID, Deduplication
 from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
-from kingdom.mq.stores.base import DedupEntry
+from kingdom.mq.stores.base import DedupEntry, StoreConfig
+from kingdom.mq.stores.memory import MemoryStore
 
 MANY = 30_000
 
@@ -33,7 +35,7 @@ KINDS: dict[str, Callable[[int], DedupEntry]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_takes_no_more_memory_than_it_says(kind: str) -> None:
     many = MANY // (50 if kind == "batches" else 1)
-    remembered = Deduplication()
+    remembered = Deduplication(MemoryStore(StoreConfig.at(Path())))
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for n in range(many):

@@ -22,7 +22,7 @@ from kingdom.mq.stores.reserve import Reserve
 
 HERE = Path(__file__).parent
 QUIET_S = 0.05
-MOST_UNSETTLED = 1_500
+MOST_UNSETTLED = 1_000
 MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
 MOST_REMEMBERED = 1_000_000
