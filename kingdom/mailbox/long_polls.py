@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kingdom.mailbox.commands import CommandContext
@@ -75,6 +77,10 @@ class LongPolls:
         if not self._context.engine.has_ready(queue, waiter.consumer):
             return True
         if pending.is_withdrawn():
+            return False
+        if pending.is_of_the_dead():
+            with suppress(OSError):
+                os.unlink(pending.path)
             return False
         try:
             data = waiter.command.answer(self._context, self._call_of(pending))

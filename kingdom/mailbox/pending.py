@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from kingdom.disk.bulk import FileIdentity
+from kingdom.disk.lock import is_locked
 from kingdom.mailbox.commands import CommandContext
 from kingdom.mailbox.requests import Request
 from kingdom.mq.call_fields import Data
@@ -31,6 +33,16 @@ class PendingRequest:
     seconds: float = 0.0
     #: For a command that takes several turns: what the turns so far have done.
     done: Any = None
+
+    #: What its client holds a lock on while it lives; empty when nobody can tell.
+    locked: str = ""
+
+    def is_of_the_dead(self) -> bool:
+        """Return whether its client was killed while it waited."""
+        try:
+            return bool(self.locked) and os.path.exists(self.locked) and not is_locked(Path(self.locked))
+        except OSError:
+            return False
 
     def is_withdrawn(self) -> bool:
         """Return whether its client has removed the request, or asked anew under the same name."""

@@ -17,6 +17,7 @@ from kingdom.mq.mailbox_folders import check_client_id, check_request_id
 LARGEST_REQUEST = 64 << 20
 """Bytes: a batch of a hundred large payloads. What is larger is not read."""
 _CHECKS: Mapping[str, Callable[[object], str]] = {"requestId": check_request_id, "clientId": check_client_id}
+_HIDDEN_NAME = re.compile(r"\.\w{1,64}", re.ASCII)
 _SALVAGE = 1 << 16
 """Bytes of a broken request in which the names of its sender are looked for."""
 
@@ -33,6 +34,8 @@ class Request:
     payload: Mapping[str, Any]
     #: When it shall no longer be carried out, ms since the epoch; 0: never.
     deadline_ms: float
+    #: What its client holds a lock on while it lives, by its name in the client's folder; empty when it does not say.
+    locked: str = ""
 
 
 class Unreadable(BadInput):
@@ -93,8 +96,13 @@ def _validated(filename: str, identity: FileIdentity, value: dict[str, Any]) -> 
     else:
         # Original clients write null where a command has no fields.
         given = payload if isinstance(payload, dict) else {}
-        return Request(filename, identity, request_id, client, command, given, deadline or 0)
+        return Request(filename, identity, request_id, client, command, given, deadline or 0, _hidden_name(value))
     raise Unreadable("ERR_INVALID_REQUEST", wrong, request_id, client)
+
+
+def _hidden_name(value: Mapping[str, Any]) -> str:
+    name = value.get("aliveWhileLocked")
+    return name if isinstance(name, str) and _HIDDEN_NAME.fullmatch(name) else ""
 
 
 def _is_number(value: object) -> bool:

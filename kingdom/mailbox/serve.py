@@ -207,7 +207,8 @@ class Server:
             return
         found = commands.find(request.command)
         name, command = found if found else (UNKNOWN, None)
-        pending = PendingRequest(request, f"{self._requests}/{request.filename}", name, command)
+        locked = f"{self._folders.responses}/{request.client}/{request.locked}" if request.locked else ""
+        pending = PendingRequest(request, f"{self._requests}/{request.filename}", name, command, locked=locked)
         group.append(pending)
         if request.deadline_ms and self._context.clock() * 1000 > request.deadline_ms:
             pending.refuse("ERR_TIMEOUT", "its deadline had passed before it was read; nothing was done")

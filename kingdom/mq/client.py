@@ -11,6 +11,7 @@ Threads may share a client: each has its own way to the mailbox while it waits f
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 import uuid
@@ -50,7 +51,13 @@ class _Line:
         self._folder = folder
         self._drafts = folder / f".{uuid.uuid4().hex[:16]}"
         self._wake = wake
+        self._held = -1
         self._open()
+
+    @property
+    def name(self) -> str:
+        """What is locked in the client's folder as long as we live."""
+        return self._drafts.name
 
     def send(self, name: str, request: bytes) -> None:
         try:
@@ -79,6 +86,7 @@ class _Line:
 
     def close(self) -> None:
         self._waker.close()
+        self._let_go()
         with suppress(OSError):
             self._files.sweep()
             self._drafts.rmdir()
@@ -89,11 +97,20 @@ class _Line:
         ours = os.stat(self._requests).st_uid == os.geteuid()
         self._files = Relay(str(self._drafts), most_spares=SPARES, mode=0o600 if ours else 0o644)
         self._files.sweep()
+        # A manager gives nothing to a client that was killed while it waited.
+        self._held = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._held, fcntl.LOCK_EX)
         self._waker = Waker([self._folder], self._wake)
+
+    def _let_go(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     def _reopen(self) -> None:
         """Our folder was removed while we were idle: what we watch is not what lies at its path now."""
         self._waker.close()
+        self._let_go()
         self._open()
 
 
@@ -152,7 +169,7 @@ class Client(Calls):
         seconds = self._timeout(timeout)
         number = check_request_id(request_id) if request_id else f"{self._token}-{next(self._numbers)}"
         name, now_ms = f"{number}.json", int(self._clock() * 1000)
-        request = {
+        request: dict[str, Any] = {
             "requestId": number,
             "clientId": self.client_id,
             "command": command,
@@ -160,11 +177,13 @@ class Client(Calls):
             "deadlineMs": now_ms + int(seconds * 1000),
             "payload": payload,
         }
-        try:
-            written = orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE)
-        except TypeError as error:
-            raise BadInput(message=f"{command}: what it says cannot be written as JSON: {error}") from None
         with self._line() as line:
+            if payload.get("waitMs"):
+                request["aliveWhileLocked"] = line.name
+            try:
+                written = orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE)
+            except TypeError as error:
+                raise BadInput(message=f"{command}: what it says cannot be written as JSON: {error}") from None
             line.send(name, written)
             try:
                 read = line.read(name, seconds)
