@@ -67,7 +67,7 @@ def test_a_move_ends_while_its_queue_is_published_to(house: House) -> None:
         house.publish(str(n))
     begun = house.mq.moving.moving(QUEUE, "there")
     steps = 0
-    while not house.mq.moving.move_some(begun, Budget(2), house.clock()):
+    while not house.mq.moving.move_some(begun, Budget(2, seconds=60), house.clock()):
         house.publish("new")
         house.publish("new")
         house.publish("new")
