@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from kingdom.errors import KingdomError
 from kingdom.mq.client import Client, Delivery, Refused
+from tests.faults import trees
 
 QUEUE = "history"
 PATIENCE = 60.0
@@ -72,7 +73,7 @@ def mortal(client: Client, notes: Notes, stop: Path, name: str) -> None:
         with suppress(Refused):
             client.call("publish_batch", {"queue": QUEUE, "messages": messages})
         notes.note("mortal")
-        time.sleep(0.3)
+        trees.until(stop.exists, 0.3)
 
 
 def hog(client: Client, notes: Notes, stop: Path, name: str) -> None:
@@ -82,7 +83,7 @@ def hog(client: Client, notes: Notes, stop: Path, name: str) -> None:
             for delivery in client.consume_batch(QUEUE, 20, visibility=0.5):
                 notes.note("got", label=delivery.payload["label"], id=delivery.message_id)
                 notes.note("held")
-        time.sleep(1.0)
+        trees.until(stop.exists, 1.0)
 
 
 def consume(client: Client, notes: Notes, stop: Path, name: str) -> None:
