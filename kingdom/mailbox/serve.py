@@ -211,7 +211,8 @@ class Server:
         pending = PendingRequest(request, f"{self._requests}/{request.filename}", name, command, locked=locked)
         group.append(pending)
         if request.deadline_ms and self._context.clock() * 1000 > request.deadline_ms:
-            pending.refuse("ERR_TIMEOUT", "its deadline had passed before it was read; nothing was done")
+            before = " by this manager; one before it may have done it" if request.filename in self._found else ""
+            pending.refuse("ERR_TIMEOUT", f"its deadline had passed before it was read; nothing was done{before}")
         elif command is None:
             known = ", ".join(commands.COMMANDS)
             pending.refuse("ERR_UNKNOWN_COMMAND", f"no command named {request.command[:80]!r}; known are {known}")

@@ -329,3 +329,17 @@ def test_what_a_turn_has_no_time_for_comes_first_in_the_next(box: ByHand, monkey
     assert turns > 1
     texts = [one["message"]["payload"] for one in box.data("consume_batch", {"queue": "q"})["messages"]]
     assert texts == [str(number) for number in range(60)]
+
+
+def test_a_late_request_that_an_earlier_manager_may_have_read_hears_so(home: Path) -> None:
+    box = ByHand(home)
+    late = box.post("publish", {"queue": "q", "message": 1}, deadlineMs=int(box.now * 1000))
+    box.now += 1
+    box.reopen()
+    box.turn()
+    found = box.answer(late)
+    assert found is not None
+    assert found["error"]["code"] == "ERR_TIMEOUT"
+    assert "one before it may have done it" in found["error"]["message"]
+    assert "one before it" not in box.ask("health", deadlineMs=1)["error"]["message"]
+    box.engine.close()

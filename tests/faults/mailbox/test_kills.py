@@ -84,7 +84,7 @@ class Killing:
             self.kills += 1
 
     def _serves(self) -> bool:
-        with suppress(KingdomError), Client(self._root, timeout=20, clock=self._clock) as client:
+        with suppress(KingdomError), Client(self._root, timeout=60, clock=self._clock) as client:
             return client.health()["status"] == "ok"
         return False
 
