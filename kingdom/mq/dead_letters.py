@@ -139,9 +139,13 @@ class DeadLetters:
             dead = next(begun.waiting, None) if begun.room > 0 else None
             if dead is None:
                 return True
-            with suppress(MessageGone):
-                begun.found.append(self._described(*dead))
+            source, name = dead
+            try:
+                begun.found.append(self._described(source, name))
                 begun.room -= len(begun.found[-1].message)
+            except MessageGone:
+                if source.dead.get(name[names.MESSAGE_ID]) == name:  # a person took it away
+                    source.remove_dead(name)
         return False
 
     def _described(self, queue: QueueState, name: str) -> DeadLetter:
