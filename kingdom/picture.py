@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.codec import read_json_or
+from kingdom.disk.codec import read_bytes, read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadName
+from kingdom.errors import BadFile, BadName
 from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
 from kingdom.records import heartbeats, notes, sessions
+from kingdom.records.ids import by_day_and_number
 from kingdom.times import moment
 
 MOST_SHOWN = 5
 NEWEST_LOOKED_AT = 100
 """How many ended files to look at, the highest ids: a long history must not make a look slow."""
 SETTLED_SECONDS = 2.0
+LARGE_FOLDER_BYTES = 512 << 10
+"""Of the folder itself: some ten thousand names, which take a tenth of a second to list."""
+RECENT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,10 @@ class RoleView:
     pid: int | None
     #: Seconds since its last heartbeat.
     beat_age: float | None
+    #: Seconds since its process was started.
+    up_seconds: float | None = None
+    #: How often it came back without having been asked to stop, since it was last started on purpose.
+    restarts: int = 0
 
     @property
     def beats(self) -> bool:
@@ -61,8 +70,12 @@ class Picture:
     soldiers: tuple[dict[str, Any], ...]
     #: The newest things that went wrong, each with its reason.
     failures: tuple[dict[str, Any], ...]
-    #: Tasks that wait for a person's answer.
+    #: Tasks that wait for a person's answer, the newest first.
     questions: tuple[str, ...]
+    #: What the first of them ask.
+    asking: tuple[dict[str, Any], ...]
+    #: What has waited longest in the pending folders.
+    waiting: tuple[dict[str, Any], ...]
     #: Number of files in all dead/ folders.
     dead: int
     #: green, yellow, orange, red; unknown when nobody measures.
@@ -81,17 +94,52 @@ class Picture:
 def of(places: Places, system: Mapping[str, Any], now: float) -> Picture:
     """Return the picture of a kingdom with the roles that its system.yaml and manifests name."""
     hang_seconds = float(system["heartbeat"]["threshold_seconds"])
-    return take(places, [row.name for row in roster.roles_of(places, system)], now, hang_seconds)
+    rows = [row.name for row in roster.roles_of(places, system)]
+    return take(places, rows, now, hang_seconds, recent=_recent(places, now))
 
 
-def queues_of(places: Places) -> dict[str, dict[str, int]]:
-    """Return the number of files by queue and state."""
-    return {kind: {state: _count(places.folder(kind, state)) for state in MOVES[kind]} for kind in MOVES}
+def _recent(places: Places, now: float) -> dict[str, Any]:
+    """Return the chamberlain's latest picture; nothing when it is old."""
+    dashboard = read_json_or(places.dashboard, {})
+    taken_at = dashboard.get("taken_at")
+    is_recent = isinstance(taken_at, int | float) and abs(now - taken_at) <= RECENT_SECONDS
+    return dashboard if is_recent else {}
 
 
-def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -> Picture:
-    """Return the picture of these roles and of everything else; a role is silent after `hang_seconds`."""
-    queues = queues_of(places)
+def queues_of(places: Places, recent: Mapping[str, Any] | None = None) -> dict[str, dict[str, int]]:
+    """Return the number of files by queue and state; of large folders that in a recent picture, if there is one."""
+    return {
+        kind: {
+            state: _known_count(places.folder(kind, state), (recent or {}).get("queues"), kind, state)
+            for state in MOVES[kind]
+        }
+        for kind in MOVES
+    }
+
+
+def _known_count(folder: Path, known: Any, kind: str, state: str) -> int:
+    if known and _is_large(folder):
+        with suppress(KeyError, TypeError, ValueError):
+            return int(known[kind][state])
+    return _count(folder)
+
+
+def _is_large(folder: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(folder).st_size > LARGE_FOLDER_BYTES
+    return False
+
+
+def take(
+    places: Places, rows: Iterable[str], now: float, hang_seconds: float, recent: Mapping[str, Any] | None = None
+) -> Picture:
+    """Return the picture of these roles and of everything else; a role is silent after `hang_seconds`.
+
+    Whoever looks only once passes a recent picture, so that a long history need not be listed.
+    """
+    queues = queues_of(places, recent)
+    questions = tuple(notes.open_questions(places))
+    waiting = tuple(_waiting(places, now))
     vitals = read_json_or(places.resources, {})
     schedules = _schedules(places)
     return Picture(
@@ -99,11 +147,13 @@ def take(places: Places, rows: Iterable[str], now: float, hang_seconds: float) -
         taken_at=now,
         roles=tuple(_role(places, name, now, hang_seconds) for name in rows),
         queues=queues,
-        oldest=_oldest(places, now),
+        oldest={key: waiting[0][key] for key in ("kind", "id", "seconds")} if waiting else None,
         under_way=tuple(_under_way(places)),
         soldiers=tuple(row.to_json() for row in sessions.read(places)),
-        failures=tuple(_failures(places)),
-        questions=tuple(notes.open_questions(places)),
+        failures=tuple(_known_failures(places, (recent or {}).get("failures"))),
+        questions=questions,
+        asking=tuple(_question(places, task, now) for task in questions[:MOST_SHOWN]),
+        waiting=waiting,
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
         vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},
@@ -116,20 +166,32 @@ def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleVie
     wanted = roster.desired_state(places, name)
     heartbeat = read_json_or(places.heartbeat(name), {})
     pid = heartbeat.get("pid") if isinstance(heartbeat.get("pid"), int) else None
+    up_seconds = None if pid is None else heartbeats.process_age(pid)
+    restarts = _restarts(places, name)
     try:
         age = max(0.0, now - os.stat(places.heartbeat(name)).st_mtime)
     except FileNotFoundError:
         age = None
     foreign = heartbeats.foreign_age(places, name, now)
     if foreign is not None and foreign <= hang_seconds:
-        return RoleView(name, "foreign", pid, age)
+        return RoleView(name, "foreign", pid, age, up_seconds)
     if not is_locked(places.lock(name)):
-        return RoleView(name, "absent" if wanted == "up" else wanted, None, age)
+        return RoleView(name, "absent" if wanted == "up" else wanted, None, age, restarts=restarts)
     if age is None or age > hang_seconds:
-        return RoleView(name, "silent", pid, age)
+        return RoleView(name, "silent", pid, age, up_seconds, restarts)
     # Who holds the lock of a role that has stopped, and touches its old heartbeat, is another program.
     state = str(heartbeat.get("state", "idle"))
-    return RoleView(name, "foreign" if state == "stopped" else state, pid, age)
+    return RoleView(name, "foreign" if state == "stopped" else state, pid, age, up_seconds, restarts)
+
+
+def _restarts(places: Places, name: str) -> int:
+    """Return the number that bin/role keeps in its ledger."""
+    try:
+        lines = read_bytes(places.starts(name), 1 << 16).splitlines()
+    except (FileNotFoundError, BadFile):
+        return 0
+    word, _, number = next((line for line in lines if line.startswith(b"restarts ")), b"").partition(b" ")
+    return int(number) if word and number.isdigit() else 0
 
 
 def _count(folder: Path) -> int:
@@ -155,8 +217,8 @@ def _last_change(folder: Path) -> int:
     return changed if settled else time.monotonic_ns()
 
 
-def _oldest(places: Places, now: float) -> dict[str, Any] | None:
-    """Return what has waited longest in any pending folder, by its file's time."""
+def _waiting(places: Places, now: float) -> Iterator[dict[str, Any]]:
+    """Yield what has waited longest in the pending folders, by its file's time."""
     found: list[tuple[float, str, str]] = []
     for kind in MOVES:
         with suppress(FileNotFoundError), os.scandir(places.folder(kind, "pending")) as entries:
@@ -164,18 +226,43 @@ def _oldest(places: Places, now: float) -> dict[str, Any] | None:
                 if not is_hidden(entry.name):
                     with suppress(FileNotFoundError):
                         found.append((entry.stat(follow_symlinks=False).st_mtime, kind, entry.name))
-    if not found:
-        return None
-    since, kind, name = min(found)
-    return {"kind": kind, "id": Path(name).stem, "seconds": round(max(0.0, now - since), 1)}
+    for since, kind, name in nsmallest(MOST_SHOWN, found):
+        waits = read_json_or(places.folder(kind, "pending") / name, {})
+        yield {
+            "kind": kind,
+            "id": Path(name).stem,
+            "type": waits.get("type"),
+            "seconds": round(max(0.0, now - since), 1),
+        }
+
+
+def _question(places: Places, task: str, now: float) -> dict[str, Any]:
+    """Return what a task asks, and for how long it has."""
+    checkpoint = read_json_or(places.checkpoint(task), {})
+    question = checkpoint.get("question") or read_json_or(places.result(task), {}).get("question")
+    try:
+        seconds = max(0.0, now - os.stat(places.checkpoint(task)).st_mtime)
+    except FileNotFoundError:
+        seconds = 0.0
+    return {
+        "id": task,
+        "target_general": checkpoint.get("target_general"),
+        "question": question,
+        "seconds": round(seconds, 1),
+    }
 
 
 def _under_way(places: Places) -> Iterable[dict[str, Any]]:
     for path in sorted(_visible(places.folder("tasks", "in_progress")))[:MOST_SHOWN]:
         task = read_json_or(path, {})
         if task:
-            keys = ("id", "target_general", "type", "repo", "attempt", "not_before", "waits_because")
+            keys = ("id", "target_general", "type", "repo", "attempt", "not_before", "waits_because", "created_at")
             yield {key: task.get(key) for key in keys}
+
+
+def _known_failures(places: Places, recent: Any) -> list[dict[str, Any]]:
+    is_known = isinstance(recent, list) and all(isinstance(failure, dict) and "what" in failure for failure in recent)
+    return recent if is_known and _is_large(places.folder("tasks", "completed")) else _failures(places)
 
 
 def _failures(places: Places) -> list[dict[str, Any]]:
@@ -189,7 +276,8 @@ def _failures(places: Places) -> list[dict[str, Any]]:
         why = read_json_or(path, {}).get("refused_because")
         found.append((when, {"what": f"messages/failed/{path.name}", "why": why}))
     for when, path in _newest(places.folder("tasks", "completed"), ".json"):
-        if read_json_or(path, {}).get("outcome") == "failed":
+        task = read_json_or(path, {})
+        if task.get("outcome") == "failed" and not task.get("retried_as"):
             with suppress(BadName):
                 found.append(
                     (when, {"what": path.stem, "why": read_json_or(places.result(path.stem), {}).get("error")})
@@ -215,13 +303,12 @@ def _last_names(folder: str, ending: str, _changed: int) -> list[str]:
         return []
     if len(names) <= NEWEST_LOOKED_AT:
         return names
-    return nlargest(NEWEST_LOOKED_AT, names, key=_by_day_and_number)
-
-
-def _by_day_and_number(name: str) -> tuple[str, int, str]:
-    """Return a sort key by which `task-20261118-1000` follows `task-20261118-999`."""
-    day, _, number = name.rpartition("-")
-    return day, len(number), number
+    # Among names of one length, text and number have the same order, and the text is quicker to compare.
+    by_length: defaultdict[int, list[str]] = defaultdict(list)
+    for name in names:
+        by_length[len(name)].append(name)
+    highest = [name for same in by_length.values() for name in nlargest(NEWEST_LOOKED_AT, same)]
+    return nlargest(NEWEST_LOOKED_AT, highest, key=by_day_and_number)
 
 
 def _schedules(places: Places) -> list[dict[str, Any]]:

@@ -16,12 +16,16 @@ STATES = {
     "silent": "silent, hung?",
 }
 """Words for the states of a role that does not do what it should; the other states are words already."""
-STEPS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+DAY = 86400
+LONGEST = 100 * 365 * DAY
+STEPS = ((DAY * 365 * 2, DAY * 365, "y"), (DAY * 2, DAY, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as `0.4 s`, `12 s`, `3 min`, `5 h`, `2 d`."""
+    """Return seconds as `0.4 s`, `12 s`, `3 min`, `5 h`, `2 d`, `4 y`."""
+    if seconds > LONGEST:
+        return "more than 100 y"
     if seconds < 3:
         return f"{seconds:.1f} s"
     return next(f"{seconds / unit:.0f} {name}" for least, unit, name in STEPS if seconds >= least)

@@ -46,6 +46,7 @@ SDKS = {
     "psutil": ("kingdom/chamberlain/vitals.py",),
     "psycopg": ("kingdom/gateway/", "kingdom/worker/"),
     "requests": ("kingdom/sentinel/watchers/",),
+    "rich": ("kingdom/cli/screen.py",),
     "slack_bolt": ("kingdom/envoy/channels/slack.py",),
     "slack_sdk": ("kingdom/envoy/channels/slack.py",),
     "socketio": ("kingdom/gateway/",),

@@ -10,6 +10,7 @@ COMMANDS = {
     "status": "kingdom.cli.status:status",
     "doctor": "kingdom.cli.doctor:doctor",
     "say": "kingdom.cli.say:say",
+    "emit": "kingdom.cli.emit:emit",
     "events": "kingdom.cli.queues:events",
     "tasks": "kingdom.cli.queues:tasks",
     "queue": "kingdom.cli.queues:queue",

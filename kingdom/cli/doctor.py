@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -18,7 +17,8 @@ from importlib.util import find_spec
 import click
 
 from kingdom import picture
-from kingdom.cli import home
+from kingdom.cli import as_json, home, screen
+from kingdom.cli.screen import Line, Part, Section
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
@@ -40,7 +40,7 @@ UNFIT_FILE_SYSTEMS = {
     "9p": "inotify does not work on it",
     "tmpfs": "it is empty after a restart of the machine",
 }
-MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "red")}
+MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "bold red")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,37 @@ Check = Callable[[Places], Iterator[Finding]]
 
 
 @click.command(short_help="Look for what could keep the kingdom from working.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON array.")
-def doctor(as_json: bool) -> int:
+@click.option("--all", "whole", is_flag=True, help="Show what is well too, a line for each check.")
+@click.option("--json", "in_json", is_flag=True, help="Print the findings as one line of JSON.")
+def doctor(whole: bool, in_json: bool) -> int:
     """Look for what could keep the kingdom from working. Exit code 1 when something is BAD."""
     places = home.find()
     findings = [finding for check in CHECKS for finding in check(places)]
-    if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))
+    if in_json:
+        print(as_json.line("doctor", {"findings": [asdict(finding) for finding in findings]}))
     else:
-        for finding in findings:
-            mark, colour = MARKS[finding.level]
-            step = f"; {finding.next_step}" if finding.next_step else ""
-            click.echo(f"{click.style(f'{mark:4}', fg=colour)}  {finding.what}: {finding.sentence}{step}")
+        screen.show([Section(list(_lines(findings, whole)))])
     return Exit.FAILED if any(finding.level == "bad" for finding in findings) else Exit.DONE
+
+
+def _lines(findings: list[Finding], whole: bool) -> Iterator[Line]:
+    """Yield what is wrong, the worst first, then what is well, folded, and the counts."""
+    by_level = {level: [finding for finding in findings if finding.level == level] for level in ("bad", "warn", "ok")}
+    for level in ("bad", "warn", "ok") if whole else ("bad", "warn"):
+        yield from map(_line, by_level[level])
+    if by_level["ok"] and not whole:
+        well = ", ".join(dict.fromkeys(finding.what for finding in by_level["ok"]))
+        mark, style = MARKS["ok"]
+        yield Line([Part(f"{mark:4}", style), Part(f"  {well}"), Part("; --all says more", "dim")], indent=0, hang=6)
+    counts = [count(len(by_level["bad"]), "fault"), count(len(by_level["warn"]), "warning")]
+    verdict = f"{', '.join(counts)}, {len(by_level['ok'])} checks well"
+    yield Line([Part(verdict, "bold")], indent=0)
+
+
+def _line(finding: Finding) -> Line:
+    mark, style = MARKS[finding.level]
+    step = f"; {finding.next_step}" if finding.next_step else ""
+    return Line([Part(f"{mark:4}", style), Part(f"  {finding.what}: {finding.sentence}{step}")], indent=0, hang=6)
 
 
 def _python(places: Places) -> Iterator[Finding]:

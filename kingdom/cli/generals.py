@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 
 import click
 
-from kingdom.cli import home, launchers, new_general, packages
+from kingdom.cli import as_json, complete, home, launchers, new_general, packages
 from kingdom.cli.queue_files import Found, newest
 from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
@@ -25,8 +24,8 @@ def generals(ctx: click.Context) -> int | None:
 
 
 @generals.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
-def list_generals(as_json: bool = False) -> int:
+@click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
+def list_generals(in_json: bool = False) -> int:
     """List the generals that are installed and those that could be, and the manifests that cannot be used.
 
     Exit code 1 when there are any of the last.
@@ -34,11 +33,11 @@ def list_generals(as_json: bool = False) -> int:
     places = home.find()
     good, bad = manifests.installed(places)
     others = packages.installable(places)
-    if as_json:
+    if in_json:
         generals = [_facts(general, is_locked(places.lock(general.name))) for general in good]
-        told = {"generals": generals, "bad": [str(error) for error in bad]}
+        told: dict[str, object] = {"generals": generals, "bad": [str(error) for error in bad]}
         told["installable"] = [{"name": other.name, "description": other.description} for other in others]
-        print(json.dumps(told, ensure_ascii=False))
+        print(as_json.line("generals", told))
         return Exit.FAILED if bad else Exit.DONE
     rows = [
         (
@@ -97,7 +96,7 @@ def install(package: str) -> int:
 
 
 @generals.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete.installed_generals)
 def uninstall(name: str) -> None:
     """Uninstall a general. Its package and its memory stay."""
     places = home.find()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kingdom.cli import home
+from kingdom.cli import complete, home
 from kingdom.disk.lock import is_locked
 from kingdom.errors import NoSuchThing, NotRunning, Usage
 from kingdom.home.places import Places
@@ -22,7 +22,7 @@ BLOCK = 1 << 16
 
 
 @click.command(short_help="The end of a log.")
-@click.argument("role", default="")
+@click.argument("role", default="", shell_complete=complete.roles)
 @click.option("-f", "--follow", is_flag=True, help="Print what is added, until Ctrl-C.")
 @click.option(
     "-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many lines to begin with."
@@ -40,7 +40,7 @@ def logs(role: str, follow: bool, count: int) -> None:
 
 
 @click.command(short_help="A role's terminal, or what a task's soldier prints.")
-@click.argument("role_or_task")
+@click.argument("role_or_task", shell_complete=complete.roles_and_tasks)
 def attach(role_or_task: str) -> None:
     """Open a ROLE's terminal (leave it with Ctrl-b d), or follow what the soldier of a TASK prints."""
     places = home.find()

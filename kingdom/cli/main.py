@@ -36,7 +36,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             hint = closest(args[0], list(COMMANDS)) or "; `kingdom --help` lists them"
             raise Usage(message=f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter, defaultdict
@@ -11,7 +10,7 @@ from itertools import takewhile
 
 import click
 
-from kingdom.cli import home
+from kingdom.cli import as_json, home
 from kingdom.cli.main import Finite
 from kingdom.cli.queue_files import Found, newest
 from kingdom.disk.codec import read_json_or
@@ -21,6 +20,7 @@ from kingdom.records import notes
 from kingdom.words import count, duration, one_line, table
 
 DAY = 86400.0
+MOST_QUESTIONS = 5
 UNREADABLE = "(unreadable)"
 
 
@@ -35,13 +35,13 @@ class Report:
 
 @click.command(short_help="What was done in the last days.")
 @click.option("--days", type=Finite(min=0, min_open=True), default=1.0, show_default=True, help="How far back to look.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
-def report(days: float, as_json: bool) -> None:
+@click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
+def report(days: float, in_json: bool) -> None:
     """Count what came in and what was done in the last days, by the files that lie in the queues."""
     places = home.find()
     places.check()
     found = gather(places, time.time() - days * DAY)
-    print(_as_json(found) if as_json else _as_text(found, days))
+    print(_as_json(found) if in_json else _as_text(found, days))
 
 
 def gather(places: Places, since: float) -> Report:
@@ -88,7 +88,9 @@ def _as_text(report: Report, days: float) -> str:
         rows = [(name, _outcomes(outcomes), _typical(report.seconds[name])) for name, outcomes in report.tasks.items()]
         parts.append(table(sorted(rows), ("general", "tasks ended", "typically took")))
     if report.questions:
-        parts.append(f"Unanswered: {', '.join(report.questions)}; `{home.command()} why ID` shows what was asked.")
+        more = len(report.questions) - MOST_QUESTIONS
+        asking = ", ".join(report.questions[:MOST_QUESTIONS]) + (f" and {more} more" if more > 0 else "")
+        parts.append(f"Unanswered: {asking}; `{home.command()} tasks --asking` lists them, `why ID` what was asked.")
     return "\n\n".join(parts)
 
 
@@ -101,7 +103,8 @@ def _typical(seconds: list[float]) -> str:
 
 
 def _as_json(report: Report) -> str:
-    return json.dumps(
+    return as_json.line(
+        "report",
         {
             "events": dict(report.events),
             "tasks": {name: dict(outcomes) for name, outcomes in report.tasks.items()},
@@ -109,5 +112,4 @@ def _as_json(report: Report) -> str:
             "letters": report.messages,
             "questions": report.questions,
         },
-        ensure_ascii=False,
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kingdom.cli import home
+from kingdom.cli import complete, home
+from kingdom.cli.as_json import line
 from kingdom.cli.main import Finite
+from kingdom.cli.queue_files import find
 from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadInput, Collision, Exit, NotRunning, TookTooLong, Usage
+from kingdom.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
 from kingdom.records import heartbeats, notes
 from kingdom.records.messages import FAILURES, Event, code_of
@@ -43,11 +45,17 @@ class NoAnswer(BadInput):
 
 @click.command()
 @click.argument("words", metavar="TEXT...", nargs=-1, required=True)
-@click.option("--answer", "task", metavar="TASK", help="Answer the question that this task asked.")
+@click.option(
+    "--answer",
+    "task",
+    metavar="TASK",
+    shell_complete=complete.asking_tasks,
+    help="Answer the question that this task asked.",
+)
 @click.option("--no-wait", is_flag=True, help="Print the event's id and do not wait for an answer.")
 @click.option("--timeout", type=Finite(min=0), default=300.0, show_default=True, help="Seconds to wait for the answer.")
-@click.option("--json", "as_json", is_flag=True, help="Print each message as one line of JSON.")
-def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float, as_json: bool) -> int:
+@click.option("--json", "in_json", is_flag=True, help="Print each message as one line of JSON.")
+def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float, in_json: bool) -> int:
     """Say TEXT to the kingdom and wait for its answer.
 
     Exit code 0 when the last message is an answer or a question, 1 when it says [failed].
@@ -57,20 +65,30 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
     text = " ".join(words)
     if not text.strip():
         raise Usage(message='nothing to say; try `kingdom say "brief me"`')
+    if task is not None:
+        _refuse_if_answered(places, task)
+
+    def put() -> str:
+        return create(places, partial(_event, places, text, task))
+
     if no_wait:
-        print(_put(places, text, task))
+        print(put())
         return Exit.DONE
+    return print_messages(places, put, timeout, in_json)
+
+
+def print_messages(places: Places, put: Callable[[], str], timeout: float, in_json: bool) -> int:
+    """Put an event in, and print the messages that it leads to up to the last one. Return the exit code."""
     _refuse_if_down(places)
     last: Document = {}
     with closing(ReplyListener(places)) as listener:
-        event = _put(places, text, task)
+        event = put()
         for message in _until_interrupted(listener.messages(event, timeout), event):
             last = message
-            shown = json.dumps(message, ensure_ascii=False) if as_json else printable(message.get("content", ""))
-            print(shown, flush=True)
-    if (failed := last.get("context", {}).get("failed_task")) and not as_json:
+            print(line("message", message) if in_json else printable(message.get("content", "")), flush=True)
+    if (failed := last.get("context", {}).get("failed_task")) and not in_json:
         print(f"`{home.command()} why {printable(failed)}` shows more")
-    if last.get("type") == "human_input_request" and not as_json:
+    if last.get("type") == "human_input_request" and not in_json:
         print(f'Answer with: {home.command()} say --answer {_asking_task(last)} "..."')
     return Exit.FAILED if code_of(last) in FAILURES else Exit.DONE
 
@@ -94,6 +112,7 @@ class ReplyListener:
         self._waker = Waker((self._sent, self._failed, *self._ended))
         self._since = time.time()
         self._seen: set[str] = set()
+        self._task = ""
         self._last_reason = ""
 
     def close(self) -> None:
@@ -132,7 +151,7 @@ class ReplyListener:
         if name in self._seen or not name.endswith(".json"):
             return None
         message = read_json_or(folder / name, {})
-        if (message.get("source_ref") or {}).get("event_id") != event:
+        if not self._belongs(message, event):
             return None
         self._seen.add(name)
         if folder == self._failed:
@@ -140,14 +159,32 @@ class ReplyListener:
             raise NoAnswer(event=event, why=f"the message {message.get('id')} could not be delivered: {why}")
         return message
 
+    def _belongs(self, message: Document, event: str) -> bool:
+        """Return whether an event led to this message. Only what a person wrote is named in it; else its task is."""
+        if (source := message.get("source_ref") or {}).get("event_id"):
+            return bool(source["event_id"] == event)
+        if not self._task:
+            with suppress(NoSuchThing):
+                self._task = str(find(self._places, event, ("events",)).get("task_id") or "")
+        return bool(self._task) and message.get("task_id") == self._task
+
     def _check_end(self, folder: Path, name: str, event: str) -> None:
         if name == f"{event}.json":
             ended = read_json_or(folder / name, {})
             if ended.get("status") == "discarded":
                 why = f"{ended.get('discarded_reason')}; `{home.command()} generals` lists what is installed"
                 raise NoAnswer(event=event, why=why)
+            if ended.get("status") == "skipped" and (why := self._why_in_silence(str(ended.get("task_id")))):
+                raise NoAnswer(event=event, why=why)
         if name == f"{event}.json.reason":
             raise NoAnswer(event=event, why=str(read_json_or(folder / name, {}).get("reason")))
+
+    def _why_in_silence(self, task: str) -> str:
+        """Return why a task was skipped, when no message will say so."""
+        with suppress(NoSuchThing, BadName):
+            if "final" not in (find(self._places, task, ("tasks",)).get("letters") or {}):
+                return f"skipped: {read_json_or(self._places.result(task), {}).get('reason') or 'out of scope'}"
+        return ""
 
     def _give_up(self, event: str, seconds: float) -> None:
         hint = f"the work goes on: `{home.command()} why {event}`"
@@ -167,12 +204,12 @@ def _without_digits(text: str) -> str:
     return "".join(character for character in text if not character.isdigit())
 
 
-def _put(places: Places, text: str, task: str | None) -> str:
-    """Create the event, named after the first microsecond that is free, and return its id."""
+def create(places: Places, make: Callable[[str, float], Event]) -> str:
+    """Create an event, made of the first microsecond that is free and the time, and return its id."""
     disk = home.disk(places)
     while True:
         now = time.time_ns()
-        event = _event(places, text, task, f"{now // 1000}", now / 1e9)
+        event = make(f"{now // 1000}", now / 1e9)
         data = _encoded(event)
         try:
             disk.create(places.queue_file("events", "pending", event.id), data)
@@ -186,7 +223,6 @@ def _event(places: Places, text: str, task: str | None, number: str, now: float)
     said = {"user_id": who, "user": who, "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
     answer: Document = {}
     if task is not None:
-        _refuse_if_answered(places, task)
         answer = {"task_id": task, "human_response": text, "reply_context": _reply_context(places, task)}
     return Event(
         id=f"evt-{CHANNEL}-{number}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kingdom import picture
-from kingdom.cli import home, launchers
+from kingdom.cli import complete, home, launchers
 from kingdom.cli.init import furnish
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import holder_pid, is_locked
@@ -80,7 +80,7 @@ def down(soldiers: bool) -> None:
 
 
 @click.command(short_help="Start one role, also a stopped or quarantined one.")
-@click.argument("role")
+@click.argument("role", shell_complete=complete.roles)
 def start(role: str) -> int:
     """Start one ROLE, also one that was stopped by hand or is quarantined after crashing again and again."""
     places = home.own()
@@ -93,7 +93,7 @@ def start(role: str) -> int:
 
 
 @click.command(short_help="Stop one role; it stays down until started.")
-@click.argument("role")
+@click.argument("role", shell_complete=complete.roles)
 def stop(role: str) -> None:
     """Stop one ROLE. It stays down until `kingdom start ROLE`, also through `kingdom up`."""
     places = home.own()
@@ -108,7 +108,7 @@ def stop(role: str) -> None:
 
 
 @click.command()
-@click.argument("role")
+@click.argument("role", shell_complete=complete.roles)
 def restart(role: str) -> int:
     """Stop one ROLE and start it again."""
     places = home.own()

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import signal
+import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from kingdom import picture
-from kingdom.cli import home
+from kingdom.cli import as_json, home, screen
+from kingdom.cli.screen import Column, Line, Part, Section, Table
 from kingdom.errors import Exit
 from kingdom.home.places import Places
 from kingdom.picture import Picture, RoleView
 from kingdom.rules.gate import STARTS
 from kingdom.runtime.wake import Waker
 from kingdom.times import rests_until
-from kingdom.words import STATES, duration, one_line, table, time_apart
+from kingdom.words import STATES, count, duration, one_line, time_apart
 
-COLOURS = {"green": "green", "yellow": "yellow", "orange": "yellow", "red": "red"}
+HEALTH_STYLES = {"green": "bold green", "yellow": "bold yellow", "orange": "bold yellow", "red": "bold red"}
+ROLE_STYLES = {
+    "idle": "green",
+    "working": "bold green",
+    "starting": "yellow",
+    "foreign": "cyan",
+    "degraded": "yellow",
+    "down": "yellow",
+}
+BAD = "bold red"
 COLUMNS = {
     "waiting": ("pending",),
     "under way": ("dispatched", "in_progress"),
@@ -27,25 +39,31 @@ COLUMNS = {
     "dead": ("dead",),
 }
 WATCH_SECONDS = 1.0
-CLEAR = "\033[H\033[2J"
+LEAST_WAIT_SECONDS = 2.0
+"""What has waited for less is not worth a line."""
+MOST_SHOWN = 3
+LONGEST_TEXT = 200
+PER_ROW = 60
 
 
 @click.command(short_help="What runs, waits and fails.")
-@click.option("--watch", is_flag=True, help="Show it again every second.")
-@click.option("--json", "as_json", is_flag=True, help="The whole picture as JSON.")
-def status(watch: bool, as_json: bool) -> int:
-    """Show what runs, waits and fails.
+@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@click.option("--json", "in_json", is_flag=True, help="The whole picture as one line of JSON.")
+def status(watch: bool, in_json: bool) -> int:
+    """Show who needs you, what runs, waits and fails.
 
     Exit code 0 when every role that should run has a fresh heartbeat, else 1.
     """
     places = home.find()
     places.check()
-    if not watch:
-        return _show(places, as_json, "")
-    waker = Waker((), "poll")
-    while True:
-        _show(places, as_json, "" if as_json else CLEAR)
-        waker.wait(WATCH_SECONDS)
+    if watch:
+        _watch(places, in_json)
+    view = _look(places)
+    if in_json:
+        print(as_json.line("status", {**view.to_json(), "well": well(view)}))
+    else:
+        screen.show(list(sections(places, view)))
+    return Exit.DONE if well(view) else Exit.FAILED
 
 
 def well(view: Picture) -> bool:
@@ -53,101 +71,199 @@ def well(view: Picture) -> bool:
     return all(role.beats or role.state == "down" for role in view.roles)
 
 
-def _show(places: Places, as_json: bool, before: str) -> int:
-    view = picture.of(places, home.system(places), time.time())
-    text = json.dumps({**view.to_json(), "well": well(view)}, ensure_ascii=False) if as_json else render(view)
-    click.echo(before + text)
-    return Exit.DONE if well(view) else Exit.FAILED
+def _look(places: Places) -> Picture:
+    return picture.of(places, home.system(places), time.time())
 
 
-def render(view: Picture) -> str:
-    parts = [_head(view), _roles(view), _queues(view), *_more(view)]
-    return "\n\n".join(part for part in parts if part)
+def _watch(places: Places, in_json: bool) -> None:
+    """Show it again and again. Ctrl-C and TERM bring back what stood on the terminal before."""
+    waker = Waker((), "poll")
+    seen = None if in_json else screen.window()
+    if seen is None or not seen.moves:
+        while True:
+            view = _look(places)
+            line = as_json.line("status", {**view.to_json(), "well": well(view)}) if in_json else ""
+            print(line or screen.as_text(list(sections(places, view)), seen) + "\n", flush=True)
+            waker.wait(WATCH_SECONDS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGWINCH, lambda *_: None)  # it ends the wait
+    with screen.other_screen():
+        while True:
+            seen = screen.window() or seen
+            screen.redraw(list(sections(places, _look(places))), seen)
+            waker.wait(WATCH_SECONDS)
 
 
-def _head(view: Picture) -> str:
+def sections(places: Places, view: Picture) -> Iterator[Section]:
+    """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
+    blocks = [_head(view), _questions(view), _failures(view), _running(view), *_waiting(places, view)]
+    yield from (block for block in [*blocks, _roles(view), _queues(view), _next(view)] if block.body)
+
+
+def _head(view: Picture) -> Section:
     vitals = view.vitals
     known = [
-        f"{name} {vitals[key]:.0f} %"
+        f", {name} {vitals[key]:.0f} %"
         for key, name in (("cpu_percent", "cpu"), ("memory_percent", "memory"), ("disk_percent", "disk"))
         if isinstance(vitals.get(key), int | float)
     ]
-    health = click.style(view.health, fg=COLOURS.get(view.health), bold=True)
-    return f"{view.home}: {', '.join([health, *known])}{_what_starts(view.health)}"
+    health = Part(view.health, HEALTH_STYLES.get(view.health, "bold"))
+    figures = Part(f"{''.join(known)}{_what_starts(view.health)}")
+    return Section([Line([Part(f"{view.home}: "), health, figures], indent=0)])
 
 
 def _what_starts(health: str) -> str:
     return f"; {STARTS[health]}" if health in STARTS else ""
 
 
-def _roles(view: Picture) -> str:
-    rows = [_role(role) for role in view.roles]
-    return table(rows, ("role", "state", "pid", "last heartbeat"))
+def _questions(view: Picture) -> Section:
+    body: list[Line | Table] = []
+    for asked in view.asking[:MOST_SHOWN]:
+        task = one_line(asked["id"])
+        who = f", {one_line(asked['target_general'])} asks" if asked.get("target_general") else ""
+        question = one_line(asked.get("question") or "no question was kept", LONGEST_TEXT)
+        ago = Part(f"  {duration(asked['seconds'])}{who}: ", "dim")
+        body.append(Line([Part(task, "bold"), ago, Part(question)]))
+        body.append(screen.command(f'{home.command()} say --answer {task} "..."'))
+    more = len(view.questions) - MOST_SHOWN
+    if more > 0:
+        body.append(screen.line(f"and {more} more: {home.command()} tasks --asking", "dim"))
+    return Section(body, "needs you", "bold yellow")
 
 
-def _role(role: RoleView) -> tuple[str, str, str, str]:
-    beat = "never" if role.beat_age is None else f"{duration(role.beat_age)} ago"
-    return role.name, STATES.get(role.state, role.state), str(role.pid or "-"), beat
+def _failures(view: Picture) -> Section:
+    body: list[Line | Table] = []
+    for failure in view.failures[:MOST_SHOWN]:
+        why = one_line(failure["why"] or "no reason was kept", LONGEST_TEXT)
+        ago = Part(f"  {time_ago(failure.get('at'), view.taken_at)}: ", "dim")
+        body.append(Line([Part(one_line(failure["what"]), "red"), ago, Part(why)]))
+    return Section(body, "failed", BAD, remark=f"{home.command()} why ID tells more")
 
 
-def _queues(view: Picture) -> str:
-    rows = [(kind, *(_cell(states, column) for column in COLUMNS.values())) for kind, states in view.queues.items()]
-    return table(rows, ("queue", *COLUMNS))
+def time_ago(at: object, now: float) -> str:
+    return duration(max(0.0, now - at)) if isinstance(at, int | float) else "?"
 
 
-def _cell(states: dict[str, int], column: tuple[str, ...]) -> str:
-    held = [states[state] for state in column if state in states]
-    return str(sum(held)) if held else "-"
-
-
-def _more(view: Picture) -> list[str]:
-    return [
-        _block("waits longest", [_oldest(view.oldest)] if view.oldest else []),
-        _block("under way", [_task(task, view.taken_at) for task in view.under_way]),
-        _block("soldiers", [_soldier(row, view.taken_at) for row in view.soldiers]),
-        _block("waits for your answer", [_question(task) for task in view.questions]),
-        _block("went wrong", [_failure(failure) for failure in view.failures]),
-        _block("due and held back", [_held(run, view.taken_at) for run in view.held_runs]),
-        _block("next run", [_run(view.next_run, view.taken_at)] if view.next_run else []),
+def _running(view: Picture) -> Section:
+    soldiers = {row.get("task_id"): row for row in view.soldiers}
+    rows = [
+        _task(task, soldiers.pop(task["id"], None), view.taken_at)
+        for task in view.under_way
+        if rests_until(task.get("not_before"), view.taken_at) is None
     ]
+    rows += [(one_line(task), "", "", _soldier(row, view.taken_at)) for task, row in soldiers.items()]
+    columns = (Column("task"), Column("general"), Column("type", shrinks=True), Column("soldier"))
+    body: list[Line | Table] = [Table(columns, rows)] if rows else []
+    brief: list[Line | Table] = [Table([column._replace(title="") for column in columns], rows)] if rows else []
+    if (more := view.queues["tasks"]["in_progress"] - len(view.under_way)) > 0:
+        rest = screen.line(f"and {more} more: {home.command()} tasks --state in_progress", "dim")
+        body, brief = [*body, rest], [*brief, rest]
+    return Section(body, "running", "bold green", brief=brief)
 
 
-def _block(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
-
-
-def _oldest(oldest: dict[str, Any]) -> str:
-    return f"{one_line(oldest['id'])} in {oldest['kind']}, for {duration(oldest['seconds'])}"
-
-
-def _task(task: dict[str, Any], now: float) -> str:
+def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> tuple[str | Part, ...]:
     repo = f" in {one_line(task['repo'])}" if task.get("repo") else ""
     tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
-    what = f"{one_line(task['id'])}: {one_line(task['target_general'])}, {one_line(task['type'])}{repo}"
-    if (later := rests_until(task.get("not_before"), now)) is not None:
-        return (
-            f"{what}, waits for {duration(later - now)}: {one_line(task.get('waits_because') or 'a try failed', 300)}"
-        )
-    return f"{what}{tries}"
+    what = f"{one_line(task['type'])}{repo}{tries}"
+    age = _soldier(soldier, now) if soldier else f"made {time_apart(task.get('created_at'), now)} ago"
+    return one_line(task["id"]), one_line(task["target_general"]), what, age
 
 
 def _soldier(row: dict[str, Any], now: float) -> str:
-    since = f", at work for {time_apart(row['started_at'], now)}" if row.get("started_at") else ""
-    return f"{one_line(row.get('soldier'))}, pid {row.get('pid')}{since}"
+    return f"for {time_apart(row['started_at'], now)}" if row.get("started_at") else f"pid {row.get('pid')}"
 
 
-def _question(task: str) -> str:
-    return f"{one_line(task)}: `{home.command()} why {one_line(task)}` shows what was asked"
+def _waiting(places: Places, view: Picture) -> Iterator[Section]:
+    body: list[Line | Table] = []
+    for task in view.under_way:
+        if (later := rests_until(task.get("not_before"), view.taken_at)) is not None:
+            why = one_line(task.get("waits_because") or "a try failed", LONGEST_TEXT)
+            when = f"  {one_line(task['target_general'])}, goes on in {duration(later - view.taken_at)}: "
+            body.append(Line([Part(one_line(task["id"]), "yellow"), Part(when, "dim"), Part(why)]))
+    for waits in view.waiting[:MOST_SHOWN]:
+        if waits["seconds"] >= LEAST_WAIT_SECONDS:
+            ago = Part(f"  {one_line(waits.get('type') or waits['kind'])}, {duration(waits['seconds'])}: ", "dim")
+            body.append(Line([Part(one_line(waits["id"]), "yellow"), ago, Part(_because(places, waits))]))
+    pending = sum(states["pending"] for states in view.queues.values())
+    if body and (more := pending - min(len(view.waiting), MOST_SHOWN)) > 0:
+        body.append(screen.line(f"and {more} more: {home.command()} queue", "dim"))
+    yield Section(body, "waiting", "bold yellow")
+    held = [
+        Line(
+            [
+                Part(one_line(run.get("schedule")), "yellow"),
+                Part(f", for {time_apart(run['held_since'], view.taken_at)}: ", "dim"),
+                Part(one_line(run.get("held_because"), LONGEST_TEXT)),
+            ]
+        )
+        for run in view.held_runs
+    ]
+    yield Section(held, "due and held back", "bold yellow")
 
 
-def _failure(failure: dict[str, Any]) -> str:
-    return f"{one_line(failure['what'])}: {one_line(failure['why'] or 'no reason was kept')}"
+def _because(places: Places, waits: dict[str, Any]) -> str:
+    from kingdom.cli.why import waits_because
+
+    return one_line(waits_because(places, waits["kind"], waits["id"]), LONGEST_TEXT)
 
 
-def _held(run: dict[str, Any], now: float) -> str:
-    reason = one_line(run.get("held_because"), 300)
-    return f"{one_line(run.get('schedule'))}, for {time_apart(run['held_since'], now)}: {reason}"
+def _roles(view: Picture) -> Section:
+    columns = (
+        Column("role"),
+        Column("state", shrinks=True),
+        Column("up for"),
+        Column("restarts"),
+        Column("pid", PER_ROW + 1),
+        Column("last heartbeat", PER_ROW + 1),
+    )
+    rows = {role.name: _role(role) for role in view.roles}
+    well = [role.name for role in view.roles if role.state in ("idle", "working")]
+    others = [row for name, row in rows.items() if name not in well]
+    states = {role.state for role in view.roles}
+    if not well and len(states) == 1:
+        all_of_them = f"{count(len(rows), 'role')}: {_in_state(states.pop())}"
+        return Section([Table(columns, list(rows.values()))], brief=[screen.line(all_of_them, BAD)])
+    fit = f"{len(well)} of {count(len(rows), 'role')} at work" + (f": {', '.join(well)}" if well else "")
+    brief: list[Line | Table] = [Table(columns, others)] if others else []
+    return Section([Table(columns, list(rows.values()))], brief=[*brief, screen.line(fit)])
 
 
-def _run(run: dict[str, Any], now: float) -> str:
-    return f"{one_line(run.get('schedule'))} at {one_line(run['next'])}, in {time_apart(run['next'], now)}"
+def _in_state(state: str) -> str:
+    return STATES.get(state, state)
+
+
+def _role(role: RoleView) -> tuple[str | Part, ...]:
+    beat = "never" if role.beat_age is None else f"{duration(role.beat_age)} ago"
+    state = Part(_in_state(role.state), ROLE_STYLES.get(role.state, BAD))
+    up = "-" if role.up_seconds is None else duration(role.up_seconds)
+    restarts = Part(str(role.restarts), "yellow") if role.restarts else "0"
+    return role.name, state, up, restarts, str(role.pid or "-"), beat
+
+
+def _queues(view: Picture) -> Section:
+    columns = [Column("queue"), *(Column(title) for title in COLUMNS)]
+    rows = [
+        (kind, *(_cell(states, title, states_of) for title, states_of in COLUMNS.items()))
+        for kind, states in view.queues.items()
+    ]
+    held = (f"{kind} {_in_words(states)}" for kind, states in view.queues.items() if any(states.values()))
+    return Section([Table(columns, rows)], brief=[screen.line("; ".join(held) or "all queues are empty")])
+
+
+def _in_words(states: dict[str, int]) -> str:
+    return ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in states.items() if number)
+
+
+def _cell(states: dict[str, int], title: str, column: tuple[str, ...]) -> str | Part:
+    if not any(state in states for state in column):
+        return "-"
+    held = sum(states.get(state, 0) for state in column)
+    return Part(str(held), BAD if held and title in ("failed", "dead") else "")
+
+
+def _next(view: Picture) -> Section:
+    run = view.next_run
+    if run is None:
+        return Section([])
+    when = f" at {one_line(run['next'])}, in {time_apart(run['next'], view.taken_at)}"
+    return Section([Line([Part("next run  ", "dim"), Part(one_line(run.get("schedule"))), Part(when)], indent=0)])

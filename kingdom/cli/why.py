@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import json
+import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import click
 
-from kingdom.cli import home
-from kingdom.cli.queue_files import Found, find, reason
+from kingdom.cli import as_json, complete, home, screen
+from kingdom.cli.queue_files import Found, find, find_typed, newest, reason
+from kingdom.cli.screen import Line, Part, Section
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadInput, KingdomError, NoSuchThing
+from kingdom.errors import BadInput, BadName, KingdomError, NoSuchThing
 from kingdom.home import config, manifests
 from kingdom.home.places import Places
+from kingdom.home.states import MOVES
 from kingdom.records import foreign, load, notes
 from kingdom.records.messages import Event
 from kingdom.rules import gate, routing
 from kingdom.rules.gate import Gate, Work
-from kingdom.times import rests_until
+from kingdom.times import moment, rests_until, stamp
 from kingdom.words import one_line
 
 IDS = ("events", "tasks", "messages", "orders")
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One more line about a file, and when that was."""
+
+    text: str
+    at: float | None
 
 
 @dataclass(frozen=True)
@@ -33,37 +45,79 @@ class Story:
 
     found: Found
     sentence: str
-    details: list[str] = field(default_factory=list)
+    details: list[Detail] = field(default_factory=list)
     followed_by: list[Story] = field(default_factory=list)
 
-    def lines(self, indent: str = "") -> Iterator[str]:
-        yield f"{indent}{self.sentence}"
-        yield from (f"{indent}  {detail}" for detail in self.details)
+    @property
+    def at(self) -> float | None:
+        """When it was made, else when its file was changed."""
+        with suppress(ValueError, OverflowError):
+            return moment(str(self.found.get("created_at")))
+        return _changed(self.found.path)
+
+    def lines(self, depth: int = 0) -> Iterator[tuple[float | None, int, str]]:
+        """Yield time, depth and text of every line."""
+        yield self.at, depth, self.sentence
+        yield from ((detail.at, depth + 1, detail.text) for detail in self.details)
         for story in self.followed_by:
-            yield from story.lines(f"{indent}  ")
+            yield from story.lines(depth + 1)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.found.id,
             "lies_in": self.found.where,
+            "at": _stamped(self.at),
             "sentence": self.sentence,
-            "details": self.details,
+            "details": [detail.text for detail in self.details],
+            "details_at": [_stamped(detail.at) for detail in self.details],
             "followed_by": [story.to_json() for story in self.followed_by],
         }
 
 
 @click.command(short_help="What became of an event, task or message, and what it waits for.")
-@click.argument("id")
-@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
-def why(id: str, as_json: bool) -> None:
-    """Tell what happened to the event, task, message or order of this ID, and what it waits for."""
-    story = explain(home.find(), id)
-    print(json.dumps(story.to_json(), ensure_ascii=False) if as_json else "\n".join(story.lines()))
+@click.argument("id", required=False, shell_complete=complete.ids(*IDS))
+@click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
+def why(id: str | None, in_json: bool) -> None:
+    """Tell what happened to the event, task, message or order of this ID, and what it waits for.
+
+    The beginning of an ID will do while only one begins so. Without any, the newest event or scheduled task is meant.
+    """
+    places = home.find()
+    story = _story(places, _newest(places) if id is None else find_typed(places, id, IDS))
+    if in_json:
+        print(as_json.line("why", story.to_json()))
+        return
+    lines = list(story.lines())
+    clock = _clock_of(at for at, _, _ in lines)
+    screen.show([Section([_line(clock(at), depth, text) for at, depth, text in lines])])
 
 
-def explain(places: Places, name: str) -> Story:
-    """Return the story of one id and of everything that it led to."""
-    return _story(places, find(places, name, IDS))
+def _newest(places: Places) -> Found:
+    """Return the event that came last, or the task when no event led to it: a schedule did."""
+    found = [
+        file for kind in ("events", "tasks") for file in islice(newest(places, kind, MOVES[kind]), 1) if file.content
+    ]
+    if not found:
+        raise NoSuchThing(what="event or task", name="newest", hint=f'; try `{home.command()} say "brief me"`')
+    latest = max(found, key=lambda file: file.changed)
+    with suppress(NoSuchThing):
+        return find(places, str(latest.get("event_id")), ("events",)) if latest.kind == "tasks" else latest
+    return latest
+
+
+def _line(clock: str, depth: int, text: str) -> Line:
+    parts = [Part(clock, "dim"), Part("  " * (depth + 1)), Part(text, "" if depth else "bold")]
+    return Line(parts, indent=0, hang=len(clock) + 2 * (depth + 2))
+
+
+def _stamped(at: float | None) -> str | None:
+    return None if at is None else stamp(at)
+
+
+def _changed(path: os.PathLike[str]) -> float | None:
+    with suppress(OSError):
+        return os.stat(path).st_mtime
+    return None
 
 
 def waits_for(places: Places, event: str) -> str | None:
@@ -81,6 +135,22 @@ def waits_for(places: Places, event: str) -> str | None:
         return None
     stuck = (message for message in messages if message.state == "pending" and _is_stuck(places, message))
     return next((_message(places, message).sentence for message in stuck), None)
+
+
+def waits_because(places: Places, kind: str, name: str) -> str:
+    """Return what something in a pending folder waits for."""
+    try:
+        found = find(places, name, (kind,))
+    except NoSuchThing:
+        return "it has just been taken"
+    if kind == "events":
+        return _what_holds(places, found)
+    if kind == "tasks":
+        return _what_it_does(places, found)
+    role = "envoy" if kind == "messages" else "king"
+    if not is_locked(places.lock(role)):
+        return f"the {role} does not run; `{home.how_to_start(places, role)}` starts it"
+    return one_line(found.get("refused_because") or f"the {role} has not come to it yet", 300)
 
 
 def _is_stuck(places: Places, message: Found) -> bool:
@@ -101,14 +171,23 @@ def _event(places: Places, found: Found) -> Story:
     said = f", saying {one_line(text, 60)!r}" if text else ""
     what = f"{found.id} is a {one_line(found.get('type'))} from {one_line(found.get('source'))}{said}"
     if found.state == "pending":
-        return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _rules(places, found))
+        return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _now(_rules(places, found)))
     if found.get("status") == "discarded":
         tried = _rules(places, found) if "subscribes" in str(found.get("discarded_reason")) else []
-        return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", tried)
+        details = _at(_changed(found.path), tried)
+        return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", details)
     task = _followers(places, found.get("task_id"), "tasks")
     messages = [] if task else _messages(places, found)
     ended = f": {one_line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
     return Story(found, f"{what}; it is {one_line(found.get('status'))}{ended}, in {found.where}", [], task or messages)
+
+
+def _at(when: float | None, texts: Iterable[str]) -> list[Detail]:
+    return [Detail(text, when) for text in texts]
+
+
+def _now(texts: Iterable[str]) -> list[Detail]:
+    return _at(time.time(), texts)
 
 
 def _what_holds(places: Places, found: Found) -> str:
@@ -155,13 +234,16 @@ def _valid_event(found: Found) -> Event | None:
 
 def _task(places: Places, found: Found) -> Story:
     what = f"{found.id} is a task of {one_line(found.get('target_general'))} ({one_line(found.get('type'))})"
-    origin = [f"it came from {one_line(found.get('event_id'))}"] if found.get("event_id") else []
+    came = [f"it came from {one_line(found.get('event_id'))}"] if found.get("event_id") else []
+    story = Story(found, what)
+    origin = _at(story.at, came)
     messages = _of_its_event(places, found) + _messages(places, found)
     if found.state == "completed":
         ended = one_line(found.get("outcome") or found.get("status"))
-        details = [*origin, *_result(places, found), *_retries(found)]
-        return Story(found, f"{what}; it ended: {ended}", details, messages)
-    return Story(found, f"{what}, in {found.where}: {_what_it_does(places, found)}", origin, messages)
+        details = [*origin, *_result(places, found), *_at(_changed(found.path), _retries(found))]
+        return replace(story, sentence=f"{what}; it ended: {ended}", details=details, followed_by=messages)
+    does = f"{what}, in {found.where}: {_what_it_does(places, found)}"
+    return replace(story, sentence=does, details=origin, followed_by=messages)
 
 
 def _retries(found: Found) -> list[str]:
@@ -208,20 +290,38 @@ def _no_soldier_because(places: Places, found: Found, general: str) -> str | Non
 
 def _clock(when: float) -> str:
     """Return the time of day, with the date when that is not today."""
-    at, today = time.localtime(when), time.localtime()
-    return time.strftime("%H:%M:%S" if at[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", at)
+    return _clock_of([when])(when)
 
 
-def _result(places: Places, found: Found) -> list[str]:
-    result = read_json_or(places.result(found.id), {})
-    lines = [
-        f"{key}: {one_line(result[key], 300)}" for key in ("error", "reason", "question", "summary") if result.get(key)
-    ]
+def _clock_of(times: Iterable[float | None]) -> Callable[[float | None], str]:
+    """Return how to show times so that they stand in one column: with dates unless all are of today."""
+    today = time.localtime()[:3]
+    is_today = all(at is None or _local(at)[:3] == today for at in times)
+    shape = "%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S"
+    unknown = time.strftime(shape, time.localtime(0)).translate(dict.fromkeys(map(ord, "0123456789"), "-"))
+    return lambda at: unknown if at is None else time.strftime(shape, _local(at))
+
+
+def _local(at: float) -> time.struct_time:
+    try:
+        return time.localtime(at)
+    except (OverflowError, OSError, ValueError):
+        return time.localtime(0)
+
+
+def _result(places: Places, found: Found) -> list[Detail]:
+    try:
+        path = places.result(found.id)
+    except BadName:
+        return []
+    result = read_json_or(path, {})
+    keys = ("error", "reason", "question", "summary")
+    lines = _at(_changed(path), (f"{key}: {one_line(result[key], 300)}" for key in keys if result.get(key)))
     if found.get("outcome") != "needs_human":
         return lines
     if notes.asks(places, found.id):
-        return [*lines, f'it waits for your answer: {home.command()} say --answer {found.id} "..."']
-    return [*lines, *_answered(places, found.id)]
+        return [*lines, *_now([f'it waits for your answer: {home.command()} say --answer {found.id} "..."'])]
+    return [*lines, *_at(_changed(places.answered(found.id)), _answered(places, found.id))]
 
 
 def _answered(places: Places, task: str) -> Iterator[str]:

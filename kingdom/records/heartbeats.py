@@ -42,13 +42,23 @@ def _record(content: bytes) -> dict[str, object] | None:
     return value if isinstance(value, dict) and isinstance(value.get("pid"), int) and "seq" in value else None
 
 
+def process_age(pid: object) -> float | None:
+    """Return the seconds since a living process was started; None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+
+
 def _is_foreign(pid: object, written: float, now: float) -> bool:
     """Return whether this process lived when the heartbeat was written, lives now, and is none of our roles."""
+    age = process_age(pid)
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat, open(f"/proc/{pid}/cmdline", "rb") as words:
-            fields, ours = stat.read().rpartition(b")")[2].split(), b"\0kingdom." in words.read()
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            ours = b"\0kingdom." in words.read()
     except OSError:
         return False
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
-    lived_then = now - age <= written + CLOCK_TOLERANCE_SECONDS
-    return fields[0] not in (b"Z", b"X") and lived_then and not ours and pid != os.getpid()
+    lived_then = age is not None and now - age <= written + CLOCK_TOLERANCE_SECONDS
+    return lived_then and not ours and pid != os.getpid()

@@ -10,6 +10,12 @@ from pathlib import Path
 from kingdom.disk.atomic import Disk
 
 
+def by_day_and_number(name: str) -> tuple[str, int, str]:
+    """Return a sort key by which `task-20261118-1000` follows `task-20261118-999`."""
+    day, _, number = name.rpartition("-")
+    return day, len(number), number
+
+
 class DailyCounter:
     """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, as clocks may.
 

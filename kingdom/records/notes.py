@@ -5,6 +5,7 @@ Each has one writer and a file of its own, because a task's file has one writer 
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,14 @@ def checkpoint(places: Places, task: str) -> Checkpoint:
 
 
 def open_questions(places: Places) -> list[str]:
-    """Return the tasks whose questions are open, sorted."""
-    try:
-        return sorted(task for task in places.asking_tasks() if asks(places, task))
-    except FileNotFoundError:
-        return []
+    """Return the tasks whose questions are open, the newest first."""
+    dated: list[tuple[float, str]] = []
+    with suppress(FileNotFoundError):
+        for task in places.asking_tasks():
+            with suppress(FileNotFoundError):
+                if asks(places, task):
+                    dated.append((os.stat(places.checkpoint(task)).st_mtime, task))
+    return [task for _, task in sorted(dated, reverse=True)]
 
 
 def answered_by(places: Places, task: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from kingdom.cli.init import furnish
 from kingdom.cli.main import main
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,29 @@ class Held:
 
     def close(self) -> None:
         self._lock.release()
+
+
+@pytest.fixture
+def court_answers(terminal: Terminal) -> Iterator[None]:
+    """King and envoy, as far as anybody can see: the first event becomes a task, and its message is sent."""
+    places = terminal.places
+    pending = places.folder("events", "pending")
+
+    def answer() -> None:
+        wait_until(lambda: any(pending.glob("*.json")), 10.0, "an event", (pending,))
+        path = next(pending.glob("*.json"))
+        event = json.loads(path.read_text())
+        terminal.event("dispatched", event["id"], type=event["type"], task_id="task-9")
+        path.unlink()
+        whose = {"event_id": event["id"]} if event["source"] == "console" else None
+        said = {"type": "notification", "content": "[complete] done", "source_ref": whose}
+        terminal.put("messages", "sent", "msg-9", task_id="task-9", context={}, **said)
+
+    court = threading.Thread(target=answer, daemon=True)
+    with closing(Held(places, "king")), closing(Held(places, "envoy")):
+        court.start()
+        yield
+        court.join()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 
@@ -67,7 +68,7 @@ def dead_file(places: Places) -> None:
 
 
 def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: None) -> None:
-    assert "ok    gate: new work starts: the machine is green (no vitals yet)" in terminal("doctor").out
+    assert "ok    gate: new work starts: the machine is green (no vitals yet)" in terminal("doctor", "--all").out
     vitals = {"timestamp": stamp(time.time()), "health": "yellow", "system": {"cpu_percent": 84.2}}
     terminal.places.resources.write_text(json.dumps(vitals))
     said = terminal("doctor").out
@@ -98,5 +99,23 @@ def test_a_finding(break_it: Callable[[Places], None], level: str, said: str, te
     assert told.code == (1 if level == "bad" else 0)
     marked = "BAD " if level == "bad" else "warn"
     assert any(row.startswith(marked) and said in row for row in told.out.splitlines()), told.out
-    assert all(row[:4] in ("ok  ", "warn", "BAD ") for row in told.out.splitlines()), "one line for each finding"
-    assert level in {finding["level"] for finding in json.loads(terminal("doctor", "--json").out)}
+    *rows, counts = told.out.splitlines()
+    assert all(row[:4] in ("ok  ", "warn", "BAD ") for row in rows), "one line for each finding"
+    assert re.fullmatch(r"\d+ faults?, \d+ warnings?, \d+ checks well", counts)
+    assert level in {finding["level"] for finding in json.loads(terminal("doctor", "--json").out)["findings"]}
+
+
+def test_what_is_wrong_stands_first_and_what_is_well_is_folded(terminal: Terminal) -> None:
+    open_folder(terminal.places)
+    readable_secrets(terminal.places)
+    *rows, counts = terminal("doctor").out.splitlines()
+    order = [("BAD ", "warn", "ok  ").index(row[:4]) for row in rows]
+    assert order == sorted(order)
+    assert order.count(2) == 1
+    assert "python" in rows[-1]
+    findings = json.loads(terminal("doctor", "--json").out)["findings"]
+    number = {level: sum(finding["level"] == level for finding in findings) for level in ("bad", "warn", "ok")}
+    faults = "1 fault" if number["bad"] == 1 else f"{number['bad']} faults"
+    assert counts.startswith(f"{faults}, {number['warn']} warning")
+    assert counts.endswith(f"{number['ok']} checks well")
+    assert len(terminal("doctor", "--all").out.splitlines()) == len(findings) + 1

@@ -38,11 +38,12 @@ def test_status_as_json_is_the_picture(terminal: Terminal) -> None:
     assert picture["oldest"]["id"] == "evt-1"
 
 
-HEAVY = "yaml jsonschema supervisor psutil croniter requests urllib.request xmlrpc kingdom.steward"
+HEAVY = "rich yaml jsonschema supervisor psutil croniter requests urllib.request xmlrpc kingdom.steward"
 
 
 def test_status_loads_little(terminal: Terminal) -> None:
     """It is typed all day, so it may take 100 ms: no YAML reader, no launcher, no validator for people."""
+    terminal.task("pending", "task-1")
     code = "import sys; from kingdom.cli.main import main; main(['status']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     loaded = set(done.stderr.split())
@@ -50,14 +51,37 @@ def test_status_loads_little(terminal: Terminal) -> None:
     assert not loaded & set(HEAVY.split())
 
 
+def listed(terminal: Terminal, *words: str) -> list[str]:
+    """The ids in a list, below its head."""
+    head, *rows = terminal.ok(*words).splitlines()
+    assert head.split()[:2] in (["event", "state"], ["task", "state"])
+    return [row.split()[0] for row in rows]
+
+
+def test_lists_are_filtered(terminal: Terminal) -> None:
+    long_ago, lately = stamp(time.time() - 7200), stamp(time.time() - 60)
+    terminal.event("pending", "evt-1", type="github.pr.mentioned", created_at=lately)
+    terminal.event("completed", "evt-2", type="github.issue.assigned", created_at=long_ago)
+    assert listed(terminal, "events", "--type", "github.*", "--state", "completed") == ["evt-2"]
+    assert listed(terminal, "events", "--type", "github.pr.*") == ["evt-1"]
+    assert listed(terminal, "events", "--since", "1h") == ["evt-1"]
+    assert sorted(listed(terminal, "events", "--since", "2026-11-01")) == ["evt-1", "evt-2"]
+    terminal.task("pending", "task-1", created_at=lately)
+    terminal.task("completed", "task-2", target_general="gen-herald", created_at=long_ago)
+    assert listed(terminal, "tasks", "--general", "gen-herald") == ["task-2"]
+    assert listed(terminal, "tasks", "--general", "briefing") == ["task-1"]
+    assert listed(terminal, "tasks", "--since", "90m", "--type", "a.b") == ["task-1"]
+    assert terminal("tasks", "--since", "soon").code == 2
+
+
 def test_events_and_why_they_were_discarded(terminal: Terminal) -> None:
     terminal.event("pending", "evt-1")
     terminal.event("completed", "evt-2", status="completed", task_id="task-1")
     terminal.event("completed", "evt-3", status="discarded", discarded_reason="nobody wants it")
-    assert {row.split()[0] for row in terminal.ok("events").splitlines()} == {"evt-1", "evt-2", "evt-3"}
-    assert [row.split()[0] for row in terminal.ok("events", "--state", "pending").splitlines()] == ["evt-1"]
+    assert sorted(listed(terminal, "events")) == ["evt-1", "evt-2", "evt-3"]
+    assert listed(terminal, "events", "--state", "pending") == ["evt-1"]
     discarded = terminal.ok("events", "--discarded")
-    assert discarded.split()[0] == "evt-3"
+    assert discarded.splitlines()[1].split()[0] == "evt-3"
     assert "nobody wants it" in discarded
     told = json.loads(terminal.ok("events", "ls", "--discarded", "--json"))
     assert (told["id"], told["lies_in"]) == ("evt-3", "queue/events/completed")
@@ -66,7 +90,7 @@ def test_events_and_why_they_were_discarded(terminal: Terminal) -> None:
 def test_the_newest_come_first_and_no_more_than_asked(terminal: Terminal) -> None:
     for number in range(5):
         os.utime(terminal.task("completed", f"task-{number}", outcome="success"), (1000 + number,) * 2)
-    assert [row.split()[0] for row in terminal.ok("tasks", "-n", "2").splitlines()] == ["task-4", "task-3"]
+    assert listed(terminal, "tasks", "-n", "2") == ["task-4", "task-3"]
 
 
 def test_one_task_with_its_result(terminal: Terminal) -> None:
@@ -154,7 +178,44 @@ def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
     assert "msg-2 (notification): 'x' was not sent, refused 3 times: no such room" in told
     story = json.loads(terminal.ok("why", "task-1", "--json"))
     assert [part["id"] for part in story["followed_by"]] == ["msg-1", "msg-2"]
-    assert story == json.loads(terminal.ok("why", "evt-1", "--json"))["followed_by"][0]
+    assert story == {
+        **json.loads(terminal.ok("why", "evt-1", "--json"))["followed_by"][0],
+        "version": 1,
+        "kind": "why",
+    }
+
+
+def test_why_says_when_on_every_line(terminal: Terminal) -> None:
+    today = time.time() - 1 if time.localtime(time.time() - 1)[:3] == time.localtime()[:3] else time.time()
+    terminal.event("completed", "evt-1", status="completed", task_id="task-1", created_at=stamp(today))
+    terminal.task("completed", "task-1", outcome="failed", created_at=stamp(today), retried_as=["task-2"])
+    terminal.places.result("task-1").write_text('{"error": "it broke"}')
+    rows = terminal.ok("why", "evt-1").splitlines()
+    assert len(rows) == 5
+    assert all(re.match(r"\d\d:\d\d:\d\d  ", row) for row in rows), rows
+    terminal.event("completed", "evt-1", status="completed", task_id="task-1", created_at="2020-01-01T12:00:00Z")
+    rows = terminal.ok("why", "evt-1").splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ", row) for row in rows), rows
+
+
+def test_why_takes_the_beginning_of_an_id_and_without_one_the_newest(terminal: Terminal) -> None:
+    nobody = terminal("why")
+    assert (nobody.code, nobody.err.count("\n")) == (1, 1)
+    os.utime(terminal.event("completed", "evt-console-17", status="completed"), (2000, 2000))
+    os.utime(terminal.event("completed", "evt-console-18", status="completed", task_id="task-1"), (1000, 1000))
+    assert "evt-console-17 is a" in terminal.ok("why")
+    terminal.task("completed", "task-1", event_id="evt-console-18", outcome="success")
+    assert "evt-console-18 is a" in terminal.ok("why").splitlines()[0]
+    terminal.task("completed", "task-2", event_id="schedule-daily", outcome="success")
+    assert "evt-console-17 is a" in terminal.ok("why", "evt-console-17")
+    assert "task-2 is a" in terminal.ok("why", "task-2")
+    many = terminal("why", "evt-console")
+    assert (many.code, many.err.count("\n")) == (1, 1)
+    assert "named 'evt-console'; so begin evt-console-17, evt-console-18" in many.err
+    assert '"id": "task-1"' in terminal.ok("tasks", "task-1")
+    terminal.event("pending", "evt-other")
+    assert "evt-other is a" in terminal.ok("why", "evt-o")
+    assert '"id": "evt-other"' in terminal.ok("queue", "show", "evt-o")
 
 
 def test_why_names_the_retries_of_a_task(terminal: Terminal) -> None:
@@ -239,6 +300,19 @@ def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
     assert "retry task-1" in terminal.ok("why", order)
 
 
+def test_a_success_is_retried_only_when_it_is_asked_for_again(terminal: Terminal) -> None:
+    terminal.task("completed", "task-1", outcome="success")
+    said = terminal("tasks", "retry", "task-1")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "task-1 has succeeded; `" in said.err
+    assert "tasks retry task-1 --again` does its work a second time" in said.err
+    assert list(terminal.places.folder("orders", "pending").iterdir()) == []
+    assert terminal("tasks", "retry", "task-1", "--again").code == 3
+    terminal.task("completed", "task-2", outcome="failed")
+    assert terminal("tasks", "retry", "task-2").code == 3
+    assert len(list(terminal.places.folder("orders", "pending").iterdir())) == 2
+
+
 def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None:
     plan = {"schedule": "gen-a:daily", "next": "2026-11-19T09:00:00Z", "last": None}
     held = {**plan, "held_since": stamp(time.time() - 600), "held_because": "the machine is red"}
@@ -246,7 +320,7 @@ def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None
     plans = terminal.places.own("king") / "schedules.json"
     plans.parent.mkdir(exist_ok=True)
     plans.write_text(json.dumps({"schedules": [held, free, plan]}))
-    assert "due and held back\n  gen-a:daily, for 10 min: the machine is red\n\nnext run" in terminal("status").out
+    assert "due and held back\n  gen-a:daily, for 10 min: the machine is red\n\n" in terminal("status").out
     assert json.loads(terminal("status", "--json").out)["held_runs"] == [held]
 
 
@@ -254,8 +328,8 @@ def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Term
     terminal.task("in_progress", "task-1", attempt=1, not_before=LATER, waits_because="try 1 failed: no tests")
     terminal.task("in_progress", "task-2", attempt=1)
     said = terminal("status").out
-    assert re.search(r"task-1: gen-briefing, a.b, waits for \d+ min: try 1 failed: no tests\n", said)
-    assert "task-2: gen-briefing, a.b, try 2\n" in said
+    assert re.search(r"waiting\n  task-1  gen-briefing, goes on in \d+ min: try 1 failed: no tests\n", said)
+    assert re.search(r"running\n.*\n  task-2  gen-briefing  a.b, try 2  made \d+ \w+ ago\n", said)
 
 
 def ask(terminal: Terminal, task: str = "task-1") -> None:
@@ -268,7 +342,9 @@ def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
     ask(terminal)
     assert "it waits for your answer: " in terminal.ok("why", "task-1")
     assert "Unanswered: task-1; `" in terminal.ok("report")
-    assert "waits for your answer\n  task-1: `" in terminal("status").out
+    said = terminal("status").out
+    assert "needs you\n  task-1  0.0 s, gen-briefing asks: which?\n" in said
+    assert '\n    bin/kingdom say --answer task-1 "..."\n' in said or ' say --answer task-1 "..."\n' in said
     terminal.ok("say", "--no-wait", "--answer", "task-1", "the first")
     notes.note_answer(terminal.places, home.disk(terminal.places), "task-1", "evt-9")
     terminal.event("completed", "evt-9", type="console.human_response", task_id="task-2")
@@ -331,7 +407,18 @@ def test_text_from_outside_cannot_steer_the_terminal(terminal: Terminal) -> None
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.04, "0.0 s"), (2.4, "2.4 s"), (59, "59 s"), (119, "119 s"), (121, "2 min"), (7300, "2 h"), (200_000, "2 d")],
+    [
+        (0.04, "0.0 s"),
+        (2.4, "2.4 s"),
+        (59, "59 s"),
+        (119, "119 s"),
+        (121, "2 min"),
+        (7300, "2 h"),
+        (200_000, "2 d"),
+        (86400 * 729, "729 d"),
+        (86400 * 3650, "10 y"),
+        (2.5e11, "more than 100 y"),
+    ],
 )
 def test_spans(seconds: float, said: str) -> None:
     assert duration(seconds) == said

@@ -44,6 +44,7 @@ def _least(name: str) -> dict[str, Any]:
         "session": {"task_id": "task-1"},
         "soldier-order": ORDER.to_json(),
         "raw-report": {"attempt": 0},
+        "output": {"version": 1, "kind": "event"},
     }.get(name, {})
 
 

@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kingdom import picture
 from kingdom.home.places import find_data
 from tests.standins import Court, found_court, runs
 from tests.waiting import wait_until
@@ -79,7 +81,14 @@ def write_ledger(court: Court, streak: int, *ages: float) -> None:
 
 
 def ledger(court: Court) -> list[str]:
-    return court.places.starts("king").read_text().splitlines()
+    """The streak and the lives."""
+    lines = court.places.starts("king").read_text().splitlines()
+    return [line for line in lines if not line.startswith("restarts ")]
+
+
+def restarts(court: Court) -> int:
+    (view,) = picture.take(court.places, ["king"], time.time(), 120.0).roles
+    return view.restarts
 
 
 def write_beat(court: Court, pid: int, state: str = "idle", worked: str = "false") -> None:
@@ -205,6 +214,20 @@ def test_a_good_life_ends_the_streak(state: str, worked: str, script: Script, co
     assert ledger(court)[0] == "streak 0"
 
 
+def test_restarts_are_counted_until_somebody_asks_it_to_stop(script: Script, court: Court) -> None:
+    court.behave("king", "beat")
+    for life in range(1, 5):
+        begun = script.begin("king", KINGDOM_DELAY_FIRST="1")
+        court.wait_for_beats("king", life=life)
+        assert restarts(court) == life - 1
+        begun.kill()
+        begun.wait(SOON)
+    write_beat(court, begun.pid, "stopped")
+    begun = script.begin("king", KINGDOM_DELAY_FIRST="1")
+    court.wait_for_beats("king", life=5)
+    assert restarts(court) == 0
+
+
 def test_a_life_that_beat_and_crashed_was_short(script: Script, court: Court) -> None:
     write_ledger(court, 1, 1.0)
     write_beat(court, 99000, "crashed")
@@ -239,7 +262,18 @@ def test_lives_before_the_last_boot_do_not_count(script: Script, court: Court) -
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\0\0\0", "streak\n", "streak $(ls)\n", "12 *\n", "a b\n-5 3\n", "9" * 60 + " 1\n"]
+    "text",
+    [
+        "",
+        "\0\0\0",
+        "streak\n",
+        "streak $(ls)\n",
+        "12 *\n",
+        "a b\n-5 3\n",
+        "9" * 60 + " 1\n",
+        "restarts -1\n",
+        f"restarts {'9' * 60}\n",
+    ],
 )
 def test_a_spoilt_ledger_starts_the_role(text: str, script: Script, court: Court) -> None:
     court.places.starts("king").write_text(text)

@@ -1,0 +1,66 @@
+"""`kingdom emit`: put an event of any type in, as a program would."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kingdom.cli import home, say
+from kingdom.cli.main import Finite
+from kingdom.disk.codec import LARGEST, parse_json
+from kingdom.errors import BadInput, BadMessage, Exit, Usage
+from kingdom.home import schemas
+from kingdom.records.messages import Event
+from kingdom.times import stamp
+
+SOURCE = "cli"
+
+
+@click.command(short_help="Put an event of any type in.")
+@click.argument("type_", metavar="TYPE")
+@click.option("--payload", metavar="JSON", default="{}", help="What it says: a JSON object; - reads it from stdin.")
+@click.option("--repo", metavar="OWNER/NAME", help="The repository that it is about.")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
+@click.option("--wait", is_flag=True, help="Print the messages that it leads to; else only its id is printed.")
+@click.option("--timeout", type=Finite(min=0), default=300.0, show_default=True, help="With --wait: seconds to wait.")
+@click.option("--json", "in_json", is_flag=True, help="With --wait: print each message as one line of JSON.")
+def emit(type_: str, payload: str, repo: str | None, priority: str, wait: bool, timeout: float, in_json: bool) -> int:
+    """Put an event of this TYPE in and print its id, like `kingdom emit github.pr.mentioned --repo acme/shop`.
+
+    With --wait, exit code 0 when the last message is an answer or a question, 1 when it says [failed].
+    """
+    places = home.find()
+    places.check()
+    said = _object(sys.stdin.buffer.read(LARGEST + 1) if payload == "-" else payload.encode("utf-8", "surrogateescape"))
+
+    def make(number: str, now: float) -> Event:
+        return Event(
+            id=f"evt-{SOURCE}-{number}",
+            type=type_,
+            source=SOURCE,
+            repo=repo or None,
+            payload=said,
+            priority=priority,
+            created_at=stamp(now),
+            status="pending",
+        )
+
+    try:
+        schemas.check("event", make("0", 0.0).to_json())
+    except BadMessage as error:
+        raise Usage(message=f"this is no event: {error.facts['why']}") from None
+    if wait:
+        return say.print_messages(places, lambda: say.create(places, make), timeout, in_json)
+    print(say.create(places, make))
+    return Exit.DONE
+
+
+def _object(data: bytes) -> dict[str, object]:
+    try:
+        value = parse_json(data)
+    except ValueError as error:
+        raise BadInput(message=f"the payload is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadInput(message='the payload is not a JSON object, such as {"text": "hello"}')
+    return value
