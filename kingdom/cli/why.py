@@ -294,10 +294,17 @@ def _clock(when: float) -> str:
 
 
 def _clock_of(times: Iterable[float | None]) -> Callable[[float | None], str]:
-    """Return how to show times so that they stand in one column: with dates unless all are of today."""
-    today = time.localtime()[:3]
-    is_today = all(at is None or _local(at)[:3] == today for at in times)
-    shape = "%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S"
+    """Return how to show times so that they stand in one column: with dates unless all are of today.
+
+    Years stand there only when one is not of this year.
+    """
+    today, seen = time.localtime(), [_local(at) for at in times if at is not None]
+    if all(at[:3] == today[:3] for at in seen):
+        shape = "%H:%M:%S"
+    elif all(at[0] == today[0] for at in seen):
+        shape = "%m-%d %H:%M:%S"
+    else:
+        shape = "%Y-%m-%d %H:%M:%S"
     unknown = time.strftime(shape, time.localtime(0)).translate(dict.fromkeys(map(ord, "0123456789"), "-"))
     return lambda at: unknown if at is None else time.strftime(shape, _local(at))
 

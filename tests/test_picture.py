@@ -1,0 +1,128 @@
+"""The picture of a home with a long past is as quick as that of a fresh one, and as right as its chamberlain's."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom import picture
+from kingdom.disk.lock import Lock
+from kingdom.home.places import Places
+
+NOW = 1_795_000_000.0
+SYSTEM: dict[str, Any] = {"heartbeat": {"threshold_seconds": 120}, "roles": {}}
+
+
+@pytest.fixture
+def places(home: Path) -> Places:
+    places = Places(home)
+    for folder in places.folders():
+        folder.mkdir(parents=True, exist_ok=True)
+    places.manifests.mkdir(parents=True, exist_ok=True)
+    for number in range(3):
+        places.queue_file("tasks", "completed", f"task-{number}").write_text('{"outcome": "failed"}')
+    return places
+
+
+def dashboard(places: Places, **changes: Any) -> None:
+    known = {
+        "taken_at": NOW,
+        "queues": {"tasks": {"completed": 100_000}},
+        "failures": [{"what": "x", "why": "y", "at": 1}],
+    }
+    places.dashboard.write_text(json.dumps({**known, **changes}))
+
+
+def completed(places: Places) -> int:
+    return picture.of(places, SYSTEM, NOW).queues["tasks"]["completed"]
+
+
+def test_small_folders_are_counted(places: Places) -> None:
+    dashboard(places)
+    view = picture.of(places, SYSTEM, NOW)
+    assert view.queues["tasks"]["completed"] == 3
+    assert len(view.failures) == 3
+
+
+def test_large_folders_are_as_the_chamberlain_saw_them_last(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "LARGE_FOLDER_BYTES", 0)
+    dashboard(places)
+    view = picture.of(places, SYSTEM, NOW)
+    assert view.queues["tasks"]["completed"] == 100_000
+    assert view.queues["tasks"]["pending"] == 0
+    assert [failure["what"] for failure in view.failures] == ["x"]
+    assert picture.queues_of(places)["tasks"]["completed"] == 3, "who must know looks"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"taken_at": NOW - 31},
+        {"taken_at": NOW + 31},
+        {"taken_at": "now"},
+        {"queues": None},
+        {"queues": {"tasks": {"completed": "many"}}},
+        {"queues": {"tasks": 5}},
+    ],
+    ids=str,
+)
+def test_an_old_or_damaged_picture_is_not_believed(
+    changes: dict[str, Any], places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(picture, "LARGE_FOLDER_BYTES", 0)
+    dashboard(places, **changes)
+    assert completed(places) == 3
+
+
+@pytest.mark.parametrize("failures", [None, "x", [5], [{"why": "y"}]])
+def test_damaged_failures_are_looked_for(failures: Any, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "LARGE_FOLDER_BYTES", 0)
+    dashboard(places, failures=failures)
+    assert len(picture.of(places, SYSTEM, NOW).failures) == 3
+
+
+def test_the_newest_failures_are_found_among_many(places: Places) -> None:
+    for number in (*range(880, 1120), 99):
+        path = places.queue_file("tasks", "completed", f"task-20261118-{number:03}")
+        path.write_text(json.dumps({"outcome": "failed"}))
+        os.utime(path, (1000 + number,) * 2)
+    names = [failure["what"] for failure in picture.of(places, SYSTEM, NOW).failures]
+    assert names == [f"task-20261118-{number}" for number in range(1119, 1114, -1)]
+
+
+def test_a_failure_that_was_tried_again_is_no_longer_news(places: Places) -> None:
+    places.queue_file("tasks", "completed", "task-0").write_text('{"outcome": "failed", "retried_as": ["task-9"]}')
+    assert {failure["what"] for failure in picture.of(places, SYSTEM, NOW).failures} == {"task-1", "task-2"}
+
+
+def test_a_role_says_for_how_long_it_has_been_up_and_how_often_it_came_back(places: Places) -> None:
+    lock = Lock(places.lock("king"), "king")
+    lock.acquire()
+    places.heartbeat("king").write_text(json.dumps({"pid": os.getpid(), "state": "idle", "seq": 1}))
+    places.run.mkdir(exist_ok=True)
+    places.starts("king").write_text("streak 0\nrestarts 4\n123 456\n")
+    (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
+    assert king.restarts == 4
+    assert king.up_seconds is not None
+    assert 0 < king.up_seconds < time.clock_gettime(time.CLOCK_BOOTTIME)
+    for spoilt in ("restarts\n", "restarts -1\n", "restarts x\n", "\0"):
+        places.starts("king").write_text(spoilt)
+        assert picture.take(places, ["king"], time.time(), 120.0).roles[0].restarts == 0
+    lock.release()
+    (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
+    assert king.up_seconds is None
+
+
+def test_what_waits_longest_stands_first(places: Places) -> None:
+    for age, kind, name in ((5, "events", "evt-1"), (50, "tasks", "task-9"), (20, "messages", "msg-1")):
+        path = places.queue_file(kind, "pending", name)
+        path.write_text('{"type": "a.b"}')
+        os.utime(path, (NOW - age,) * 2)
+    view = picture.of(places, SYSTEM, NOW)
+    assert [waits["id"] for waits in view.waiting] == ["task-9", "msg-1", "evt-1"]
+    assert view.oldest == {"kind": "tasks", "id": "task-9", "seconds": 50.0}
