@@ -78,8 +78,7 @@ def _lines(findings: list[Finding], whole: bool) -> Iterator[Line]:
         mark, style = MARKS["ok"]
         yield Line([Part(f"{mark:4}", style), Part(f"  {well}"), Part("; --all says more", "dim")], indent=0, hang=6)
     counts = [count(len(by_level["bad"]), "fault"), count(len(by_level["warn"]), "warning")]
-    verdict = f"{', '.join(counts)}, {len(by_level['ok'])} checks well"
-    yield Line([Part(verdict, "bold")], indent=0)
+    yield Line([Part(f"{', '.join(counts)}, {count(len(by_level['ok']), 'check')} well", "bold")], indent=0)
 
 
 def _line(finding: Finding) -> Line:

@@ -86,7 +86,6 @@ def _watch(places: Places, in_json: bool) -> None:
             print(line or screen.as_text(list(sections(places, view)), seen) + "\n", flush=True)
             waker.wait(WATCH_SECONDS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    signal.signal(signal.SIGWINCH, lambda *_: None)  # it ends the wait
     with screen.other_screen():
         while True:
             seen = screen.window() or seen
@@ -147,9 +146,7 @@ def time_ago(at: object, now: float) -> str:
 def _running(view: Picture) -> Section:
     soldiers = {row.get("task_id"): row for row in view.soldiers}
     rows = [
-        _task(task, soldiers.pop(task["id"], None), view.taken_at)
-        for task in view.under_way
-        if rests_until(task.get("not_before"), view.taken_at) is None
+        _task(task, soldiers.pop(task["id"], None), view.taken_at) for task in view.under_way if _is_at_work(task, view)
     ]
     rows += [(one_line(task), "", "", _soldier(row, view.taken_at)) for task, row in soldiers.items()]
     columns = (Column("task"), Column("general"), Column("type", shrinks=True), Column("soldier"))
@@ -159,6 +156,14 @@ def _running(view: Picture) -> Section:
         rest = screen.line(f"and {more} more: {home.command()} tasks --state in_progress", "dim")
         body, brief = [*body, rest], [*brief, rest]
     return Section(body, "running", "bold green", brief=brief)
+
+
+def _is_at_work(task: dict[str, Any], view: Picture) -> bool:
+    """Return whether a soldier works on a task in progress, or its general is about to send one."""
+    if any(row.get("task_id") == task["id"] for row in view.soldiers):
+        return True
+    rests = rests_until(task.get("not_before"), view.taken_at) is not None
+    return not rests and any(role.name == task["target_general"] and role.beats for role in view.roles)
 
 
 def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> tuple[str | Part, ...]:
@@ -176,10 +181,8 @@ def _soldier(row: dict[str, Any], now: float) -> str:
 def _waiting(places: Places, view: Picture) -> Iterator[Section]:
     body: list[Line | Table] = []
     for task in view.under_way:
-        if (later := rests_until(task.get("not_before"), view.taken_at)) is not None:
-            why = one_line(task.get("waits_because") or "a try failed", LONGEST_TEXT)
-            when = f"  {one_line(task['target_general'])}, goes on in {duration(later - view.taken_at)}: "
-            body.append(Line([Part(one_line(task["id"]), "yellow"), Part(when, "dim"), Part(why)]))
+        if not _is_at_work(task, view):
+            body.append(_resting(places, task, view.taken_at))
     for waits in view.waiting[:MOST_SHOWN]:
         if waits["seconds"] >= LEAST_WAIT_SECONDS:
             ago = Part(f"  {one_line(waits.get('type') or waits['kind'])}, {duration(waits['seconds'])}: ", "dim")
@@ -199,6 +202,18 @@ def _waiting(places: Places, view: Picture) -> Iterator[Section]:
         for run in view.held_runs
     ]
     yield Section(held, "due and held back", "bold yellow")
+
+
+def _resting(places: Places, task: dict[str, Any], now: float) -> Line:
+    """Return what a task in progress waits for."""
+    if (later := rests_until(task.get("not_before"), now)) is not None:
+        why = one_line(task.get("waits_because") or "a try failed", LONGEST_TEXT)
+        when = f"goes on in {duration(later - now)}"
+    else:
+        why = _because(places, {**task, "kind": "tasks"})
+        when = f"made {time_apart(task.get('created_at'), now)} ago"
+    about = Part(f"  {one_line(task['target_general'])}, {when}: ", "dim")
+    return Line([Part(one_line(task["id"]), "yellow"), about, Part(why)])
 
 
 def _because(places: Places, waits: dict[str, Any]) -> str:

@@ -327,9 +327,13 @@ def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None
 def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Terminal) -> None:
     terminal.task("in_progress", "task-1", attempt=1, not_before=LATER, waits_because="try 1 failed: no tests")
     terminal.task("in_progress", "task-2", attempt=1)
+    terminal.task("in_progress", "task-3", target_general="gen-gone")
+    started = {"task_id": "task-2", "soldier": "soldier-2", "started_at": stamp(time.time() - 300)}
+    terminal.places.sessions.write_text(json.dumps([started]))
     said = terminal("status").out
     assert re.search(r"waiting\n  task-1  gen-briefing, goes on in \d+ min: try 1 failed: no tests\n", said)
-    assert re.search(r"running\n.*\n  task-2  gen-briefing  a.b, try 2  made \d+ \w+ ago\n", said)
+    assert re.search(r"running\n.*\n  task-2  gen-briefing  a.b, try 2  for 5 min\n", said)
+    assert re.search(r"\n  task-3  gen-gone, made \d+ \w+ ago: gen-gone is not installed; `", said)
 
 
 def ask(terminal: Terminal, task: str = "task-1") -> None:
