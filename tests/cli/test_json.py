@@ -38,10 +38,12 @@ KINDS = {
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[str]:
-    """The names of all commands that know --json."""
+    """The names of all commands that know --json. Those of `mq` print the queue's answers, whose shape is their call's."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        if name == "mq":
+            continue
         if isinstance(command, click.Group):
             yield from commands(command, f"{path}{name} ")
         elif command is not None and any("--json" in option.opts for option in command.params):
