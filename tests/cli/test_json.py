@@ -38,7 +38,7 @@ KINDS = {
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[str]:
-    """The names of all commands that know --json. Those of `mq` print the queue's answers, whose shape is their call's."""
+    """The names of all commands that know --json, but those of `mq`, which prints the answers of its calls."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
