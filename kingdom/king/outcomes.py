@@ -122,8 +122,9 @@ class Outcomes:
             return self._unreadable(task, path, str(error))
         for what in dropped:
             self._king.log.warn(f"the result of {task.id}: {what}")
-        # Its own and no other, whatever the soldier wrote.
-        result = result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
+        if result.status == "needs_human":
+            # Its own and no other, whatever the soldier wrote.
+            result = result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
         is_replied_to = result.status == "needs_human" or task.reply_to is not None
         return self._with_session(result) if is_replied_to and not result.session_id else result
 

@@ -78,6 +78,8 @@ class SoldierHandle:
 
     def look(self, attempt: int) -> Look:
         """Read all there is to know, once. The lock first: a soldier that has ended has written its report by then."""
+        if not self.control_folder.exists():
+            return Look(False, None, None, None)
         is_running = self.is_running()
         report = _read_record(RawReport, "raw-report", self._report)
         return Look(

@@ -138,6 +138,7 @@ class Workspaces:
             shutil.rmtree(target, ignore_errors=True)
             make_folder(target.parent)
         environment = {**os.environ, **_GIT_ENVIRONMENT}
+        make_folder(self._places.mirrors(self._general))
         with open(self._log(task_id), "wb") as log:
             try:
                 child = Popen(
@@ -167,9 +168,7 @@ class Workspaces:
         return self._places.mirrors(self._general) / f"{as_filename(repo)}.git"
 
     def _log(self, task_id: str) -> Path:
-        folder = self._places.mirrors(self._general)
-        make_folder(folder)
-        return folder / f"{task_id}.log"
+        return self._places.mirrors(self._general) / f"{task_id}.log"
 
     def _git_output(self, task_id: str) -> str:
         try:

@@ -67,6 +67,20 @@ def test_a_general_that_is_not_set_up_says_so(general: GeneralRig, lacking: str)
     assert result["reason"].startswith("needs set-up: ")
 
 
+def test_a_task_takes_two_turns_of_its_general(general: GeneralRig) -> None:
+    """One claims it and starts its soldier, the next one reports: neither asks for another one."""
+    general.runs(says(status="success", summary="done"))
+    put(general.home, "tasks", "pending", **task())
+    job = general.restart()
+    first = job.turn(None)
+    assert (first.worked, first.settled, first.busy) == (True, True, True)
+    wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
+    last = job.turn({})
+    assert (last.worked, last.settled, last.busy, general.traces()) == (True, True, False, [])
+    assert read_json(general.places.result(TASK))["status"] == "success"
+    assert not job.turn({}).worked
+
+
 HIDES = {
     "setsid": "setsid sleep 300 & echo $! >>$KINGDOM_HOME/children",
     "nohup": "nohup sleep 300 >/dev/null 2>&1 & echo $! >>$KINGDOM_HOME/children",

@@ -525,6 +525,20 @@ def test_a_heartbeat_is_one_record_of_fixed_size(home: Path) -> None:
     }
 
 
+def test_a_heartbeat_says_the_same_once_a_second(home: Path) -> None:
+    clock = Clock()
+    heartbeat = Heartbeat(home / "gen-x" / "heartbeat", "gen-x", clock)
+
+    def seq(state: str, worked: bool = False) -> int:
+        heartbeat.write(state, worked)
+        written: int = json.loads((home / "gen-x" / "heartbeat").read_bytes())["seq"]
+        return written
+
+    assert [seq("idle"), seq("idle"), seq("idle", worked=True), seq("working"), seq("working")] == [1, 1, 2, 3, 3]
+    clock.pass_(1)
+    assert seq("working") == 4
+
+
 def test_a_general_that_nobody_names_is_refused_in_a_line(castle: Castle) -> None:
     code, said = ended(castle.run("-m", "kingdom.general", "--once"))
     assert (code, said) == (78, "which general? python -m kingdom.general gen-briefing\n")

@@ -64,6 +64,15 @@ def test_unfinished_names_wake_nobody_who_reads(waker: Waker, folder: Path, name
     assert slept(waker, A_WHILE)
 
 
+def test_names_that_are_no_news_wake_nobody(folder: Path) -> None:
+    waker = Waker([folder], ignored={folder: ("-raw.json",)})
+    (folder / "task-1-raw.json").write_text("{}")
+    assert slept(waker, 0.03)
+    os.link(folder / "task-1-raw.json", folder / "task-1.json")
+    assert waker.wait(SOON) == {folder: ["task-1.json"]}
+    waker.close()
+
+
 def test_nothing_is_heard_when_the_time_is_up(waker: Waker) -> None:
     began = time.monotonic()
     assert waker.wait(0.03) == {}
