@@ -138,7 +138,7 @@ class Engine:
         self._leases = Leases(self._queues)
         self._failures = Failures(store, self._queues, self._timers, self._leases, random, log)
         self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
-        self._removal = Removal(store, self._queues, self._leases, self.commit)
+        self._removal = Removal(store, self._queues, self._leases, self.commit, self._distrust_memory)
         self._handover = Handover(store, self._queues, self._timers, self._dead_letters, self._removal)
         self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids)
         self._dedup = Deduplication(store)
@@ -588,8 +588,17 @@ class Engine:
 
     def _drop(self, queue: QueueState, name: str) -> None:
         self._queues.changed = True
-        with suppress(MessageGone):
+        try:
             self.store.drop(queue.name, "ready", name)
+        except MessageGone:
+            pass
+        except StoreError:
+            self._distrust_memory()
+            raise
+
+    def _distrust_memory(self) -> None:
+        """Load everything anew before the next call: a message that the store could not drop is missing here."""
+        self._opening.stale = True
 
     def check(self, repair: bool = False) -> list[Finding]:
         """Return what does not fit together in the store. Ends the group: call it between requests."""

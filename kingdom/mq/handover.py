@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kingdom.mq import names
 from kingdom.mq.budget import MOST_CHANGES
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.errors import Refusal
+from kingdom.mq.errors import Refusal, StoreError
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.removal import Removal
@@ -94,8 +94,15 @@ class Handover:
                 return True
             return False
         self._queues.changed = True
-        with suppress(MessageGone):
+        try:
             self._store.drop(queue.name, "dlq" if names.is_dead_letter(name) else "ready", name)
+        except MessageGone:
+            return False
+        except StoreError:
+            queue.held[message_id] = name
+            if holder is not None:
+                holder.messages[message_id] = queue
+            raise
         return True
 
     def end(self, holder_id: str, now: int) -> None:

@@ -89,8 +89,12 @@ class Local(Calls):
         with self._arrived:
             while True:
                 group = self._group
-                self._engine.sweep()
-                answer = row.answer(self._engine, call)
+                try:
+                    self._engine.sweep()
+                    answer = row.answer(self._engine, call)
+                except StoreError as error:
+                    self._end_group(error)
+                    raise
                 if self._engine.arrived():
                     self._arrived.notify_all()
                 left = until - time.monotonic()
@@ -105,14 +109,20 @@ class Local(Calls):
         with self._committing:
             if not group.is_over:
                 with self._arrived:
-                    self._group = _Group()
-                    try:
-                        self._engine.commit()
-                    except StoreError as error:
-                        group.error = error
-                    group.is_over = True
+                    if not group.is_over:  # by an error of one of them meanwhile
+                        self._end_group()
         if group.error is not None:
             raise group.error
+
+    def _end_group(self, error: StoreError | None = None) -> None:
+        """Commit. After an error of one of them, what all of a group have done is undecided."""
+        group, self._group = self._group, _Group()
+        try:
+            self._engine.commit()
+        except StoreError as failure:
+            error = error or failure
+        group.error = error
+        group.is_over = True
 
     def check(self, repair: bool) -> list[Answer]:
         """Return what does not fit in the store; with `repair`, after mending what can be mended."""

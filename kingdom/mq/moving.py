@@ -10,7 +10,7 @@ import orjson
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import Budget
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.errors import InvalidRequest
+from kingdom.mq.errors import InvalidRequest, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import Ids
 from kingdom.mq.queue_state import QueueState
@@ -60,10 +60,15 @@ class Moving:
                 break
             budget.spend()
             begun.left -= 1
-            if self._transfer(begun.target, *found, now):
-                begun.moved += 1
-            else:
-                begun.refused.append(found)
+            try:
+                if self._transfer(begun.target, *found, now):
+                    begun.moved += 1
+                else:
+                    begun.refused.append(found)
+            except StoreError:
+                for one in (found, *begun.refused):
+                    self._give_back(*one, now)
+                raise
         else:
             if begun.left:
                 return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from kingdom.mq import original_configuration
-from kingdom.mq.errors import InvalidRequest, QueueNotFound
+from kingdom.mq.errors import InvalidRequest, QueueNotFound, StoreError
 from kingdom.mq.policy import Policy, merged
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.stores.base import DAY_MS, Store
@@ -143,10 +143,16 @@ class Queues:
     def detach(self, name: str) -> QueueState:
         """Put an empty queue in the place of this one, with the policy that the configuration says, and return this
         one: nobody publishes to it or consumes from it any more."""
-        old = self.get(name)
+        old, own = self.get(name), self._own.get(name)
         del self.by_name[name]
         self._own.pop(name, None)
-        self.get_or_create(name)
+        try:
+            self.get_or_create(name)
+        except StoreError:
+            self.by_name[name] = old
+            if own is not None:
+                self._own[name] = own
+            raise
         return old
 
     def remove(self, name: str) -> bool:
@@ -154,8 +160,9 @@ class Queues:
         queue = self.by_name.get(name)
         if queue is not None and (len(queue) or queue.inflight or queue.dead):
             return False
-        self.by_name.pop(name, None)
-        self._store.remove_queue(name)
+        if queue is not None:
+            self._store.remove_queue(name)
+            del self.by_name[name]
         self._find_dead_letter_sources()
         return True
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kingdom.mq import names
 from kingdom.mq.budget import MOST_CHANGES, Budget
-from kingdom.mq.errors import InvalidRequest, MessageNotFound
+from kingdom.mq.errors import InvalidRequest, MessageNotFound, StoreError
 from kingdom.mq.leases import Lease, Leases
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
@@ -28,11 +28,19 @@ class Deletion:
 
 
 class Removal:
-    def __init__(self, store: Store, queues: Queues, leases: Leases, commit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queues: Queues,
+        leases: Leases,
+        commit: Callable[[], None],
+        distrust_memory: Callable[[], None],
+    ) -> None:
         self._store = store
         self._queues = queues
         self._leases = leases
         self._commit = commit
+        self._distrust_memory = distrust_memory
 
     def deleting(self, queue: str) -> Deletion:
         """Begin to delete a queue with its messages, leases, dead letters, archive and policy."""
@@ -48,6 +56,13 @@ class Removal:
 
     def delete_some(self, begun: Deletion, budget: Budget) -> bool:
         """Go on with it, as far as the budget allows. Return whether all is done."""
+        try:
+            return self._delete_some(begun, budget)
+        except StoreError:
+            self._distrust_memory()  # what is left of the queue is known to the store alone
+            raise
+
+    def _delete_some(self, begun: Deletion, budget: Budget) -> bool:
         old = begun.queue
         self._queues.changed = True
         while budget.is_left():
@@ -102,6 +117,9 @@ class Removal:
             self._store.drop(queue.name, "dlq" if state == "dlq" else "ready", name)
         except MessageGone:
             raise MessageNotFound(key=key) from None
+        except StoreError:
+            self._distrust_memory()
+            raise
 
     def _waiting(self, queue: QueueState, message_id: str) -> str | None:
         """Take a message out of those that wait. Most have the name that they were published under."""

@@ -148,14 +148,13 @@ class FileStore:
             raise self._failure("list the archive", error) from None
 
     def remove_queue(self, queue: str) -> None:
-        folders = self._folders.pop(queue, None)
-        if folders is None:
-            return
+        folders = self._folders[queue]
         try:
             self._batch.forget(folders.values())
             self._stray_finder.looked.pop(folders["ready"], None)
             self._empty_trash()
             self._disk.move(Path(folders["ready"]).parent, Path(self._root, TRASH))
+            del self._folders[queue]
             self._empty_trash()
         except OSError as error:
             raise self._failure("delete a queue", error) from None

@@ -133,15 +133,15 @@ class HybridStore(SqliteStore):
 
     def remove_queue(self, queue: str) -> None:
         super().remove_queue(queue)
-        folder = self._folders.pop(queue, None)
-        if folder is not None:
-            try:
-                self._batch.commit()
-                self._batch.forget([f"{self._root}/{folder}"])
-                with suppress(OSError):  # not empty: what somebody has laid in stays
-                    os.rmdir(f"{self._root}/{folder}")
-            except OSError as error:
-                raise self._failure("delete a queue", error) from None
+        try:
+            self._batch.commit()
+            folder = f"{self._root}/{self._folders[queue]}"
+            self._batch.forget([folder])
+            with suppress(OSError):  # not empty: what somebody has laid in stays
+                os.rmdir(folder)
+            del self._folders[queue]
+        except OSError as error:
+            raise self._failure("delete a queue", error) from None
 
     def load(self) -> Iterator[Found]:
         try:

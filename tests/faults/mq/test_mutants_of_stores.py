@@ -35,11 +35,25 @@ CHECKS = {
     "files batch full": full("filesystem", "publish_batch"),
     "sqlite kill": killed("sqlite", "publish", "lease", "nack"),
     "sqlite power": cut("sqlite", "publish", "ack"),
+    "sqlite move kill": killed("sqlite", "move"),
+    "files delete queue kill": killed("filesystem", "delete_queue"),
     "hybrid publish power": cut("hybrid", "publish", "publish_large"),
     "hybrid ack kill": killed("hybrid", "ack", "bury"),
 }
 
 MUTANTS = [
+    Mutant(
+        "a message that is moved to another queue stays in its own as well",
+        "kingdom.mq.stores.sqlite:SqliteStore.transfer",
+        drop("drop"),
+        "sqlite move kill",
+    ),
+    Mutant(
+        "the folder of a deleted queue goes file by file",
+        "kingdom.mq.stores.files:FileStore.remove_queue",
+        replace("self._disk.move(A, B)", "shutil.rmtree(A)"),
+        "files delete queue kill",
+    ),
     Mutant(
         "a file's content is not synced",
         "kingdom.disk.bulk:FileBatch._show",
