@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.faults import changes, mutants, random_mutants, trees
+from tests.faults import changes, mutants, random_mutants, reached, trees
 
 LISTS = (
     "test_mutants",
@@ -118,3 +118,21 @@ def test_random_defects_are_dropped_calls_swapped_neighbours_negated_tests_and_o
 def test_the_same_seed_draws_the_same_defects() -> None:
     assert random_mutants.draw("rules", 5, seed=7) == random_mutants.draw("rules", 5, seed=7)
     assert random_mutants.draw("rules", 5, seed=7) != random_mutants.draw("rules", 5, seed=8)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    ["a = 1\nb = 2", "a = f'{x}'\nb = 'more'"],
+)
+def test_neighbours_whose_order_says_nothing_are_not_swapped(statements: str) -> None:
+    assert not [defect for defect in random_mutants.defects(ast.parse(statements)) if defect.what.startswith("swap")]
+
+
+def test_tests_that_run_the_changed_function_come_first_and_those_that_run_other_files_last() -> None:
+    spans: list[reached.Spans] = [
+        {"gate.py": [(40, 50)]},
+        {"gate.py": [(1, 9)], "retry.py": [(1, 9)]},
+        {},
+        {"ids.py": []},
+    ]
+    assert [reached.distance(ran, "gate.py", 45) for ran in spans] == [0, 1, 2, 3]

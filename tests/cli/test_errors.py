@@ -56,7 +56,7 @@ def test_a_broken_configuration_names_file_line_and_key(terminal: Terminal) -> N
 
 
 def test_a_home_that_everybody_may_write_to_is_refused(terminal: Terminal) -> None:
-    terminal.places.home.chmod(0o777)
+    terminal.places.home.chmod(0o707)
     said = terminal("status")
     assert (said.code, said.err.count("\n")) == (78, 1)
     assert "run `chmod o-w` on it" in said.err
