@@ -146,6 +146,28 @@ disk.append(home / "log", b"after\\n")
     assert (home / "log").read_text().split("\n") == ["line 0....", "line 1....", "lin", "after", ""]
 
 
+def test_a_write_cut_short_at_any_byte_leaves_the_old_file_and_no_draft(home: Path) -> None:
+    script = """
+import os, resource, signal, sys
+from pathlib import Path
+from kingdom.disk.atomic import Disk
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+home = Path(sys.argv[1])
+disk = Disk(home / "scratch", durability="process")
+disk.create(home / "old", b"as it was")
+for size in range(100):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    for write, path in ((disk.create, home / "new"), (disk.rewrite, home / "old")):
+        try: write(path, b"x" * 100)
+        except OSError as full: print(size, full.errno)
+    assert not (home / "new").exists() and (home / "old").read_bytes() == b"as it was", size
+    assert os.listdir(home / "scratch") == [], size
+"""
+    ended = subprocess.run([sys.executable, "-c", script, home], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split("\n") == [f"{size} 27" for size in range(100) for _ in range(2)] + [""]
+
+
 def _sparse(path: Path) -> None:
     path.touch()
     os.truncate(path, 3 << 30)

@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.faults import trees
-from tests.faults.strace import STRACE, Call, path_of_descriptor, paths_of, read_calls, unescape
+from tests.faults.strace import Call, path_of_descriptor, paths_of, read_calls, strace, unescape
 
 SYNCED, NAMES, TORN, EVERYTHING = OUTCOMES = ("synced", "names", "torn", "everything")
 
@@ -110,7 +110,7 @@ def record(argv: Sequence[str], root: Path, *, cwd: Path, env: Mapping[str, str]
     watched = ",".join(f"?{name}" for name in _WATCHED)
     ended = subprocess.run(
         [
-            *(STRACE, "-q", "-f", "--seccomp-bpf", "-y", "-xx", "-s", str(_LONGEST_WRITE)),
+            *(strace(), "-q", "-f", "--seccomp-bpf", "-y", "-xx", "-s", str(_LONGEST_WRITE)),
             *("-o", str(log), "-e", f"trace={watched}", *argv),
         ],
         cwd=cwd,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-STRACE = "/usr/bin/strace"
+import pytest
 
 ON_DESCRIPTOR = frozenset(
     "write pwrite64 writev pwritev pwritev2 fsync fdatasync syncfs ftruncate fallocate fchmod fchown flock "
@@ -58,6 +59,12 @@ CHANGING = (
 
 READING = ("openat", "read", "pread64", "getdents64", "newfstatat", "statx", "readlink", "readlinkat")
 """What a role learns about the disk by."""
+
+
+def strace() -> str:
+    """Return the program's path; the check is skipped where it is not installed."""
+    return shutil.which("strace") or pytest.skip("strace is not installed")
+
 
 _CALL = re.compile(r"(?:(?P<pid>\d+) +)?(?P<name>\w+)\((?P<args>.*)\) += (?P<result>.*)\Z", re.DOTALL)
 _UNFINISHED = re.compile(r"(?:(?P<pid>\d+) +)?(?P<name>\w+)\((?P<args>.*) <unfinished \.\.\.>\Z", re.DOTALL)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from kingdom.home.places import Places
 from tests.faults import oracle, powerloss, trees
-from tests.faults.strace import CHANGING, READING, STRACE, Call, only_first_process, paths_of, read_calls, was_killed
+from tests.faults.strace import CHANGING, READING, Call, only_first_process, paths_of, read_calls, strace, was_killed
 
 Prepare = Callable[[Path], None]
 Check = Callable[[Path], list[str]]
@@ -287,7 +287,7 @@ class Stand:
     def _start(self, options: list[str]) -> Ended:
         # Not --seccomp-bpf: under it strace 6.1 counts the call and loses the signal. Not -f: what a step
         # starts must run untouched, and would be counted apart.
-        command = [STRACE, "-q", "-o", str(self._log), "-y", "-s", "0", *options]
+        command = [strace(), "-q", "-o", str(self._log), "-y", "-s", "0", *options]
         self._log.unlink(missing_ok=True)
         with subprocess.Popen(
             [*command, sys.executable, *self.step.spelt(self.home)],
