@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -47,4 +48,7 @@ def last_failed() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with tempfile.TemporaryDirectory(prefix="kd-", dir="/tmp") as root:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = root  # pytest keeps its folders for three runs; nothing of ours stays
+        code = main(sys.argv[1:])
+    sys.exit(code)

@@ -122,7 +122,7 @@ def test_the_same_seed_draws_the_same_defects() -> None:
 
 @pytest.mark.parametrize(
     "statements",
-    ["a = 1\nb = 2", "a = f'{x}'\nb = 'more'"],
+    ["a = 1\nb = 2", "a = f'{x}'\nb = 'more'", "'Say what it does.'\na = call()"],
 )
 def test_neighbours_whose_order_says_nothing_are_not_swapped(statements: str) -> None:
     assert not [defect for defect in random_mutants.defects(ast.parse(statements)) if defect.what.startswith("swap")]

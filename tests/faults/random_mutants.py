@@ -71,6 +71,8 @@ def _order_matters(first: ast.stmt, second: ast.stmt) -> bool:
     pair = (first, second)
     if not all(isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign) for statement in pair):
         return False
+    if any(isinstance(statement.value, ast.Constant) for statement in pair if isinstance(statement, ast.Expr)):
+        return False  # a docstring
     effects = (ast.Call, ast.Attribute, ast.Subscript, ast.Yield, ast.Await)
     if any(isinstance(node, effects) for statement in pair for node in ast.walk(statement)):
         return True

@@ -46,7 +46,7 @@ def check_private(tree: Path) -> list[str]:
 def check_open_to_all(tree: Path) -> list[str]:
     home = trees.new_folder()
     homes.make(home)
-    home.chmod(0o777)
+    home.chmod(0o707)
     return refused(tree, home, "everybody may write")
 
 
