@@ -51,7 +51,10 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
                 yield Defect(
                     part.lineno, f"swap {_line(block[at - 1])} | {_line(part)}", lambda b=block, i=at: _swap(b, i)
                 )
+    decorators = {id(node) for about in _classes(tree) for part in about.decorator_list for node in ast.walk(part)}
     for node in ast.walk(tree):
+        if id(node) in decorators:
+            continue  # a record that is not frozen behaves as one that nobody changes
         if isinstance(node, ast.If | ast.While | ast.IfExp):
             yield Defect(node.lineno, f"negate {_line(node.test)}", lambda n=node: _negate(n))
         elif isinstance(node, ast.Compare) and type(node.ops[0]) in OPPOSITES:
@@ -60,6 +63,10 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
             yield Defect(node.lineno, f"{node.value} is {not node.value}", lambda n=node: _set(n, not n.value))
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             yield Defect(node.lineno, f"{node.value} is {node.value + 1}", lambda n=node: _set(n, n.value + 1))
+
+
+def _classes(tree: ast.Module) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
 
 
 def _line(node: ast.AST) -> str:
