@@ -28,6 +28,20 @@ MOST_KEYS = 20_000
 DEEPEST = 50
 _QUOTED = re.compile(r"""(["'])(.*?)\1\s*(#.*)?$""")
 _COMMENT = re.compile(r"(^|\s+)#.*$")
+FOREIGN_NAMES: Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    "envoy": {
+        ("retry", "max_count"): ("retry", "attempts"),
+        ("intervals", "outbound_seconds"): ("intervals", "message_check_seconds"),
+    },
+    "chamberlain": {
+        ("monitoring", "interval_seconds"): ("intervals", "vitals_seconds"),
+        ("thresholds", "disk_warning"): ("thresholds", "disk_percent"),
+        ("thresholds", "cpu_yellow"): ("thresholds", "yellow"),
+        ("thresholds", "cpu_orange"): ("thresholds", "orange"),
+        ("thresholds", "cpu_red"): ("thresholds", "red"),
+    },
+}
+"""By file: what a key of ours is called in other kingdoms."""
 Config = Mapping[str, Any]
 Lines = dict[tuple[str | int, ...], int]
 
@@ -39,7 +53,8 @@ def load(places: Places, name: str) -> Config:
         value, lines = read_yaml(path)
     except FileNotFoundError:
         value, lines = {}, {}
-    config: Config = frozen(validated(f"config/{name}", _ours(name, value)[0], lines, path))
+    ours, _ = _ours(name, value, lines)
+    config: Config = frozen(validated(f"config/{name}", ours, lines, path))
     return config
 
 
@@ -57,16 +72,33 @@ def _ignored_keys(path: Path, name: str) -> str:
         value, lines = read_yaml(path)
     except (FileNotFoundError, BadConfig):
         return ""
-    unknown = _ours(name, value)[1]
+    unknown = _ours(name, value, lines)[1]
     keys = ", ".join(f"{'.'.join(map(str, key))} (line {_line(lines, key, value)}{near})" for key, near in unknown)
     return f"{path}: ignored unknown keys: {keys}"[:1000] if unknown else ""
 
 
-def _ours(name: str, value: Any) -> tuple[Any, list[schemas.Unknown]]:
+def _ours(name: str, value: Any, lines: Lines) -> tuple[Any, list[schemas.Unknown]]:
     """Return a file's content without the keys of other kingdoms. The queue's file says itself what it takes."""
     if name == "mq":
         return schemas.with_moved_keys("config/mq", value), []
-    return schemas.without_unknown(f"config/{name}", value)
+    return schemas.without_unknown(f"config/{name}", _renamed(value, FOREIGN_NAMES.get(name, {}), lines))
+
+
+def _renamed(value: Any, names: Mapping[tuple[str, ...], tuple[str, ...]], lines: Lines) -> Any:
+    """Return a file's content with our names for what it calls otherwise. Where both stand, ours holds."""
+    if not isinstance(value, dict):
+        return value
+    value = {key: dict(group) if isinstance(group, dict) else group for key, group in value.items()}
+    for (group, key), (our_group, our_key) in names.items():
+        foreign, ours = value.get(group), value.get(our_group, {})
+        if not isinstance(foreign, dict) or not isinstance(ours, dict) or key not in foreign or our_key in ours:
+            continue
+        value[our_group] = {**ours, our_key: foreign[key]}
+        lines.setdefault((our_group, our_key), lines.get((group, key), 1))
+        value[group] = {name: part for name, part in value[group].items() if name != key}
+        if not value[group]:
+            del value[group]
+    return value
 
 
 def for_looking(places: Places, name: str) -> tuple[Config, str]:

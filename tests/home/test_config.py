@@ -162,7 +162,7 @@ intervals:
 retry:
   max_count: 3
 """,
-        ["slack (line 1)", "socket_mode (line 4)", "intervals.outbound_seconds (line 7)", "retry.max_count (line 14)"],
+        ["slack (line 1)", "socket_mode (line 4)", "intervals.loop_tick_seconds (line 8)"],
     ),
     "chamberlain": (
         """\
@@ -186,7 +186,7 @@ daily_report: {hour: 18}
 token_limits: {daily: 1000}
 pricing: {input: 3}
 """,
-        ["monitoring (line 1)", "thresholds.cpu_yellow (line 4)", "auto_recovery (line 12)", "pricing (line 19)"],
+        ["heartbeat (line 2)", "thresholds.memory_red (line 9)", "auto_recovery (line 12)", "pricing (line 19)"],
     ),
     "system": (
         """\
@@ -215,6 +215,29 @@ def test_a_file_of_an_existing_home_loads_and_what_has_no_effect_is_named(home: 
 def test_what_existing_files_set_holds(home: Path) -> None:
     assert load(home, EXISTING["system"][0], "system")["runtime"]["engine"] == "claude"
     assert load(home, EXISTING["king"][0])["slack"]["default_channel"] == "dev"
+    envoy = load(home, EXISTING["envoy"][0].replace("outbound_seconds: 5", "outbound_seconds: 7"), "envoy")
+    assert (envoy["retry"]["attempts"], envoy["intervals"]["message_check_seconds"]) == (3, 7)
+    existing = EXISTING["chamberlain"][0].replace("warning: 85", "warning: 75").replace("seconds: 30}", "seconds: 45}")
+    chamberlain = load(home, existing.replace("cpu_red: 90", "cpu_red: 95"), "chamberlain")
+    assert (chamberlain["thresholds"]["disk_percent"], chamberlain["intervals"]["vitals_seconds"]) == (75, 45)
+    assert chamberlain["thresholds"]["red"] == 95
+
+
+@pytest.mark.parametrize(
+    ("text", "attempts"),
+    [("retry: {max_count: 5}\n", 5), ("retry: {max_count: 5, attempts: 2}\n", 2), ("retry: 5\n", None)],
+)
+def test_a_foreign_name_holds_where_ours_does_not_stand(home: Path, text: str, attempts: int | None) -> None:
+    if attempts is None:
+        with pytest.raises(BadConfig, match="retry"):
+            load(home, text, "envoy")
+        return
+    assert load(home, text, "envoy")["retry"]["attempts"] == attempts
+
+
+def test_a_bad_value_under_a_foreign_name_is_told_with_its_line(home: Path) -> None:
+    with pytest.raises(BadConfig, match=r"envoy\.yaml:3: retry\.attempts"):
+        load(home, "slack: {}\nretry:\n  max_count: -1\n", "envoy")
 
 
 @pytest.mark.parametrize("name", ["king", "envoy", "chamberlain", "general", "system"])
