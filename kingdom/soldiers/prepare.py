@@ -176,7 +176,7 @@ def _write_prompt(services: Services, manifest: Manifest, task: Task, engine: st
 
 
 def _template(services: Services, manifest: Manifest, task: Task, engine: str) -> str:
-    """Return the text of `prompt-<action>.md`, else `prompt-<engine>.md`, else `prompt.md`."""
+    """Return the text of the prompt that is most of all for this task: for its action and its engine, else for one."""
     package = services.places.package(manifest.name)
     for name in _template_names(task, engine):
         try:
@@ -189,6 +189,9 @@ def _template(services: Services, manifest: Manifest, task: Task, engine: str) -
 
 
 def _template_names(task: Task, engine: str) -> Iterator[str]:
-    with suppress(BadName):
-        yield f"prompt-{check_name('action', task.type.rpartition('.')[2])}.md"
+    for action in (task.payload.get("action"), task.type.rpartition(".")[2]):
+        with suppress(BadName):
+            name = check_name("action", action)
+            yield from (f"prompt-{name}-{engine}.md", f"prompt-{name}.md")
+            break
     yield from (f"prompt-{engine}.md", "prompt.md")

@@ -100,6 +100,9 @@ def test_a_resumed_task_goes_on_with_its_session(ours: Services, type: str, sess
         ([], "The plain prompt."),
         (["prompt-command.md"], "Of prompt-command.md."),
         (["prompt-command.md", "prompt-mentioned.md"], "Of prompt-mentioned.md."),
+        (["prompt-mentioned-command.md", "prompt-mentioned.md"], "Of prompt-mentioned-command.md."),
+        (["prompt-mentioned.md", "prompt-fix.md"], "Of prompt-fix.md."),
+        (["prompt-mentioned.md", "prompt-fix.md", "prompt-fix-command.md"], "Of prompt-fix-command.md."),
     ],
 )
 def test_the_prompt_for_an_action_comes_before_the_one_for_an_engine(
@@ -107,7 +110,8 @@ def test_the_prompt_for_an_action_comes_before_the_one_for_an_engine(
 ) -> None:
     for name in there:
         (ours.places.package(GENERAL) / name).write_text(f"Of {name}.\n")
-    order = ordered(ours, a_task(type="github.pr.mentioned"))
+    action = {"action": "fix"} if any("fix" in name for name in there) else {"action": "../x"}
+    order = ordered(ours, a_task(type="github.pr.mentioned", payload=action))
     assert Path(order.prompt).read_text().startswith(prompt)
 
 

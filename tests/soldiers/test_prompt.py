@@ -43,13 +43,40 @@ def test_slots_are_filled_once() -> None:
     assert "{{TASK_ID}}" in filled
 
 
+BARE = ["x", "7", "acme/shop", "https://github.com/acme/shop/pull/7", "2026-02-07T10:00:00+09:00", "me@x.org", "a..b"]
+DATA = ["왕", "two words", "-rf", "../x", "a/../b", "..", "$(rm)", "a;b", "x" * 201, "a\n", '["왕"]', '{"a": 1}', "`a`"]
+
+
+@pytest.mark.parametrize("text", BARE)
+def test_a_plain_value_stands_bare(text: str) -> None:
+    assert words("before {{payload.a}} after", payload={"a": text}).startswith(f"before {text} after")
+
+
+@pytest.mark.parametrize("text", DATA)
+def test_any_other_value_is_data(text: str) -> None:
+    filled = words("before {{payload.a}} after", payload={"a": text})
+    assert filled.startswith(f"before {OPENED}{text}{CLOSED} after")
+
+
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("payload.a", "x"), ("payload.b.c", "7"), ("payload.d", '["왕"]'), ("payload.none", ""), ("payload.a.b.c", "")],
+    [("payload.b.c", "7"), ("payload.none", ""), ("payload.null", ""), ("payload.a.b.c", ""), ("REPO_DIR", "shop")],
 )
-def test_payload_is_data(key: str, text: str) -> None:
-    filled = words(f"before {{{{{key}}}}} after", payload={"a": "x", "b": {"c": 7}, "d": ["왕"]})
-    assert filled.startswith(f"before {OPENED}{text}{CLOSED} after")
+def test_values_are_found_by_their_names(key: str, text: str) -> None:
+    payload = {"a": "x", "b": {"c": 7}, "null": None}
+    assert words(f"before {{{{{key}}}}} after", repo="acme/shop", payload=payload).startswith(f"before {text} after")
+
+
+@pytest.mark.parametrize(("value", "text"), [(["왕", 1], '["왕", 1]'), ({"a": None}, '{"a": null}')])
+def test_lists_and_objects_are_json_on_one_line(value: Any, text: str) -> None:
+    assert words("{{payload.a}}", payload={"a": value}).startswith(f"{OPENED}{text}{CLOSED}")
+
+
+def test_what_a_schedule_says_stands_bare() -> None:
+    filled = words(
+        "Do: {{payload.a}}.", payload={"a": "look at all PRs; then write"}, scheduled_for="2026-02-07T10:00Z"
+    )
+    assert filled.startswith("Do: look at all PRs; then write.")
 
 
 def test_the_whole_task_stands_in_it_as_data() -> None:
@@ -75,7 +102,7 @@ def test_no_text_from_outside_stands_outside_of_its_markers(text: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """A repository's name that is a plain name may stand anywhere."""
+    """A value that is plain may stand anywhere."""
     return text if re.fullmatch(r"[A-Za-z0-9_.:/@+-]{0,200}", text) else ""
 
 
