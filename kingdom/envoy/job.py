@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 from kingdom.envoy.channels import Channels
 from kingdom.envoy.conversations import THREAD_RULES, Conversations
 from kingdom.envoy.inbound import Inbound
 from kingdom.envoy.outbound import Outbound
+from kingdom.errors import BadInput
 from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Message, Queued
 from kingdom.runtime.role import Services, Turn
@@ -81,10 +83,34 @@ class EnvoyJob:
         return list(dict.fromkeys(in_order))
 
     def _is_new(self, message: Message) -> bool:
-        """Return whether its id is new. A message whose id was used before moves to dead, or it is posted for ever."""
+        """Return whether its id is new. A repetition moves to dead, or it is posted for ever.
+
+        A foreign writer may use an id again for another message, which gets an id of its own.
+        """
         queue = self._services.queues.messages
         if not queue.has(message.id, "sent", "failed"):
             return True
         state = "sent" if queue.has(message.id, "sent") else "failed"
-        queue.move_to_dead("pending", f"{message.id}.json", f"{state}/ has a message of this id already")
+        again = message.evolve(id=_own_id(message))
+        if self._says_the_same(message, state) or queue.has(again.id, "sent", "failed"):
+            queue.move_to_dead("pending", f"{message.id}.json", f"{state}/ has a message of this id already")
+        else:
+            queue.create([again])
+            self._services.disk.remove(self._services.places.queue_file("messages", "pending", message.id))
         return False
+
+    def _says_the_same(self, message: Message, state: str) -> bool:
+        try:
+            return _what_is_said(self._services.queues.messages.read(state, message.id)) == _what_is_said(message)
+        except (FileNotFoundError, BadInput):
+            return True
+
+
+def _what_is_said(message: Message) -> tuple[object, ...]:
+    return message.type, message.task_id, message.channel, message.content
+
+
+def _own_id(message: Message) -> str:
+    """Return an id that is the same whenever this very message comes again."""
+    digest = sha256(repr(_what_is_said(message)).encode()).hexdigest()[:8]
+    return f"{message.id[:180]}-{digest}"

@@ -224,6 +224,7 @@ class GeneralJob:
         general, services = self._general, self._general.services
         general.sessions.add(
             SessionRow(
+                id=soldier,
                 soldier=soldier,
                 task_id=task.id,
                 general=general.name,

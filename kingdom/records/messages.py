@@ -413,6 +413,8 @@ class SessionRow(Record):
     """One soldier that is out, as `sessions.json` tells it. Foreign rows may hold less."""
 
     kind: ClassVar[str] = "session"
+    #: Its name, where other programs look for it.
+    id: str | None = field(default=None, metadata=WHEN_SET)
     #: Its name: its logs are named after it.
     soldier: str | None = field(default=None, metadata=WHEN_SET)
     task_id: str

@@ -114,11 +114,16 @@ class Started(NamedTuple):
     start: int
     #: The try that it was started for.
     attempt: int
+    #: For how many seconds the machine had been suspended since its boot; None in older notes.
+    slept: float | None = None
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
         """KeyError, TypeError or ValueError for a damaged note."""
-        return cls(int(value["pid"]), int(value["start"]), int(value["attempt"]))
+        slept = value.get("slept")
+        return cls(
+            int(value["pid"]), int(value["start"]), int(value["attempt"]), None if slept is None else float(slept)
+        )
 
     def to_json(self) -> dict[str, Any]:
         return self._asdict()

@@ -72,6 +72,11 @@ def age(start_ticks: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
 
 
+def slept() -> float:
+    """Return for how many seconds this machine has been suspended since its boot."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 def soldier_markers(home: Path, task: str) -> Markers:
     """Return what every process of a task's soldier carries. Another kingdom on this machine has the same task ids.
 

@@ -21,7 +21,7 @@ from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.runtime.cgroup import Cgroup
-from kingdom.runtime.processes import age, carriers, end_carriers, send, soldier_markers, started_at
+from kingdom.runtime.processes import age, carriers, end_carriers, send, slept, soldier_markers, started_at
 from kingdom.soldiers.cleanup import remove_tree
 
 STDERR_TAIL = 500
@@ -45,8 +45,11 @@ class Look:
 
     @property
     def seconds(self) -> float:
-        """How long ago it was started."""
-        return age(self.started.start) if self.started else 0.0
+        """For how long it has run. While the machine was suspended it did not."""
+        if self.started is None:
+            return 0.0
+        since = 0.0 if self.started.slept is None else slept() - self.started.slept
+        return age(self.started.start) - max(0.0, since)
 
     def has_ended(self, attempt: int) -> bool:
         """Whether this attempt's soldier was started and is no more."""
@@ -160,7 +163,7 @@ class SoldierHandle:
 
     def _note_start(self, disk: Disk, pid: int, attempt: int) -> Started:
         """Also of one that has ended already: it was a try, and must not be made again and again."""
-        started = Started(pid, started_at(pid) or 0, attempt)
+        started = Started(pid, started_at(pid) or 0, attempt, round(slept(), 3))
         disk.rewrite(self._started, to_json(started.to_json()))
         return started
 

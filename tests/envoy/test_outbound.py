@@ -141,7 +141,7 @@ def test_an_error_after_the_post_does_not_repeat_it(home: Path, clock: Clock, br
 def test_a_message_under_a_used_id_is_set_aside_not_posted_for_ever(home: Path, clock: Clock, place: str) -> None:
     services(home, "envoy", clock)
     put(home, "messages", place, **message(content="the first"))
-    put(home, "messages", "pending", **message(content="the second"))
+    put(home, "messages", "pending", **message(content="the first", created_at="2026-02-08T10:00:00Z"))
     envoy = settle(home, clock)
     turn(envoy, turns=3)
     assert (posted(home), here(home, "messages", "dead"), here(home, "messages", "pending")) == ([], ["msg-1"], [])
@@ -191,3 +191,16 @@ def test_strange_fields_of_foreign_writers_set_it_aside(home: Path, clock: Clock
     put(home, "messages", "pending", **message("msg-2"))
     settle(home, clock)
     assert (here(home, "messages", "dead"), posted(home)) == (["msg-1"], ["msg-2"])
+
+
+@pytest.mark.parametrize("place", ["sent", "failed"])
+def test_another_message_under_a_used_id_is_a_new_message_and_posted_once(home: Path, clock: Clock, place: str) -> None:
+    services(home, "envoy", clock)
+    put(home, "messages", place, **message(content="the first"))
+    for _ in range(3):
+        put(home, "messages", "pending", **message(content="the second"))
+        settle(home, clock)
+    (line,) = transcript(home)
+    assert line["text"] == "the second"
+    assert read(home, "messages", place, "msg-1")["content"] == "the first"
+    assert here(home, "messages", "pending") == []

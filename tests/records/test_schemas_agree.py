@@ -140,7 +140,7 @@ NOTES: dict[str, dict[str, Any]] = {
     "result": {"session_id": "s-1", "quota": {"resets_at": AT}, "warnings": ["w"]},
     "order": {"code": "done", "made": "task-2"},
     "checkpoint": {},
-    "session": {"soldier": "s", "general": "gen-pr", "pid": 7, "started_at": AT, "priority": "low"},
+    "session": {"id": "s", "soldier": "s", "general": "gen-pr", "pid": 7, "started_at": AT, "priority": "low"},
 }
 EXTRA = {"colour": "파랑", "deep": {"list": [1, None, {"a": "b"}]}}
 

@@ -92,7 +92,7 @@ def test_on_disk_the_keys_are_the_old_ones() -> None:
     assert set(ON_DISK) <= {*SoldierOrder._fields, *RawReport._fields}
 
 
-@pytest.mark.parametrize("note", [Started(7, 99, 1), Stopping("timeout", 3.5)])
+@pytest.mark.parametrize("note", [Started(7, 99, 1), Started(7, 99, 1, 0.5), Stopping("timeout", 3.5)])
 def test_a_note_comes_back(note: Started | Stopping) -> None:
     assert type(note).from_json(on_disk(note.to_json())) == note
 

@@ -12,7 +12,7 @@ from kingdom.disk.atomic import Disk
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, Started, Stopping
-from kingdom.runtime.processes import started_at
+from kingdom.runtime.processes import slept, started_at
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
@@ -80,6 +80,15 @@ def test_time_is_counted_from_the_start_of_its_process() -> None:
     an_hour = 3600 * os.sysconf("SC_CLK_TCK")
     assert Look(True, Started(os.getpid(), start - an_hour, 0), None, None).seconds >= 3600
     assert Look(True, None, None, None).seconds == 0
+
+
+def test_a_soldier_is_not_charged_for_the_time_that_the_machine_was_suspended() -> None:
+    start = started_at(os.getpid())
+    assert start is not None
+    start -= 3600 * os.sysconf("SC_CLK_TCK")
+    whole = Look(True, Started(os.getpid(), start, 0, slept()), None, None).seconds
+    after_a_night = Look(True, Started(os.getpid(), start, 0, slept() - 3000), None, None).seconds
+    assert (whole >= 3600, after_a_night) == (True, pytest.approx(whole - 3000, abs=1))
 
 
 def test_a_cleared_soldier_leaves_nothing(places: Places, soldier: SoldierHandle) -> None:
