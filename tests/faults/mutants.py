@@ -255,4 +255,23 @@ MUTANTS = [
         caught_by="reload",
         quick=True,
     ),
+    Mutant(
+        "a broken manifest is forgotten",
+        "kingdom.king.context:Context.read_manifests",
+        replace("[*A, *B]", "[*A]"),
+        caught_by="reload",
+    ),
+    Mutant(
+        "tasks of a general that is gone take room",
+        "kingdom.records.load:_could_run",
+        replace("A not in B or C is not None", "C is not None"),
+        caught_by="uninstalled",
+    ),
+    Mutant(
+        "another event under a used id counts as a repetition",
+        "kingdom.king.dispatch:Dispatch._is_a_repetition",
+        replace("return A == B", "return True"),
+        caught_by="another_event_under_its_id",
+        quick=True,
+    ),
 ]

@@ -81,7 +81,9 @@ def check_fifo(tree: Path) -> list[str]:
 def check_reload(tree: Path) -> list[str]:
     """Half a file, a wrong type and a broken manifest while it runs; then a good file."""
     home = trees.new_folder()
-    places = homes.make(home, config={"king": {"intervals": {"event_check_seconds": 0.2}}})
+    places = homes.make(
+        home, config={"king": {"intervals": {"event_check_seconds": 0.2}, "concurrency": {"max_soldiers": 20}}}
+    )
     wrong: list[str] = []
     with trees.running(tree, home, KING) as king:
         if not trees.until(lambda: "starts" in log(places)):
@@ -98,6 +100,7 @@ def check_reload(tree: Path) -> list[str]:
         replace(places.manifest(homes.GENERAL), b"name: [")
         told = trees.until(lambda: "keeps the old manifest" in log(places))
         wrong += [] if told else ["a broken manifest: said nothing"]
+        wrong += serves(home, "evt-github-9-x")
         homes.install(home, homes.GENERAL)
         replace(places.config / "king.yaml", b"concurrency: {max_soldiers: 5}\n")
         wrong += [] if trees.until(lambda: "took over" in log(places)) else ["good configuration was not taken over"]
@@ -105,6 +108,17 @@ def check_reload(tree: Path) -> list[str]:
         expected = {"keeps its old configuration": 3, "keeps the old manifest": 1}
         counts = {line: log(places).count(line) for line in expected}
         wrong += [] if counts == expected else [f"errors: {counts}"]
+    trees.remove(home)
+    return wrong
+
+
+def check_uninstalled(tree: Path) -> list[str]:
+    """Tasks of a general that is gone hold nobody up."""
+    home = trees.new_folder()
+    homes.make(home, config={"king": {"concurrency": {"max_soldiers": 1}}})
+    homes.put(home, "tasks", "pending", homes.task("task-20260101-001", "evt-gone", target_general="gen-gone"))
+    with trees.running(tree, home, KING):
+        wrong = serves(home, "evt-github-1-x")
     trees.remove(home)
     return wrong
 
@@ -137,6 +151,7 @@ CHECKS: dict[str, Callable[[Path], list[str]]] = {
     "start": check_start,
     "a pipe for a file": check_fifo,
     "reload": check_reload,
+    "uninstalled": check_uninstalled,
 }
 
 

@@ -65,6 +65,14 @@ def an_answer_told_again(home: Path, king: Callable[[], list[str]]) -> list[str]
     return wrong + one_task(home, "thread_update")
 
 
+def another_event_under_its_id(home: Path, king: Callable[[], list[str]]) -> list[str]:
+    wrong = [*tell(home), *king()]
+    homes.put(home, "events", "pending", homes.event(NAME, payload={"subject_title": "Something else"}))
+    wrong += king()
+    states = sorted(oracle.states_of(home, "events").get(NAME, []))
+    return wrong + ([] if states == ["dead", "dispatched"] else [f"the other event under a used id: {states}"])
+
+
 def tell(home: Path) -> list[str]:
     homes.put(home, "events", "pending", homes.event(NAME))
     return []
@@ -118,6 +126,7 @@ STORIES: dict[str, Story] = {
         put_back_after_a_lost_move,
         a_discarded_one_told_again,
         an_answer_told_again,
+        another_event_under_its_id,
     )
 }
 

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,8 +85,76 @@ def test_an_envoy_of_shell(echoing: Kingdom) -> None:
     assert said_of(echoing, "evt-real") == f"[complete] {TYPE} — did it"
 
 
+PAINTS = f"""
+case $(cat "$KINGDOM_TASK_FILE") in
+*'"type": "resume"'*) {answer(status="success", summary="painted green")} ;;
+*'"text": "fail"'*) {answer(status="failed", error="it broke")} ;;
+*'"text": "ask"'*) {answer(status="needs_human", question="which colour?")} ;;
+*) {answer(status="success", summary="did it")} ;;
+esac
+"""
+STRANGERS = {
+    "king": ("king", "stranger-king.sh", ["gen-paints"]),
+    "general": ("gen-paints", "stranger-general.sh", ["gen-paints"]),
+    "envoy": ("envoy", "stranger-envoy.sh", []),
+}
+
+
+@pytest.fixture
+def painting(own: Kingdom) -> Kingdom:
+    """A kingdom whose general fails, asks and succeeds as it is told, at the first try."""
+    (own.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+    own.ok("generals", "install", str(own.general("gen-paints", PAINTS, subscribes=[TYPE])))
+    return own
+
+
+def spoken(kingdom: Kingdom, what: str, *, count: int = 1) -> list[dict[str, Any]]:
+    """The messages that people can read and that begin like this, once there are so many."""
+    sent = kingdom.places.folder("messages", "sent")
+
+    def found() -> list[dict[str, Any]]:
+        said = [message for message in kingdom.all("messages", "sent") if message["content"].startswith(what)]
+        return said if len(said) >= count else []
+
+    return list(kingdom.until(found, what, sent))
+
+
+@pytest.mark.parametrize("foreign", STRANGERS)
+def test_a_stranger_among_ours(painting: Kingdom, foreign: str) -> None:
+    """One role as existing kingdoms have it, by their page of shapes alone; the others are ours, over one home."""
+    role, script, words = STRANGERS[foreign]
+    passed = []
+    with standing_in(painting, role, script, *words):
+        painting.event("evt-1", TYPE, payload={"text": "paint it"})
+        spoken(painting, "[complete]")
+        passed.append("an event becomes an answer")
+        painting.event("evt-2", TYPE, payload={"text": "fail"})
+        spoken(painting, "[failed]")
+        passed.append("a failure is told")
+        painting.event("evt-3", TYPE, payload={"text": "ask"})
+        (question,) = spoken(painting, "[question] which colour?")
+        passed.append("a question is asked")
+        if foreign == "envoy":
+            (painting.home / "replies" / question["task_id"]).write_text("green")
+        else:
+            painting.ok("say", "--no-wait", "--answer", question["task_id"], "green")
+        done = spoken(painting, "[complete]", count=2)
+        assert "painted green" in done[-1]["content"]
+        passed.append("its answer goes on with the work, once")
+        for kind in ("events", "tasks", "messages"):
+            painting.until(lambda kind=kind: not painting.all(kind, "pending"), f"no {kind} wait")
+            assert painting.all(kind, "dead") == []
+        passed.append("nothing is left waiting or set aside")
+    painting.places.heartbeat(role).unlink(missing_ok=True)
+    painting.ok("start", role)
+    painting.event("evt-9", TYPE, payload={"text": "paint it"})
+    spoken(painting, "[complete]", count=3)
+    passed.append("ours goes on where it stood")
+    print(f"a foreign {foreign} among ours: {'; '.join(passed)}")
+
+
 @pytest.mark.parametrize("script", sorted(path.name for path in STANDINS.glob("*.sh")))
 def test_a_stand_in_is_short_and_knows_nothing_of_our_code(script: str) -> None:
     text = (STANDINS / script).read_text()
-    assert len(text.splitlines()) <= 20
+    assert len(text.splitlines()) <= 22
     assert "python" not in text.lower().replace("without python", "")
