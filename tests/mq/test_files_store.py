@@ -271,3 +271,17 @@ def test_a_dead_letter_that_is_moved_back_by_hand_is_none_any_more(house: House)
     assert house.mq.dead_letters.listed(QUEUE) == []
     assert house.counts() == (1, 0, 0, 0)
     assert house.lease_texts() == [PAYLOAD]
+
+
+def test_a_request_that_a_crash_kept_from_the_journal_is_known_after_the_clock_was_set_back(
+    open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = open_house("filesystem")
+    house.publish(request="one")
+    house.clock.pass_(-3_600)
+    house.reopen()
+    with monkeypatch.context() as crash:
+        crash.setattr(house.mq.store._journal, "write", lambda entries: None)  # type: ignore[attr-defined]
+        key = house.publish(request="two")
+    house.reopen(kill=True)
+    assert house.publish(request="two") == key

@@ -190,6 +190,10 @@ class FileStore:
             if recovered:
                 self._journal.write(recovered)
             self._recent = []
+            now = since + self.kept_ms
+            if self._journal.last() > now:
+                # The clock was set back: what a crash keeps out of the journal from now on would be older than it.
+                self._journal.write([DedupEntry("dedup", now, "", "", ("",))])
         except OSError as error:
             raise self._failure("recall requests", error) from None
         yield from recovered

@@ -47,12 +47,12 @@ class Journal:
                         yield entry
 
     def last(self) -> int:
-        """When the youngest entry was made."""
+        """When the last entry was made."""
         for segment in reversed(self._segments()):
             with open(self._path(segment), "rb") as file:
                 times = [entry.at for line in file if (entry := _parsed(line)) is not None]
             if times:
-                return max(times)
+                return times[-1]
         return 0
 
     def forget(self, before: int) -> None:
