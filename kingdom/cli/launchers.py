@@ -113,6 +113,12 @@ def allow(places: Places, name: str) -> None:
             disk.remove(path)
 
 
+def forget_starts(places: Places) -> None:
+    """Forget how the roles ran: who was stopped while it was still loading has not crashed."""
+    for name in all_names(places):
+        places.starts(name).unlink(missing_ok=True)
+
+
 def all_names(places: Places) -> list[str]:
     """Return the names of all roles, also of those that are switched off or uninstalled but were started once."""
     started = {path.parent.name for path in places.state.glob("*/lock")}

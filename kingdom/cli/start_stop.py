@@ -60,6 +60,7 @@ def down(soldiers: bool) -> None:
             # The chamberlain starts a missing launcher again: it may have done so just before it ended.
             launchers.end_all(places)
         places.last_launcher.unlink(missing_ok=True)
+        launchers.forget_starts(places)
     left = [name for name in launchers.all_names(places) if is_locked(places.lock(name))]
     if left:
         raise TookTooLong(
