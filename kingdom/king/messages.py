@@ -77,7 +77,7 @@ def started(task: Task, default_channel: str) -> MessageDraft:
 def resumed(task: Task, default_channel: str) -> MessageDraft:
     """Announce, in the question's thread, that an answer has come; it names the task that had asked."""
     update = _draft("update", "resumed", task, default_channel, "answer received, resuming")
-    return replace(update, context={"answers": task.payload.get("original_task_id")})
+    return replace(update, context={"answers": task.original})
 
 
 def unanswerable(event: Event, default_channel: str, why: str, thread: str | None = None) -> MessageDraft:

@@ -8,6 +8,7 @@ from typing import Any
 from kingdom.errors import BadMessage
 from kingdom.home import schemas
 from kingdom.records.messages import Checkpoint, Result
+from kingdom.records.soldiers import CONSENT
 
 LEVELS = {
     ("event", "priority"): ("high", "normal", "low"),
@@ -19,6 +20,8 @@ OBJECTS = ("payload", "context")
 """Fields in which null means an object without keys."""
 SAME_STATUS = {"killed": "failed"}
 """Statuses of results, by what they are called elsewhere."""
+OLD_CONSENT = "May {} work on text from outside without a cage, yes or no? (`sandbox: off` says yes for good)"
+"""How older generals of ours, which wrote no `asks`, ended the question for consent."""
 
 
 def checked(kind: str, value: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +31,10 @@ def checked(kind: str, value: dict[str, Any]) -> dict[str, Any]:
 
 def checkpoint(value: dict[str, Any]) -> Checkpoint:
     """Return a checkpoint. Its fields are checked where they are used."""
-    return Checkpoint.from_json(_ours("checkpoint", value))
+    value = _ours("checkpoint", value)
+    if "asks" not in value and str(value.get("question")).endswith(OLD_CONSENT.format(value.get("target_general"))):
+        value["asks"] = CONSENT
+    return Checkpoint.from_json(value)
 
 
 def result(value: dict[str, Any]) -> tuple[Result, list[str]]:

@@ -228,6 +228,12 @@ class Task(Filed):
         return super(Task, cls).from_json(value)
 
     @property
+    def original(self) -> str | None:
+        """The task that a person answered, when their answer made this one."""
+        original = self.payload.get("original_task_id")
+        return original if self.type == "resume" and isinstance(original, str) else None
+
+    @property
     def thread(self) -> str:
         """The task in whose conversation all of this task's messages belong."""
         return self.thread_task_id or self.id

@@ -12,10 +12,10 @@ from typing import Any
 
 from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import read_bytes, read_json, read_json_or, to_json
-from kingdom.errors import BadFile, BadName, Collision
+from kingdom.errors import BadFile, BadInput, BadName, Collision
 from kingdom.home.places import Places
 from kingdom.records import foreign
-from kingdom.records.messages import Checkpoint
+from kingdom.records.messages import Checkpoint, Task
 
 LONGEST_SESSION_ID = 500
 
@@ -58,6 +58,16 @@ def checkpoint(places: Places, task: str) -> Checkpoint:
     A foreign general may have written it: its fields are checked where they are used.
     """
     return foreign.checkpoint(read_json(places.checkpoint(task)))
+
+
+def question_answered_by(places: Places, task: Task) -> Checkpoint | None:
+    """Return what the task left behind whose question this one answers; None when there is nothing to be read."""
+    if task.original is None:
+        return None
+    try:
+        return checkpoint(places, task.original)
+    except (FileNotFoundError, BadInput):
+        return None
 
 
 def open_questions(places: Places) -> list[str]:

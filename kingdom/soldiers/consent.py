@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadInput, KingdomError
+from kingdom.errors import KingdomError
 from kingdom.home.places import Places
+from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import CONSENT
 
@@ -29,29 +26,10 @@ def task_and_trust(places: Places, general: str, task: Task) -> tuple[Task, bool
 
     A yes brings back the task that waited for it; ConsentRefused is raised for any other answer.
     """
-    waiting = _waiting_for_consent(places, general, task)
-    if waiting is None:
+    asked = notes.question_answered_by(places, task)
+    if asked is None or asked.asks != CONSENT or asked.target_general != general or asked.type is None:
         return task, task.scheduled_for is None and task.type != TYPED_HERE
     answer = str(task.payload.get("human_response", ""))
     if answer.strip(" .!").lower() not in YES:
         raise ConsentRefused(answer=answer[:80])
-    return task.evolve(type=waiting["type"], payload=waiting["payload"]), False
-
-
-def _waiting_for_consent(places: Places, general: str, task: Task) -> Mapping[str, Any] | None:
-    """Return the checkpoint of the task that asked, when this one answers that very question of ours."""
-    original = task.payload.get("original_task_id")
-    if task.type != "resume" or not isinstance(original, str):
-        return None
-    try:
-        checkpoint = read_json(places.checkpoint(original))
-    except (FileNotFoundError, BadInput):
-        return None
-    is_ours = checkpoint["asks"] == CONSENT if "asks" in checkpoint else _asked_before(checkpoint, general)
-    return checkpoint if is_ours and checkpoint.get("target_general") == general and "type" in checkpoint else None
-
-
-def _asked_before(checkpoint: Mapping[str, Any], general: str) -> bool:
-    """Return whether an older general of ours asked this, which told its own question by the words alone."""
-    words = f"May {general} work on text from outside without a cage, yes or no? (`sandbox: off` says yes for good)"
-    return str(checkpoint.get("question")).endswith(words)
+    return task.evolve(type=asked.type, payload=asked.payload), False

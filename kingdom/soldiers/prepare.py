@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kingdom.disk.atomic import make_folder
-from kingdom.disk.codec import read_bytes, read_json, to_json
-from kingdom.errors import BadFile, BadInput, BadName
+from kingdom.disk.codec import read_bytes, to_json
+from kingdom.errors import BadFile, BadName
 from kingdom.home import config
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import check_name
+from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
@@ -148,12 +149,9 @@ def soldier_name(task: Task) -> str:
 
 def _checkpoint(services: Services, manifest: Manifest, task: Task) -> Iterator[Path]:
     """Yield the checkpoint that the task of an answer names, if it is one of this general's questions."""
-    original = task.payload.get("original_task_id")
-    if task.type == "resume" and isinstance(original, str):
-        with suppress(FileNotFoundError, BadInput):
-            path = services.places.checkpoint(original)
-            if read_json(path).get("target_general") == manifest.name:
-                yield path
+    asked = notes.question_answered_by(services.places, task)
+    if task.original and asked and asked.target_general == manifest.name:
+        yield services.places.checkpoint(task.original)
 
 
 def _keys() -> Iterator[Path]:

@@ -18,6 +18,7 @@ from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, BadInput, BadName, KingdomError
 from kingdom.home.places import Places, as_filename
+from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.soldiers.cleanup import remove_tree
 
@@ -72,13 +73,8 @@ class Workspaces:
 
     def inherited(self, task: Task) -> str | None:
         """Return where a resumed task goes on: in the workspace in which its question was asked."""
-        original = task.payload.get("original_task_id")
-        if task.type != "resume" or not isinstance(original, str):
-            return None
-        try:
-            return str(read_json(self._places.checkpoint(original))["workspace"])
-        except (FileNotFoundError, KeyError, BadInput):
-            return None
+        asked = notes.question_answered_by(self._places, task)
+        return str(asked.workspace) if asked and asked.workspace else None
 
     def clear_if_done(self, task_id: str, inherited: str | None = None) -> None:
         """Remove the workspace of a task that has ended and neither failed nor asked: nobody needs it any more."""

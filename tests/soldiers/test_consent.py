@@ -54,6 +54,12 @@ def test_a_yes_brings_back_the_task_that_asked(places: Places, text: str) -> Non
     assert (task.type, task.payload, external) == ("github.pr.mentioned", {"a": 1}, False)
 
 
+def test_a_checkpoint_without_a_payload_comes_back_with_an_empty_one(places: Places) -> None:
+    write(places.checkpoint(ASKED), {key: part for key, part in CHECKPOINT.items() if key != "payload"})
+    task, _ = task_and_trust(places, "gen-pr", answer("yes"))
+    assert (task.type, task.payload) == ("github.pr.mentioned", {})
+
+
 OLD = "May gen-pr work on text from outside without a cage, yes or no? (`sandbox: off` says yes for good)"
 
 
