@@ -28,7 +28,7 @@ class ScheduleEntry:
     default_repo: str | None
     schedule: Schedule
     #: The general asks a model.
-    needs_model: bool = True
+    needs_model: bool
 
     @property
     def key(self) -> str:
@@ -81,7 +81,7 @@ def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[fl
         moments = _times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone)
         return list(islice(takewhile(lambda moment: moment <= now, moments), MOST_CAUGHT_UP))
     newest = last_due(entry, after, now, zone)
-    if newest is None or (entry.schedule.catch_up == "skip" and now - newest >= LATE_SECONDS):
+    if newest is None or (entry.schedule.catch_up == "skip" and now - newest > LATE_SECONDS):
         return []
     return [newest]
 
@@ -89,8 +89,8 @@ def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[fl
 def last_due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> float | None:
     """Return the newest due minute in (after, now]."""
     moments = _times(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).all_prev(float), entry, zone)
-    newest = next(moments)
-    return newest if after < newest <= now else None
+    newest = next(moment for moment in moments if moment <= now)
+    return newest if newest > after else None
 
 
 def next_run(entry: ScheduleEntry, after: float, zone: tzinfo) -> float:

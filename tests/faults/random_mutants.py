@@ -55,6 +55,8 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
     for node in ast.walk(tree):
         if id(node) in decorators:
             continue  # a record that is not frozen behaves as one that nobody changes
+        if isinstance(node, ast.If) and _line(node.test) == "TYPE_CHECKING":
+            continue  # only types are imported there
         if isinstance(node, ast.If | ast.While | ast.IfExp):
             yield Defect(node.lineno, f"negate {_line(node.test)}", lambda n=node: _negate(n))
         elif isinstance(node, ast.Compare) and type(node.ops[0]) in OPPOSITES:
@@ -74,17 +76,25 @@ def _line(node: ast.AST) -> str:
 
 
 def _order_matters(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether to swap two neighbours changes anything: one has an effect, or uses what the other sets."""
+    """Whether to swap two neighbours changes anything: a call, or what the other one sets."""
     pair = (first, second)
     if not all(isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign) for statement in pair):
         return False
     if any(isinstance(statement.value, ast.Constant) for statement in pair if isinstance(statement, ast.Expr)):
         return False  # a docstring
-    effects = (ast.Call, ast.Attribute, ast.Subscript, ast.Yield, ast.Await)
-    if any(isinstance(node, effects) for statement in pair for node in ast.walk(statement)):
+    if any(isinstance(node, ast.Call | ast.Yield | ast.Await) for statement in pair for node in ast.walk(statement)):
         return True
-    names = [{node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} for statement in pair]
-    return bool(names[0] & names[1])
+    return bool(_set_by(first) & _used_by(second) or _set_by(second) & (_used_by(first) | _set_by(first)))
+
+
+def _set_by(statement: ast.stmt) -> set[str]:
+    """Return what a statement sets: `a`, `a.b`, `a[b]`."""
+    targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    return {ast.unparse(target) for target in targets}
+
+
+def _used_by(statement: ast.stmt) -> set[str]:
+    return {ast.unparse(node) for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Load)}
 
 
 def _swap(block: list[ast.stmt], at: int) -> None:
@@ -120,7 +130,7 @@ def planted(text: str, number: int) -> tuple[Defect, str]:
 
 
 class Run:
-    """A copy of the checkout, and the tests that are run on it."""
+    """A copy of the checkout, and the tests that are run on it: collected once, and forked for each defect."""
 
     def __init__(self, tests: list[str]) -> None:
         self.tree = trees.new_folder()
@@ -133,41 +143,65 @@ class Run:
             shutil.copy(file, self.tree)
         for file in trees.CHECKOUT.glob("*.conf"):
             shutil.copy(file, self.tree)
+        (asked, asks), (tells, told) = os.pipe(), os.pipe()
+        self._server = self._pytest({reached.SERVED: f"{asked} {told}"}, asked, told)
+        os.close(asked)
+        os.close(told)
+        self._asks, self._tells = os.fdopen(asks, "w"), os.fdopen(tells)
 
     def learn(self) -> str:
         """Run the tests without a defect: which function each of them runs. Return what they say if one fails."""
         began = time.monotonic()
-        passed, said = self._run({reached.WRITTEN: str(self._reached)})
-        self._limit = SLOWER_AT_MOST * (time.monotonic() - began) + 30
-        return "" if passed else said
+        said = self._ask({"learn": str(self._reached)})
+        self._limit = SLOWER_AT_MOST * (time.monotonic() - began) + 15
+        return said
 
-    def survives(self, file: Path, defect: Defect, text: str) -> bool:
+    def caught_by(self, file: Path, number: int) -> str:
+        """Return what the first test that fails says; "" is that the defect survives."""
         whole = (self.tree / file).read_text()
+        defect, text = planted(whole, number)
         (self.tree / file).write_text(text)
         try:
-            return self._run({reached.READ: str(self._reached), reached.CHANGED: f"{file}:{defect.line}"})[0]
+            job = {"file": str(file), "line": defect.line, "number": number, "whole": whole}
+            said = self._ask({**job, "reached": str(self._reached)})
+            return said if said != reached.ALONE else self._alone(f"{file}:{defect.line}")
         finally:
             (self.tree / file).write_text(whole)
 
-    def _run(self, variables: dict[str, str]) -> tuple[bool, str]:
-        """Return whether all tests pass, and the end of what they say."""
-        argv = ["nice", sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KINGDOM_", "PYTEST_"))}
-        with subprocess.Popen(
-            [*argv, "-p", "tests.faults.reached", *self._tests],
-            cwd=self.tree,
-            env={**kept, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1", **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as child:
+    def end(self) -> None:
+        self._asks.close()
+        self._server.wait()
+
+    def _ask(self, job: dict[str, object]) -> str:
+        self._asks.write(json.dumps({**job, "limit": self._limit}) + "\n")
+        self._asks.flush()
+        line = self._tells.readline()
+        return str(json.loads(line)) if line else "the tests cannot be collected"
+
+    def _alone(self, changed: str) -> str:
+        """Run the tests in a fresh process: what is only computed at import, or when tests are collected, is seen."""
+        with self._pytest({reached.READ: str(self._reached), reached.CHANGED: changed}) as child:
             try:
                 said = child.communicate(timeout=self._limit)[0]
             except subprocess.TimeoutExpired:
-                return _end(child), "hung"
-        return child.returncode == 0, said[-1500:]
+                _end(child)
+                return "hung"
+        return said[-1500:] if child.returncode else ""
+
+    def _pytest(self, variables: dict[str, str], *descriptors: int) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "tests.faults.reached"]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KINGDOM_", "PYTEST_"))}
+        return subprocess.Popen(
+            [*argv, *self._tests],
+            cwd=self.tree,
+            env={**kept, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1", **variables},
+            stdout=subprocess.DEVNULL if descriptors else subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
 
 
 def _end(child: subprocess.Popen[str]) -> bool:
@@ -185,36 +219,72 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     book = RESULTS / f"{room.replace('/', '.')}-{seed}.jsonl"
     rows = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
-    known = {row["key"]: row for row in rows}
+    tested = _digest(*(file.read_text() for part in tests for file in sorted((trees.CHECKOUT / part).rglob("*.py"))))
+    known = {row["key"]: row for row in rows if row["outcome"] == "killed" or row.get("tested") == tested}
     run = Run(tests)
     if said := run.learn():
         print(f"{' '.join(tests)} fails without any defect: {said}", file=sys.stderr)
         return 1
     drawn = draw(room, count, seed)
-    survivors = []
+    reasons = equivalent()
+    survivors, harmless = [], 0
     for file, number in drawn:
-        defect, text = planted((run.tree / file).read_text(), number)
-        key = hashlib.sha256(f"{file} {' '.join(tests)} {text}".encode()).hexdigest()[:16]
+        text = (run.tree / file).read_text()
+        defect, changed = planted(text, number)
+        key = _digest(str(file), *tests, changed)
         if key not in known:
             began = time.monotonic()
-            outcome = "SURVIVED" if run.survives(file, defect, text) else "killed"
+            said = run.caught_by(file, number)
             known[key] = {
                 "key": key,
-                "outcome": outcome,
+                "outcome": "killed" if said else "SURVIVED",
                 "place": f"{file}:{defect.line}",
                 "what": defect.what,
                 "seconds": round(time.monotonic() - began, 1),
+                "by": said.partition(":\n")[0][:300],
+                "tested": tested,
             }
             with book.open("a") as lines:
                 lines.write(f"{json.dumps(known[key])}\n")
         row = known[key]
-        line = f"{row['place']}: {row['what']}"
-        survivors += [line] if row["outcome"] == "SURVIVED" else []
-        print(f"{row['outcome']:8} {line} ({row['seconds']} s)", flush=True)
+        name = f"{file} {_function(text, defect.line)}: {defect.what}"
+        outcome = row["outcome"]
+        if outcome == "SURVIVED" and name in reasons:
+            outcome, harmless = "the same", harmless + 1
+        elif outcome == "SURVIVED":
+            survivors.append(name)
+        print(f"{outcome:8} {file}:{defect.line}: {defect.what} ({row['seconds']} s)", flush=True)
+    run.end()
     print("\n".join(["", *sorted(survivors)]))
-    caught = len(drawn) - len(survivors)
-    print(f"random mutants of {room}, seed {seed}: {caught} of {len(drawn)} killed by {' '.join(tests)}")
+    caught = len(drawn) - harmless - len(survivors)
+    print(
+        f"random mutants of {room}, seed {seed}: {len(drawn)} drawn, {harmless} change nothing, "
+        f"{caught} of {len(drawn) - harmless} killed by {' '.join(tests)}"
+    )
     return 0
+
+
+def equivalent() -> dict[str, str]:
+    """Return the defects that change no behaviour, and why: lines of equivalent.txt, as the tool prints survivors."""
+    lines = Path(__file__).with_name("equivalent.txt").read_text().splitlines()
+    return dict(line.rsplit("  # ", 1) for line in lines if line)
+
+
+def _function(text: str, line: int) -> str:
+    """Return the qualified name of the innermost function or class around a line."""
+    names, nodes = [], list(ast.parse(text).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.lineno <= line <= (node.end_lineno or 0):
+            names.append(node.name)
+            nodes = list(node.body)
+        elif not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            nodes += [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt)]
+    return ".".join(names) or "module"
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256(" ".join(texts).encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":

@@ -1,61 +1,47 @@
-"""A plugin of pytest for random mutants: which functions of kingdom/ each test runs, and the nearest tests first.
+"""A plugin of pytest for random mutants: tests are collected once, and run in a fork for each defect.
 
-Only what runs in the test's own process is seen: tests that start programs come behind those that are near,
-and before those that are known to run other files alone.
+In the fork the changed functions get their new code, so that nothing is imported again. First come the tests that run
+the changed function, then those that run its file, then those of which that is not known: only what runs in the
+test's own process is seen. Tests that run other files alone come last.
 """
 
 from __future__ import annotations
 
+import ast
+import gc
+import inspect
 import json
 import os
+import select
+import signal
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
 
-WRITTEN, READ, CHANGED = "MUTANTS_REACHED_OUT", "MUTANTS_REACHED_IN", "MUTANTS_CHANGED"
+ALONE = "to be seen in a fresh process"
+READ, CHANGED, SERVED = "MUTANTS_REACHED_IN", "MUTANTS_CHANGED", "MUTANTS_SERVED"
 TREE = Path(__file__).resolve().parents[2]
 
 Spans = dict[str, list[tuple[int, int]]]
 """For a file, the first and last lines of the functions that a test runs."""
 
-_found: dict[str, Spans] = {}
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    if WRITTEN not in os.environ:
-        return (yield)
-    spans: dict[str, set[tuple[int, int]]] = {}
-    inside = f"{TREE}/kingdom/"
-
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(inside):
-            last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
-            spans.setdefault(code.co_filename, set()).add((code.co_firstlineno, last))
-
-    sys.setprofile(note)
-    try:
-        return (yield)
-    finally:
-        sys.setprofile(None)
-        _found[item.nodeid] = {str(Path(file).relative_to(TREE)): sorted(spans[file]) for file in spans}
-
-
-def pytest_sessionfinish() -> None:
-    if WRITTEN in os.environ:
-        Path(os.environ[WRITTEN]).write_text(json.dumps(_found))
+_said: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if READ in os.environ:
-        known = json.loads(Path(os.environ[READ]).read_text())
         file, _, line = os.environ[CHANGED].rpartition(":")
-        items.sort(key=lambda item: distance(known.get(item.nodeid, {}), file, int(line)))
+        items[:] = nearest(items, json.loads(Path(os.environ[READ]).read_text()), file, int(line))
+
+
+def nearest(items: list[pytest.Item], known: dict[str, Spans], file: str, line: int) -> list[pytest.Item]:
+    return sorted(items, key=lambda item: distance(known.get(item.nodeid, {}), file, line))
 
 
 def distance(spans: Spans, file: str, line: int) -> int:
@@ -63,3 +49,152 @@ def distance(spans: Spans, file: str, line: int) -> int:
     if any(first <= line <= last for first, last in spans.get(file, [])):
         return 0
     return 1 if file in spans else 3 if spans else 2
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _said.append(f"{report.nodeid}: {report.longreprtext[-1500:]}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Answer each line of the one pipe with a line in the other: see random_mutants.Run."""
+    if SERVED not in os.environ:
+        return None
+    asked, told = (int(number) for number in os.environ.pop(SERVED).split())
+    os.set_inheritable(asked, False)
+    os.set_inheritable(told, False)
+    _EARLY.__exit__()
+    with open(asked) as asks, open(told, "w") as tells:
+        for line in asks:
+            tells.write(json.dumps(_in_fork(session, json.loads(line))) + "\n")
+            tells.flush()
+    return True
+
+
+def _in_fork(session: pytest.Session, job: dict[str, Any]) -> str:
+    """Run the tests for a job in a child, and return what failed: "" is nothing, "hung" that it took too long."""
+    out, into = os.pipe()
+    began = time.monotonic()
+    if (child := os.fork()) == 0:
+        os.setsid()
+        try:
+            said = _learn(session, job) if "learn" in job else _meet(session, job)
+        except BaseException as error:  # noqa: BLE001 a child of a fork that goes on would be a second server
+            said = f"the fork: {error!r}"
+        os.write(into, said.encode()[-4000:])
+        os._exit(0)
+    os.close(into)
+    said = b""
+    while select.select([out], [], [], max(began + job["limit"] - time.monotonic(), 0))[0]:
+        if not (more := os.read(out, 4096)):
+            break
+        said += more
+        if more:
+            break
+    ended = os.pidfd_open(child)
+    if said or select.select([ended], [], [], max(began + job["limit"] - time.monotonic(), 0))[0]:
+        failed = said.decode(errors="replace")
+    else:
+        failed = "hung"
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGINT)
+        select.select([ended], [], [], 10)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(ended)
+    os.close(out)
+    return failed
+
+
+def _learn(session: pytest.Session, job: dict[str, Any]) -> str:
+    found: dict[str, Spans] = {}
+    for number, item in enumerate(session.items):
+        spans: dict[str, set[tuple[int, int]]] = {}
+        with _Noted(spans):
+            _run(item, session.items, number)
+        found[item.nodeid] = {str(Path(file).relative_to(TREE)): sorted(spans[file]) for file in spans}
+    Path(job["learn"]).write_text(json.dumps(found))
+    return _said[0] if _said else ""
+
+
+class _Noted:
+    """Which functions of kingdom/ run meanwhile."""
+
+    def __init__(self, spans: dict[str, set[tuple[int, int]]]) -> None:
+        self._spans = spans
+        self._inside = f"{TREE}/kingdom/"
+
+    def __enter__(self) -> None:
+        sys.setprofile(self._note)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._inside):
+            last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
+            self._spans.setdefault(code.co_filename, set()).add((code.co_firstlineno, last))
+
+
+def _meet(session: pytest.Session, job: dict[str, Any]) -> str:
+    if not become(TREE / job["file"], job["whole"], job["number"]):
+        return ALONE
+    early = {str(Path(file).relative_to(TREE)): sorted(spans) for file, spans in _early.items()}
+    items = nearest(session.items, json.loads(Path(job["reached"]).read_text()), job["file"], job["line"])
+    for number, item in enumerate(items):
+        _run(item, items, number)
+        if _said:
+            return _said[0]
+    return "" if distance(early, job["file"], job["line"]) else ALONE
+
+
+def _run(item: pytest.Item, items: list[pytest.Item], number: int) -> None:
+    following = items[number + 1] if number + 1 < len(items) else None
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+
+def become(file: Path, whole: str, number: int) -> bool:
+    """Give the functions of a loaded module the code with a defect; False if it is not in functions alone."""
+    from tests.faults import random_mutants
+
+    tree = ast.parse(whole)
+    list(random_mutants.defects(tree))[number].put()
+    new = compile(ast.fix_missing_locations(tree), str(file), "exec", dont_inherit=True)
+    pairs = list(_differing(compile(whole, str(file), "exec", dont_inherit=True), new))
+    if not pairs or not all(old.co_flags & inspect.CO_OPTIMIZED for old, _ in pairs):
+        return False
+    codes = {_name(old): changed for old, changed in pairs}
+    for function in [found for found in gc.get_objects() if isinstance(found, FunctionType)]:
+        if changed := codes.get(_name(function.__code__)):
+            if len(changed.co_freevars) != len(function.__code__.co_freevars):
+                return False
+            function.__code__ = changed
+    return True
+
+
+def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Yield the functions that differ, with those around them; a module or class only if its own statements differ."""
+    inner = [[part for part in code.co_consts if isinstance(part, CodeType)] for code in (old, new)]
+    within = [pair for both in zip(*inner, strict=False) for pair in _differing(*both)]
+    if _own(old) != _own(new) or (within and old.co_flags & inspect.CO_OPTIMIZED):
+        yield old, new
+    yield from within
+
+
+def _own(code: CodeType) -> tuple[object, ...]:
+    consts = [repr(part) if not isinstance(part, CodeType) else "" for part in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts
+
+
+def _name(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+_early: dict[str, set[tuple[int, int]]] = {}
+"""What runs while modules are imported and tests are collected: a fork cannot show a defect in it to be harmless."""
+_EARLY = _Noted(_early)
+if SERVED in os.environ:
+    _EARLY.__enter__()

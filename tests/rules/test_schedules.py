@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kingdom.home.manifests import Schedule
-from kingdom.rules.schedules import MOST_CAUGHT_UP, ScheduleEntry, due, last_due, misfit, next_run
+from kingdom.rules.schedules import ScheduleEntry, due, last_due, misfit, next_run
 from kingdom.times import moment, stamp
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -17,7 +17,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def entry(cron: str, **fields: Any) -> ScheduleEntry:
     plan = {"name": "daily", "task_type": "t", "payload": {}, "repo": None, "catch_up": "all", "timezone": None}
-    return ScheduleEntry("gen-a", None, Schedule(cron=cron, **{**plan, **fields}))
+    return ScheduleEntry("gen-a", None, Schedule(cron=cron, **{**plan, **fields}), needs_model=True)
 
 
 def runs(plan: ScheduleEntry, after: str, until: str, zone: Any = UTC) -> list[str]:
@@ -53,7 +53,13 @@ def test_without_an_absence_all_are_alike(catch_up: str) -> None:
     assert runs(plan, "2026-02-07T21:59:00Z", "2026-02-07T22:00:30Z") == ["02-07T22:00"]
 
 
-@pytest.mark.parametrize(("catch_up", "count"), [("all", MOST_CAUGHT_UP), ("latest", 1), ("skip", 1)])
+@pytest.mark.parametrize(("seconds", "times"), [(150, 1), (150.5, 0)])
+def test_a_run_is_missed_when_it_is_noticed_late(seconds: float, times: int) -> None:
+    plan, at = entry("0 22 * * *", catch_up="skip"), moment("2026-02-07T22:00:00Z")
+    assert due(plan, at - 60, at + seconds, UTC) == [at] * times
+
+
+@pytest.mark.parametrize(("catch_up", "count"), [("all", 1000), ("latest", 1), ("skip", 1)])
 def test_a_very_long_absence_is_no_stampede_and_the_newest_is_not_lost(catch_up: str, count: int) -> None:
     plan = entry("* * * * *", catch_up=catch_up)
     found = runs(plan, "2025-02-07T00:00:00Z", "2026-02-07T10:00:05Z")
@@ -66,6 +72,7 @@ def test_what_is_looked_at_is_looked_at_up_to_the_newest() -> None:
     plan, now = entry("0 * * * *"), moment("2026-02-07T10:20:00Z")
     assert last_due(plan, now - 7200, now, UTC) == moment("2026-02-07T10:00:00Z")
     assert last_due(plan, moment("2026-02-07T10:00:00Z"), now, UTC) is None
+    assert last_due(plan, now - 7200, moment("2026-02-07T09:59:59.5Z"), UTC) == moment("2026-02-07T09:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +133,7 @@ def test_what_cannot_be_kept_is_told(cron: str, timezone: str | None, why: str) 
 @pytest.mark.parametrize("cron", ["0 22 * * 1-5", "*/15 * * * *", "0 0 1 1 *", "5 4 * * sun", "0 0 29 2 *"])
 def test_what_can_be_kept_is_kept(cron: str) -> None:
     assert misfit(entry(cron)) is None
+    assert misfit(entry(cron, timezone="Asia/Seoul")) is None
 
 
 def test_a_run_is_named_after_its_minute() -> None:
