@@ -49,7 +49,7 @@ class ChamberlainJob:
         self._take_over(services)
 
     def close(self) -> None:
-        """Nothing to do: everything is written already."""
+        """Do nothing: everything is written already."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         now = self._services.monotonic()

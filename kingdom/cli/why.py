@@ -50,7 +50,7 @@ class Story:
 
     @property
     def at(self) -> float | None:
-        """When it was made, else when its file was changed."""
+        """Return when it was made, else when its file was changed."""
         with suppress(ValueError, OverflowError):
             return moment(str(self.found.get("created_at")))
         return _changed(self.found.path)

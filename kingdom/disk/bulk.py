@@ -184,7 +184,7 @@ class FileBatch:
 
     @property
     def has_removals(self) -> bool:
-        """Whether the next commit removes files."""
+        """Return whether the next commit removes files."""
         return bool(self._leaving)
 
     def has(self, folder: str, name: str) -> bool:

@@ -203,11 +203,11 @@ class Places:
         return [task for task in tasks if _NAME.match(task)]
 
     def answered(self, task: str) -> Path:
-        """The king's note of whose answer to a task's question he took."""
+        """Return where the king notes whose answer to a task's question he took."""
         return self.own("king") / "answered" / f"{check_name('task', task)}.json"
 
     def cancelled(self, task: str) -> Path:
-        """The king's note of who gave a task up while its general was at it."""
+        """Return where the king notes who gave a task up while its general was at it."""
         return self.own("king") / "cancelled" / f"{check_name('task', task)}.json"
 
     def stopped_by_down(self, task: str) -> Path:
@@ -268,7 +268,7 @@ class Places:
         return self.memory / "generals" / check_name("general", general)
 
     def folders(self) -> Iterator[Path]:
-        """What a home needs before its first role starts."""
+        """Return the folders that a home needs before its first role starts."""
         yield from (self.config, self.manifests, self.queue, self.state, self.logs, self.memory)
         yield from (self.workspaces, self.results, self.prompts, self.soldiers, self.run, self.wanted_folder)
         yield from (self.session_logs, self.memory / "shared", self.memory / "generals")

@@ -133,10 +133,6 @@ class Context:
     def message_ids(self, count: int) -> list[str]:
         return [f"msg-{number}" for number in self._message_numbers.take(count)] if count else []
 
-    def is_made(self, kind: str, id: str) -> bool:
-        """Return whether it was made, now in any state; asked in the order of moves, so that one that moves is seen."""
-        return self.services.queues[kind].has(id, *MOVES[kind])
-
     def hand_over(
         self,
         decisions: Sequence[Decision[C]],
@@ -155,8 +151,8 @@ class Context:
         note([decision.cause for decision in noted])
         begun = [(decision, decision.task) for decision in noted if decision.task]
         if begun:
-            fresh = [task for decision, task in begun if not (decision.begun and self.is_made("tasks", task.id))]
-            self.queues.tasks.create(fresh)
+            tasks = self.queues.tasks
+            tasks.create([task for decision, task in begun if not (decision.begun and tasks.was_made(task.id))])
         now = self.now()
         pairs = zip(noted, decisions, strict=True)
         messages = [message for after, before in pairs for message in self._missing_messages(after, before, now)]
@@ -170,7 +166,7 @@ class Context:
         """Fresh ids need no look; under an older one an earlier life may have written its message."""
         for draft in decision.drafts:
             id = str(decision.cause.message_ids[draft.part])
-            if _is_fresh(draft, before) or not self.is_made("messages", id):
+            if _is_fresh(draft, before) or not self.queues.messages.was_made(id):
                 yield draft.message(id, now)
 
     def _period(self) -> float:

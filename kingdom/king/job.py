@@ -42,7 +42,7 @@ class KingJob:
         self._king.take_over(services)
 
     def close(self) -> None:
-        """Nothing is held in memory that the directories do not hold."""
+        """Give back unused ids. Nothing else is held in memory that the folders do not hold."""
         with suppress(OSError):
             # A full disk costs a gap in the numbers, no more.
             self._king.close()

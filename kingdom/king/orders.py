@@ -63,8 +63,7 @@ class Orders:
             outcome, code = f"refused: {error}", "refused"
         self._king.log.info(f"{order.id}: {order.action} {order.target}, asked by {order.by}: {outcome}")
         # Read again, because what the action has noted in it must stay until it lies in done/.
-        noted = self._king.queues.orders.read("pending", order.id)
-        self._king.queues.orders.update("pending", [noted.evolve(outcome=outcome, code=code)])
+        self._king.queues.orders.change("pending", order.id, outcome=outcome, code=code)
         self._king.queues.orders.move([order.id], "pending", "done")
 
     def retry(self, order: Order) -> str:
@@ -74,7 +73,7 @@ class Orders:
         if not made:
             made = self._king.task_ids(1)[0]
             self._king.queues.orders.update("pending", [order.evolve(made=made)])
-        if not self._king.is_made("tasks", made):
+        if not self._king.queues.tasks.was_made(made):
             again = task.evolve(
                 id=made,
                 status="pending",
@@ -120,7 +119,7 @@ class Orders:
             ended = ended.evolve(message_ids={**ended.message_ids, draft.part: self._king.message_ids(1)[0]})
         queues.tasks.update("completed", [ended])
         message_id = str(ended.message_ids[draft.part])
-        if not self._king.is_made("messages", message_id):
+        if not queues.messages.was_made(message_id):
             queues.messages.create([draft.message(message_id, self._king.now())])
         self._end_event(task, order)
         return "ended before anybody took it"
@@ -163,25 +162,22 @@ class Orders:
             queues.messages.update("failed", [again])
             return self._move_to_pending("messages", order.target, "failed")
         for kind in ("events", "tasks", "messages"):
-            if queues[kind].has(order.target, "dead"):
+            if queues.of(kind).has(order.target, "dead"):
                 return self._requeue_dead(kind, order)
         raise OrderRefused(f"nothing named {order.target} was discarded, has failed or lies in dead/")
 
     def _requeued_before(self, order: Order) -> str | None:
         """Return what an earlier life has done of this order: the thing has left its old place, with our note in it."""
         for kind, states in WHERE_REQUEUED_GO.items():
+            queue = self._king.queues.of(kind)
             for state in states:
-                if not self._king.queues[kind].has(order.target, state):
-                    continue
-                record = self._king.queues[kind].read(state, order.target)
-                if record.requeued_by == order.id:
+                if queue.has(order.target, state) and queue.read(state, order.target).requeued_by == order.id:
                     self._drop_reason(kind, order.target)
                     return f"back in {kind}/pending"
         return None
 
     def _requeue_dead(self, kind: str, order: Order) -> str:
-        record = self._king.queues[kind].read("dead", order.target)
-        self._king.queues[kind].update("dead", [record.evolve(requeued_by=order.id)])
+        self._king.queues.of(kind).change("dead", order.target, requeued_by=order.id)
         if kind == "tasks":
             notes.forget_cancelled(self._king.places, self._king.disk, order.target)
         moved = self._move_to_pending(kind, order.target, "dead")
@@ -194,7 +190,7 @@ class Orders:
             self._king.disk.remove(path.with_name(f"{path.name}.reason"))
 
     def _move_to_pending(self, kind: str, name: str, src: str) -> str:
-        if self._king.queues[kind].move([name], src, "pending"):
+        if self._king.queues.of(kind).move([name], src, "pending"):
             raise OrderRefused(f"{name} could not go back: {kind}/pending holds one of that name")
         return f"back in {kind}/pending"
 

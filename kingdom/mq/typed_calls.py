@@ -68,11 +68,11 @@ class Delivery:
         return _value(self.attributes_text)
 
     def ack(self) -> None:
-        """The message is done and deleted. Acknowledging twice is no error."""
+        """Delete a message that is done. Acknowledging twice is no error."""
         self._calls.ack(self)
 
     def nack(self, reason: str = "", *, requeue: bool = True) -> None:
-        """The message failed: it is tried again by the queue's retry rule, or without `requeue` a dead letter."""
+        """Report a failure: it is tried again by the queue's retry rule, or without `requeue` a dead letter."""
         self._calls.nack(self, reason, requeue=requeue)
 
     def extend(self, visibility: float | None = None) -> int:

@@ -43,7 +43,7 @@ def to_stderr(sentence: str) -> None:
 
 
 def to_nobody(sentence: str) -> None:
-    """For those who do not want to hear of every message."""
+    """Tell nobody: for those who do not want to hear of every message."""
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ class DailyCounter:
 
 
 def highest_number(folders: list[Path], shape: str) -> Callable[[str], int]:
-    """For `DailyCounter`: the highest number of a day among files like `task-{day}-` in these folders."""
+    """Return the highest number of a day, for `DailyCounter`, among files like `task-{day}-` in these folders."""
 
     def used(day: str) -> int:
         pattern = re.compile(rf"{re.escape(shape.format(day=day))}(\d+)\.json")

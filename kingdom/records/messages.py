@@ -29,7 +29,7 @@ Rank = tuple[int, str, int, str]
 
 
 def rank(priority: str, created_at: str, name: str) -> Rank:
-    """The order in which a queue is served: priority, then age, then id (by length first, so that 1000 follows 999)."""
+    """Return what a queue is served in order of: priority, age, id (by length first, so that 1000 follows 999)."""
     return (URGENCY.get(priority, 2), created_at.removesuffix("Z"), len(name), name)
 
 

@@ -52,6 +52,10 @@ class Queue(Generic[R]):
         folder = self._folders[state]
         self._disk.rewrite_all([(f"{folder}/{record.id}.json", to_json(record.to_json())) for record in records])
 
+    def change(self, state: str, id: str, **changes: Any) -> None:
+        """Read a record and rewrite it with some fields changed."""
+        self.update(state, [self.read(state, id).evolve(**changes)])
+
     def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
         """Move records between states, durable together. Return the ids that could not: gone, or already in `dst`."""
         check_move(self.kind, src, dst)
@@ -71,6 +75,10 @@ class Queue(Generic[R]):
     def has(self, id: str, *states: str) -> bool:
         name = f"{check_name(self.kind, id)}.json"
         return any(is_there(f"{self._folders[state]}/{name}") for state in states)
+
+    def was_made(self, id: str) -> bool:
+        """Return whether a record lies in any state; asked in the order of moves, so that one that moves is seen."""
+        return self.has(id, *MOVES[self.kind])
 
     def read(self, state: str, id: str) -> R:
         """Return the record. FileNotFoundError when it is gone; BadInput says what is wrong with its file."""
@@ -138,7 +146,7 @@ class Queue(Generic[R]):
 
 
 class Queues:
-    """The four queues of the court, by name and by kind: `queues.tasks` is `queues["tasks"]`."""
+    """The four queues of the court."""
 
     def __init__(self, places: Places, disk: Disk, log: Log, clock: Callable[[], float]) -> None:
         self.events = Queue("events", Event, places, disk, log, clock)
@@ -146,10 +154,11 @@ class Queues:
         self.messages = Queue("messages", Message, places, disk, log, clock)
         self.orders = Queue("orders", Order, places, disk, log, clock)
 
-    def __getitem__(self, kind: str) -> Queue[Any]:
-        """For the few who handle any kind."""
-        queue: Queue[Any] = getattr(self, kind)
-        return queue
+    def of(self, kind: str) -> Queue[Event] | Queue[Task] | Queue[Message]:
+        """Return the queue of a kind, for an order that may be about any but orders."""
+        queues: dict[str, Queue[Event] | Queue[Task] | Queue[Message]]
+        queues = {"events": self.events, "tasks": self.tasks, "messages": self.messages}
+        return queues[kind]
 
 
 def _printable(text: str) -> str:

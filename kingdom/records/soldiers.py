@@ -119,7 +119,7 @@ class Started(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
-        """KeyError, TypeError or ValueError for a damaged note."""
+        """Return the note; KeyError, TypeError or ValueError for a damaged one."""
         slept = value.get("slept")
         return cls(
             int(value["pid"]), int(value["start"]), int(value["attempt"]), None if slept is None else float(slept)
@@ -139,7 +139,7 @@ class Stopping(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
-        """KeyError, TypeError or ValueError for a damaged note."""
+        """Return the note; KeyError, TypeError or ValueError for a damaged one."""
         return cls(str(value["why"]), float(value["since"]))
 
     def to_json(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
 
 
 def carries(pid: int, pairs: frozenset[bytes]) -> bool:
-    """Whether a process was started with all of these `NAME=value` in its environment."""
+    """Return whether a process was started with all of these `NAME=value` in its environment."""
     return pairs <= _environment(pid)
 
 

@@ -118,7 +118,7 @@ def adopt_orphans() -> None:
 
 
 def enter(order: SoldierOrder) -> None:
-    """In the child: end with the soldier, use no more than its limits, and write only where it may.
+    """Bind the child: it will end with the soldier, use no more than its limits, and write only where it may.
 
     Without a whole sandbox (see `missing`) as much of it is set up as this kernel can.
     """

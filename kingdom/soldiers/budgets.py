@@ -92,7 +92,7 @@ class Budgets:
         return dict(self.rules), about.st_ino, about.st_mtime_ns
 
     def release_probe(self, task: str, now: float) -> None:
-        """This task probes no longer, however it ended: the next that asks becomes the probe."""
+        """Note that this task probes no longer, however it ended: the next that asks becomes the probe."""
         if not self._path.exists():
             return
         with self._open() as file:

@@ -134,7 +134,7 @@ MUTANTS = [
     Mutant(
         "an order forgets what it has made before it is done",
         "kingdom.king.orders",
-        replace('A.orders.read("pending", B.id)', "B"),
+        replace('A.change("pending", B.id, outcome=C, code=D)', 'A.update("pending", [B.evolve(outcome=C, code=D)])'),
         caught_by="orders kill",
         near="orders/pending/ord-retry",
     ),

@@ -12,7 +12,7 @@ from kingdom.errors import BadMessage
 from kingdom.log import Log
 from kingdom.records import foreign, notes
 from kingdom.records.messages import Filed
-from kingdom.records.queues import Queues
+from kingdom.records.queues import Queue, Queues
 from tests import fixtures as made
 from tests.fixtures import Clock, founded, put, write
 
@@ -28,7 +28,8 @@ def taken(home: Path, kind: str, **fields: Any) -> Filed | None:
     queues = Queues(places, disk, Log(places, "king", disk, Clock()), Clock())
     whole = getattr(made, kind.removesuffix("s"))(**fields)
     put(home, kind, "pending", **whole)
-    record: Filed | None = queues[kind].take("pending", f"{whole['id']}.json")
+    queue: Queue[Any] = getattr(queues, kind)
+    record: Filed | None = queue.take("pending", f"{whole['id']}.json")
     return record
 
 

@@ -162,7 +162,7 @@ class Store(Protocol):
         """Change a message's state and name; the body stays."""
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
-        """Move, and change the body with it: into and out of the dead letters."""
+        """Move a message and change its body with it: into and out of the dead letters."""
 
     def drop(self, queue: str, state: State, name: str) -> None:
         """Delete a message."""

@@ -221,8 +221,8 @@ class FileStore:
         return {}
 
     def commit(self) -> None:
-        """What is remembered goes down after the messages it is about: they tell it too as long as they lie here,
-        so it must be safe only before they go."""
+        """Make all changes durable. What is remembered goes down after the messages it is about: they tell it too as
+        long as they lie here, so it must be safe only before they go."""
         try:
             if self._batch.power:
                 if self._batch.has_removals:
