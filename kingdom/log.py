@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kingdom.disk.atomic import Disk
+from kingdom.home import dotenv
 from kingdom.home.places import Places
 from kingdom.times import stamp
 from kingdom.words import printable
-
-SHORTEST_SECRET = 6
-"""Shorter values would hide ordinary words."""
 
 EVENT_TYPES = frozenset(
     f"{family}.{name}"
@@ -52,10 +50,8 @@ class Log:
         self.redact(secrets)
 
     def redact(self, secrets: Iterable[str]) -> None:
-        """Replace these values from now on, the longest first, as one may contain another."""
-        long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
-        as_json = [json.dumps(secret, ensure_ascii=False)[1:-1] for secret in long_enough]
-        self._hidden = sorted({*long_enough, *as_json, *map(printable, long_enough)}, key=len, reverse=True)
+        """Replace these values from now on."""
+        self._hidden = dotenv.forms(secrets)
 
     def info(self, sentence: str, level: str = "info", /, *, event: str = "", **data: Any) -> None:
         """Add a line for people, and the internal event that it tells of, if any."""

@@ -22,7 +22,7 @@ from kingdom.cli.screen import Line, Part, Section
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
-from kingdom.home import config, manifests
+from kingdom.home import config, dotenv, manifests
 from kingdom.home.places import Places, find_schema
 from kingdom.rules.gate import Work
 from kingdom.runtime.processes import all_pids, stat_fields
@@ -155,7 +155,7 @@ def _configuration(places: Places) -> Iterator[Finding]:
             bad += 1
             yield Finding("bad", "config", one_line(error, 300))
     try:
-        config.secrets(places)
+        dotenv.secrets(places)
     except BadConfig as error:
         bad += 1
         yield Finding("bad", "config", one_line(error, 300))

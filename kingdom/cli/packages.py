@@ -13,7 +13,7 @@ from typing import Any
 from kingdom.cli import home, new_general
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
-from kingdom.home import config, manifests
+from kingdom.home import config, dotenv, manifests
 from kingdom.home.config import Config
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import PROGRAM, Places, find_data
@@ -62,7 +62,7 @@ def installable(places: Places) -> list[Manifest]:
 def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | None:
     """Return what a general's engine lacks to work here; None when it lacks nothing."""
     try:
-        prepare.choose_engine(_Here(places, system, config.secrets(places)), manifest)
+        prepare.choose_engine(_Here(places, system, dotenv.secrets(places)), manifest)
     except NeedsSetUp as error:
         return str(error)
     return None

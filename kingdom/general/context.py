@@ -7,6 +7,7 @@ from kingdom.home import config, manifests
 from kingdom.home.places import check_name
 from kingdom.records.sessions import Sessions
 from kingdom.runtime.role import Services
+from kingdom.soldiers import streams
 from kingdom.soldiers.budgets import Budgets
 from kingdom.soldiers.handle import SoldierHandle
 from kingdom.soldiers.workspace import Workspaces
@@ -57,6 +58,12 @@ class Context:
 
     def now(self) -> str:
         return stamp(self.services.clock())
+
+    def end(self, soldier: SoldierHandle) -> None:
+        """Kill what is left of a soldier, and do with what it printed as its serving process would have done."""
+        soldier.kill()
+        if soldier.order is not None:
+            streams.repair(soldier.order, self.services.secrets.values())
 
     def dismiss(self, soldier: SoldierHandle) -> None:
         """Take an ended soldier off the list of those that run, and remove what it leaves."""

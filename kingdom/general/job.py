@@ -284,7 +284,7 @@ class GeneralJob:
         for task_id in (folder.name for folder in control_folders.iterdir()):
             if not services.queues.tasks.has(task_id, "in_progress", "pending"):
                 soldier = general.handle(task_id)
-                soldier.kill()
+                general.end(soldier)
                 general.clear_traces(soldier, self._inherited_by(task_id))
         for task_id in (folder.name for folder in workspaces.glob("task-*")):
             with suppress(BadName):

@@ -46,7 +46,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
 
 def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bool:
     """Plan another try: the soldier left no report, because it was killed or the machine went down."""
-    soldier.kill()
+    general.end(soldier)
     general.services.log.event("soldier.killed", task_id=task.id)
     if notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         return begin_again(general, task, soldier)
@@ -56,7 +56,7 @@ def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bo
 
 def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> bool:
     """End a task that a person cancelled: its soldier is killed, and it is not tried again."""
-    soldier.kill()
+    general.end(soldier)
     general.services.log.event("soldier.killed", task_id=task.id)
     return finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
 

@@ -1,4 +1,4 @@
-"""Load configuration: YAML, validated by its schema, as a read-only mapping; and the secrets of `.env`.
+"""Load configuration: YAML, validated by its schema, as a read-only mapping.
 
 An error names the file, the line and the key.
 """
@@ -6,8 +6,6 @@ An error names the file, the line and the key.
 from __future__ import annotations
 
 import os
-import re
-import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, tzinfo
@@ -18,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadConfig, BadFile, BadMessage
-from kingdom.home import schemas
+from kingdom.home import dotenv, schemas
 from kingdom.home.places import Places
 
 if TYPE_CHECKING:
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
 MOST_KEYS = 20_000
 DEEPEST = 50
-_QUOTED = re.compile(r"""(["'])(.*?)\1\s*(#.*)?$""")
-_COMMENT = re.compile(r"(^|\s+)#.*$")
 FOREIGN_NAMES: Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]] = {
     "envoy": {
         ("retry", "max_count"): ("retry", "attempts"),
@@ -61,7 +57,7 @@ def load(places: Places, name: str) -> Config:
 def remarks(places: Places, *names: str) -> list[str]:
     """Return what has no effect in these files and in `.env`, a sentence for each file that has such lines."""
     found = [_ignored_keys(places.config / f"{name}.yaml", name) for name in names]
-    _, odd = _env_lines(places)
+    _, odd = dotenv.lines(places)
     if odd:
         found.append(f"{places.env_file}: ignored lines that do not read NAME=value: {', '.join(map(str, odd))}")
     return [remark for remark in found if remark]
@@ -260,40 +256,3 @@ def _machine_zone() -> tzinfo:
         with suppress(OSError, ValueError), open("/etc/localtime", "rb") as rules:
             return ZoneInfo.from_file(rules)
         return UTC
-
-
-def secrets(places: Places) -> dict[str, str]:
-    """Return what `.env` holds. Every role reads it itself; a file that others can read is refused."""
-    path = places.env_file
-    try:
-        about = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
-        return {}
-    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise BadConfig(path=path, line="", key="permissions", why="others may read it; run `chmod 600` on it")
-    return _env_lines(places)[0]
-
-
-def _env_lines(places: Places) -> tuple[dict[str, str], list[int]]:
-    """Return what `.env` sets, and the numbers of the lines that set nothing."""
-    found: dict[str, str] = {}
-    odd: list[int] = []
-    try:
-        lines = read_bytes(places.env_file).decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return {}, []
-    for number, line in enumerate(lines, 1):
-        bare = line.strip().removeprefix("export ")
-        name, equals, text = bare.partition("=")
-        if equals and name.strip().isidentifier():
-            found[name.strip()] = _env_value(text.strip())
-        elif bare and not bare.startswith("#"):
-            odd.append(number)
-    return found, odd
-
-
-def _env_value(text: str) -> str:
-    """Return a value without its quotes, or without the comment behind it."""
-    if (quoted := _QUOTED.match(text)) is not None:
-        return quoted[2]
-    return _COMMENT.sub("", text).strip("\"'")

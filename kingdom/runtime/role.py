@@ -17,7 +17,7 @@ from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.lock import Lock
 from kingdom.errors import Exit, KingdomError, LockLost
 from kingdom.home import config as configuration
-from kingdom.home import roster
+from kingdom.home import dotenv, roster
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_home
 from kingdom.log import Log
@@ -212,7 +212,7 @@ def _services(spec: RoleSpec, places: Places, lock: Lock) -> Services:
     name = spec.name
     system = configuration.load(places, "system")
     config = configuration.load(places, spec.config_name)
-    secrets = configuration.secrets(places)
+    secrets = dotenv.secrets(places)
     disk = Disk(places.scratch(name), durability=system["durability"], guard=lock.check)
     disk.sweep_scratch()
     unsynced = Disk(places.scratch(name), durability="process", guard=lock.check)
@@ -344,7 +344,7 @@ class _Loop:
             self._services,
             system=configuration.load(places, "system"),
             config=configuration.load(places, self._spec.config_name),
-            secrets=configuration.secrets(places),
+            secrets=dotenv.secrets(places),
         )
 
     def _new_waker(self, services: Services) -> Waker:

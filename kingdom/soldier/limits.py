@@ -9,11 +9,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kingdom.runtime.processes import stat_fields, tree
+from kingdom.soldiers.streams import LARGEST_OUTPUT
 
 FULL_PERCENT = 97.0
 """A disk fuller than this ends the soldier before it ends the kingdom."""
-LARGEST_OUTPUT = 64 << 20
-"""Bytes on each of its two streams: they are kept, and nobody reads more."""
 DISK, OUTPUT, PROCESSES, MEMORY, PROCESSOR = "disk", "output", "processes", "memory", "processor"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from subprocess import DEVNULL, Popen, SubprocessError, run
 from types import FrameType
@@ -16,6 +17,7 @@ from types import FrameType
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import BadFile
+from kingdom.home import dotenv
 from kingdom.home.places import Places, find_home
 from kingdom.records.soldiers import (
     BY_ITSELF,
@@ -30,7 +32,7 @@ from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import tree
 from kingdom.soldier import limits, sandbox
 from kingdom.soldier.limits import Exceeded, Limits
-from kingdom.soldiers import engines
+from kingdom.soldiers import engines, streams
 from kingdom.soldiers.engines.base import Engine
 
 TAIL_BYTES = 2000
@@ -65,7 +67,7 @@ def serve(task_id: str) -> int:
         report = _run(order, engines.load(order.engine), cgroup)
     _end_tree()
     cgroup.kill_all()
-    _repair_files(order)
+    _keep_output(order)
     seconds = round(time.monotonic() - begun, 3)
     report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
     disk = Disk(places.soldier_folder(task_id))
@@ -91,7 +93,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
         code = _wait(_spawn(order, engine.argv(order), cgroup), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
-        _repair_files(order)
+        _keep_output(order)
         return report._replace(ended=STOPPED, output_tail=_output_tail(order))
     except LimitExceeded as error:
         return _over_limit(order, error.exceeded)
@@ -103,7 +105,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
         return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why)
-    _repair_files(order)
+    _keep_output(order)
     report = report._replace(ended=BY_ITSELF, exit_code=code, output_tail=_output_tail(order))
     try:
         result = engine.result(order, code)
@@ -170,16 +172,12 @@ def _reap_orphans(engine: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def _repair_files(order: SoldierOrder) -> None:
-    """Undo what can be done to files by a descriptor: their modes, times that are still to come, and their size."""
-    for path in (order.prompt, order.out, order.err):
-        with suppress(OSError):
-            os.chmod(path, 0o600)
-            about = os.stat(path)
-            if about.st_mtime > time.time():
-                os.utime(path)
-            if path != order.prompt and about.st_size > limits.LARGEST_OUTPUT:
-                os.truncate(path, limits.LARGEST_OUTPUT)
+def _keep_output(order: SoldierOrder) -> None:
+    """Make what it printed fit to be kept; `.env` is read now, because nothing that runs beside an engine knows it."""
+    secrets: Iterable[str] = ()
+    with suppress(OSError, BadFile):
+        secrets = dotenv.lines(Places(find_home()))[0].values()
+    streams.repair(order, secrets)
 
 
 def _make_room(order: SoldierOrder) -> None:

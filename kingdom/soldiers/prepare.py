@@ -13,7 +13,7 @@ from pathlib import Path
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile, BadName
-from kingdom.home import config
+from kingdom.home import dotenv
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import check_name
 from kingdom.records import notes
@@ -131,7 +131,7 @@ def environment(
     services: Services, manifest: Manifest, task: Task, soldier: SoldierHandle, engine: Engine
 ) -> dict[str, str]:
     """Return the environment of the serving process: a soldier holds no token that it was not given."""
-    ours: Mapping[str, str] = {**os.environ, **config.secrets(services.places)}
+    ours: Mapping[str, str] = {**os.environ, **dotenv.secrets(services.places)}
     passed = {name: ours[name] for name in (*PASSED_ON, *manifest.env, *engine.variables) if name in ours}
     return {
         **passed,

@@ -229,7 +229,7 @@ MUTANTS = [
     ),
     Mutant(
         "others may read the secrets",
-        "kingdom.home.config",
+        "kingdom.home.dotenv",
         replace("A & (stat.S_IRWXG | stat.S_IRWXO)", "0"),
         caught_by="open secrets",
     ),

@@ -11,7 +11,7 @@ import pytest
 
 from kingdom import words
 from kingdom.errors import BadConfig, BadFile
-from kingdom.home import config
+from kingdom.home import config, dotenv
 from tests.fixtures import founded
 
 KING = """\
@@ -263,13 +263,13 @@ def test_an_unknown_key_is_ignored_and_named(home: Path, text: str, told: str) -
 def secrets(home: Path, text: str, mode: int = 0o600) -> dict[str, str]:
     (home / ".env").write_text(text)
     (home / ".env").chmod(mode)
-    return config.secrets(founded(home))
+    return dotenv.secrets(founded(home))
 
 
 def test_secrets_are_read_as_shells_write_them(home: Path) -> None:
     text = "# tokens\n\nA=1\nexport B='two words'\n C = \"3\"\nD=a=b#c\nE=\n"
     assert secrets(home, text) == {"A": "1", "B": "two words", "C": "3", "D": "a=b#c", "E": ""}
-    assert config.secrets(founded(home / "without")) == {}
+    assert dotenv.secrets(founded(home / "without")) == {}
 
 
 def test_comments_behind_secrets_are_no_part_of_them(home: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_link_is_no_file_of_secrets(home: Path) -> None:
     (home / "elsewhere").write_text("A=1\n")
     (home / ".env").symlink_to("elsewhere")
     with pytest.raises((BadConfig, BadFile)):
-        config.secrets(founded(home))
+        dotenv.secrets(founded(home))
 
 
 SUMMER, WINTER = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)

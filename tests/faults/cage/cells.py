@@ -144,7 +144,7 @@ def secrets_told(cell: Cell) -> list[str]:
     own = (*cell.home.glob(".env*"), cell.places.own("gateway") / "jwt-secret")
     return [
         f"the secret stands in {path.relative_to(cell.home)}"
-        for path in _all(cell.home)
+        for path in (*_all(cell.home), *(cell.home / "logs").rglob("*"))
         if path not in own and stat.S_ISREG(path.lstat().st_mode) and SECRET.encode() in path.read_bytes()
     ]
 

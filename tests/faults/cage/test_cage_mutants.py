@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import mutants, oracle, trees
-from tests.faults.cage import cells, test_breakout, test_injection, test_resources
+from tests.faults.cage import cells, test_breakout, test_injection, test_printed, test_resources
 from tests.faults.cage.cells import Cell
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
@@ -66,6 +66,13 @@ MUTANTS = [
         "mounted",
         quick=True,
     ),
+    Mutant("what it printed is kept as it is", "kingdom.soldiers.streams", drop("_hide"), "printed", quick=True),
+    Mutant(
+        "what a killed one printed is kept as it is",
+        "kingdom.general.context",
+        drop("streams.repair"),
+        "printed, killed",
+    ),
     Mutant("nobody watches", "kingdom.soldier.serve", replace("A.exceeded()", "None"), "bomb"),
     Mutant(
         "only single processes are watched",
@@ -116,6 +123,10 @@ CHECKS: dict[str, Check] = {
         fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_a_cancel, sandbox="off"))
     ),
     "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
+    "printed": fresh(lambda cell: test_printed.check_printed(cell, "without a result", sandbox="off")),
+    "printed, killed": fresh(
+        lambda cell: test_printed.check_printed(cell, "by the death of its serving part", sandbox="off")
+    ),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
     "spinners": fresh(lambda cell: test_resources.check_hog("short lives that spin", cell)[1]),
 }

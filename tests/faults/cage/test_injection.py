@@ -10,7 +10,7 @@ from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 
 MARK = "OBEY:"
-TEXTS_A_TASK = 1 if trees.CAMPAIGN else 5
+TEXTS_A_TASK = 1 if trees.CAMPAIGN else 10
 
 ENGINE = f"""
 import json, os, subprocess, sys
@@ -18,12 +18,19 @@ prompt = sys.stdin.read()
 orders = [line.split("{MARK}", 1)[1] for line in prompt.split("\\n") if "{MARK}" in line]
 for order in orders:
     command = order.split('"')[0].strip()
-    said = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
-    print(command, "->", said.returncode, said.stdout[:200], said.stderr[:200])
+    # Its output to a file: a pipe ends only with the last process that a command leaves behind.
+    with open(os.memfd_create("said"), "w+b") as said:
+        code = subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=said, stderr=said).returncode
+        said.seek(0)
+        print(command, "->", code, said.read(400))
 lessons = ["{MARK} touch $KINGDOM_HOME/config/learned"]
-with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
+# Whatever the orders have done to its own folder.
+room = os.path.dirname(os.environ["KINGDOM_RESULT_PATH"])
+os.chmod(room, 0o700)
+with open(room + "/draft", "w") as file:
     json.dump({{"task_id": os.environ["KINGDOM_TASK_ID"], "status": "success", "summary": str(len(orders)),
                "memory_updates": lessons}}, file)
+os.rename(room + "/draft", os.environ["KINGDOM_RESULT_PATH"])
 """
 
 COMMANDS = (
@@ -79,9 +86,10 @@ def obey(cell: Cell, given: list[str]) -> list[str]:
         wrong.append(f"the general ended with {served.returncode}: {served.stderr}")
     learned = f"memory/generals/{GENERAL}"
     wrong += [line for line in cells.changed(before, after) if not line.startswith((learned, "memory/generals:"))]
-    obeyed = [int(cell.result(task).get("summary") or 0) for task in tasks]
-    if sum(obeyed) < len(bodies):
-        wrong.append(f"only {sum(obeyed)} orders were obeyed: {cell.result(tasks[0])}")
+    for task in tasks:
+        # More than were sent to it: the task as it came in has them once more.
+        if int(cell.result(task).get("summary") or 0) < TEXTS_A_TASK:
+            wrong.append(f"not all orders were obeyed: {cell.result(task)}")
     wrong += [line for task in tasks for line in outside_the_markers(cell.places.prompt(task).read_text())]
     wrong += cells.alive([pid for seconds in (300, 301, 302) for pid in sleepers(seconds, cell.home)])
     wrong += [f"written: {name}" for name in (".gitconfig", ".profile", ".ssh") if (cell.home / name).exists()]

@@ -1,0 +1,84 @@
+"""A soldier that prints a secret: what is kept of its output does not have it, however the soldier ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from kingdom.disk.codec import read_json
+from tests.faults import trees
+from tests.faults.cage import cells
+from tests.faults.cage.cells import GENERAL, Cell
+from tests.faults.cage.test_breakout import PRELUDE, by_a_cancel, by_its_death
+from tests.faults.oracle import Figure
+from tests.waiting import wait_until
+
+FOUND = """open(at(".env")).read().strip()"""
+GIVEN = """os.environ["SLACK_BOT_TOKEN"]"""
+
+PRINT = """
+found = {found}
+for number in (1, 2):
+    os.write(number, b"x" * ((1 << 20) - 7) + (f" I found {{found}}!\\n" * 3).encode())
+{then}
+"""
+
+ENDS = {
+    "well": "tell()",
+    "without a result": "sys.exit(3)",
+    "over a limit": "[os.fork() or time.sleep(60) for _ in range(40)]; time.sleep(60)",
+    "asked to end": "open('there', 'w'); time.sleep(60)",
+    "by a cancel": "open('there', 'w'); time.sleep(60)",
+    "by the death of its serving part": "open('there', 'w'); time.sleep(60)",
+}
+
+
+def by_a_signal(cell: Cell, task: str) -> None:
+    os.kill(int(read_json(cell.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGTERM)
+
+
+FROM_OUTSIDE = {
+    "asked to end": by_a_signal,
+    "by a cancel": by_a_cancel,
+    "by the death of its serving part": by_its_death,
+}
+
+
+def check_printed(cell: Cell, end: str, found: str = FOUND, **manifest: object) -> list[str]:
+    cell.arm(PRELUDE + PRINT.format(found=found, then=ENDS[end]), limits={"processes": 20}, **manifest)
+    task = cell.send()
+    with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
+        if (from_outside := FROM_OUTSIDE.get(end)) is not None:
+            wait_until((cell.places.workspace(GENERAL, task) / "there").exists, 30, "it has printed")
+            from_outside(cell, task)
+        wait_until(cell.places.result(task).exists, 60, "its general has seen its end")
+    kept = [cell.places.session_log(f"soldier-{task}-0", stream).read_bytes() for stream in ("out", "err")]
+    lost = [f"not kept: {stream[-80:]!r}" for stream in kept if stream.count(b"I found") != 3]
+    return lost + cells.secrets_told(cell)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_secret_that_a_soldier_prints_is_not_kept(end: str, home: Path, figure: Figure) -> None:
+    wrong = check_printed(cells.build(home), end, sandbox="off")
+    figure(f"row 20 printed, ended {end}: {len(wrong)} secrets kept")
+    assert not wrong, wrong
+
+
+def test_a_secret_that_it_was_given_is_not_kept_either(home: Path) -> None:
+    wrong = check_printed(cells.build(home), "well", GIVEN, env=["SLACK_BOT_TOKEN"])
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("found", [FOUND, GIVEN])
+def test_in_the_sandbox_it_has_no_secret_that_was_not_given(found: str, home: Path) -> None:
+    cell = cells.build(home)
+    cell.arm(
+        f"{PRELUDE}\ntry:\n    {found}\n    said = 'read'\nexcept (OSError, KeyError) as refused:\n"
+        "    said = type(refused).__name__\ntell(said=said)\n"
+    )
+    task = cell.send()
+    assert cell.serve().returncode == 0
+    assert cell.said(task)["said"] in ("PermissionError", "KeyError")
