@@ -300,29 +300,21 @@ class Engine:
         digest = digest_of(consumer)
         leased: list[Leased] = []
         budget = Budget(seconds=LONG)
-        if own is not None and own.paused:
-            return leased
         if own is not None:
+            if own.paused:
+                return leased
             if own.next_release <= now:
                 self._timers.release_due(own, now)
-            until = now + (visibility_ms or own.policy.visibility_ms)
-            while len(leased) < limit and room > 0 and budget.is_left() and (name := own.take(digest)) is not None:
-                delivery = self._lease(own, "ready", name, consumer, digest, until, now)
-                if delivery is not None:
-                    leased.append(delivery)
-                    room -= len(delivery.body)
-                else:
-                    budget.spend()
-        while (
-            sources is not None
-            and len(leased) < limit
-            and room > 0
-            and budget.is_left()
-            and (dead := self._dead_letters.take_first(sources, now))
-        ):
-            source, name = dead
+        while len(leased) < limit and room > 0 and budget.is_left():
+            state: State = "ready"
+            if own is not None and (first := own.take(digest)) is not None:
+                source, name = own, first
+            elif sources is not None and (dead := self._dead_letters.take_first(sources, now)) is not None:
+                (source, name), state = dead, "dlq"
+            else:
+                break
             until = now + (visibility_ms or source.policy.visibility_ms)
-            delivery = self._lease(source, "dlq", name, consumer, digest, until, now)
+            delivery = self._lease(source, state, name, consumer, digest, until, now)
             if delivery is not None:
                 leased.append(delivery)
                 room -= len(delivery.body)
