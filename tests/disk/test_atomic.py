@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import signal
@@ -14,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.atomic import Disk
+from kingdom.disk import atomic
+from kingdom.disk.atomic import Disk, Durability
 from kingdom.disk.codec import DEEPEST, parse_json, read_bytes, read_json, to_json, to_line, to_list
-from kingdom.disk.lock import Lock, is_locked
+from kingdom.disk.lock import Lock, held, holder_pid, is_locked
 from kingdom.errors import BadFile, Collision, Locked, LockLost
 
 
@@ -117,6 +120,102 @@ def test_power_safe_groups_of_any_size(home: Path) -> None:
     assert len(list(home.glob("*-*"))) == 21
 
 
+SYNCED: dict[str, tuple[Callable[[Disk, Path], object], list[str]]] = {
+    # what is done, and what is synced for it, in order where it matters
+    "create": (lambda disk, home: disk.create(home / "b" / "new", b"x"), ["scratch", "b"]),
+    "rewrite": (lambda disk, home: disk.rewrite(home / "a" / "old", b"x"), ["scratch", "a"]),
+    "move": (lambda disk, home: disk.move(home / "a" / "old", home / "b" / "old"), ["a", "b"]),
+    "move all": (lambda disk, home: disk.move_all([(home / "a" / "old", home / "b" / "old")]), ["a", "b"]),
+    "remove": (lambda disk, home: disk.remove(home / "a" / "old"), ["a"]),
+    "append": (lambda disk, home: disk.append(home / "a" / "old", b"x", sync=True), ["a", "a/old"]),
+    "append to a log": (lambda disk, home: disk.append(home / "a" / "old", b"x"), []),
+}
+
+
+@pytest.mark.parametrize("what", SYNCED)
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_what_is_promised_is_synced(
+    home: Path, monkeypatch: pytest.MonkeyPatch, what: str, durability: Durability
+) -> None:
+    act, names = SYNCED[what]
+    for name in ("a", "b"):
+        (home / name).mkdir()
+    (home / "a" / "old").touch()
+    seen: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: seen.append(os.readlink(f"/proc/self/fd/{fd}")))
+    act(Disk(home / "scratch", durability=durability), home)
+    found = [str(Path(name).relative_to(home)) for name in seen]
+    assert sorted("scratch" if name.endswith(".tmp") else name for name in found) == sorted(
+        names if durability == "power" else []
+    )
+    assert not [name for name in found[1:] if name.endswith(".tmp")], "content comes first"
+
+
+class OldLibc:
+    """A C library whose file system knows no renaming without replacing."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def renameat2(self, *_: object) -> int:
+        ctypes.set_errno(self._code)
+        return -1
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS])
+def test_without_renameat2_nothing_is_replaced_either(
+    disk: Disk, home: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(atomic, "_libc", OldLibc(code))
+    disk.create(home / "a", b"first")
+    with pytest.raises(Collision):
+        disk.create(home / "a", b"second")
+    disk.create(home / "b", b"other")
+    with pytest.raises(Collision):
+        disk.move(home / "b", home / "a")
+    assert [(home / name).read_bytes() for name in "ab"] == [b"first", b"other"]
+    disk.move(home / "b", home / "c")
+    assert sorted(os.listdir(home)) == ["a", "c", "scratch"]
+    assert os.listdir(home / "scratch") == []
+
+
+def test_another_error_of_a_rename_is_told(disk: Disk, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic, "_libc", OldLibc(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        disk.create(home / "a", b"x")
+    assert os.listdir(home) == ["scratch"]
+
+
+WRITES: dict[str, Callable[[Disk, Path], object]] = {
+    "create": lambda disk, home: disk.create(home / "new", b"x"),
+    "rewrite": lambda disk, home: disk.rewrite(home / "old", b"x"),
+    "move": lambda disk, home: disk.move(home / "old", home / "new"),
+    "move all": lambda disk, home: disk.move_all([(home / "old", home / "new")]),
+    "remove": lambda disk, home: disk.remove(home / "old"),
+    "append": lambda disk, home: disk.append(home / "old", b"x"),
+    "append where possible": lambda disk, home: disk.append_where_possible([(home / "old", b"x")]),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_nothing_is_written_without_the_right_to(home: Path, what: str) -> None:
+    def guard() -> None:
+        raise LockLost(path=home / "lock", role="king")
+
+    (home / "old").write_bytes(b"as it was")
+    with pytest.raises(LockLost):
+        WRITES[what](Disk(home / "scratch", durability="process", guard=guard), home)
+    assert (home / "old").read_bytes() == b"as it was"
+    assert not (home / "new").exists()
+
+
+def test_a_sweep_makes_the_scratch_folder_for_its_owner_alone(home: Path) -> None:
+    assert Disk(home / "deep" / "scratch").sweep_scratch() == 0
+    assert os.stat(home / "deep" / "scratch").st_mode & 0o777 == 0o700
+    atomic.make_folder(home / "made")
+    assert os.stat(home / "made").st_mode & 0o777 == 0o700
+
+
 def test_a_torn_line_does_not_swallow_the_next_one(disk: Disk, home: Path) -> None:
     (home / "log").write_bytes(b'{"n": 1}\n{"n": 2')
     disk.append(home / "log", to_line({"n": 3}))
@@ -129,7 +228,8 @@ def test_a_disk_that_fills_up_tears_one_line_at_most(home: Path) -> None:
     script = """
 import resource, signal, sys
 from pathlib import Path
-from kingdom.disk.atomic import Disk
+from kingdom.disk import atomic
+from kingdom.disk.atomic import Disk, Durability
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 home = Path(sys.argv[1])
 disk = Disk(home / "scratch", durability="process")
@@ -150,7 +250,8 @@ def test_a_write_cut_short_at_any_byte_leaves_the_old_file_and_no_draft(home: Pa
     script = """
 import os, resource, signal, sys
 from pathlib import Path
-from kingdom.disk.atomic import Disk
+from kingdom.disk import atomic
+from kingdom.disk.atomic import Disk, Durability
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 home = Path(sys.argv[1])
 disk = Disk(home / "scratch", durability="process")
@@ -299,3 +400,26 @@ def test_a_lock_that_nobody_ever_took_is_not_held(home: Path) -> None:
     assert not is_locked(home / "lock")
     (home / "lock").touch()
     assert not is_locked(home / "lock")
+
+
+def test_a_lock_is_held_for_a_few_lines(home: Path) -> None:
+    path = home / "king" / "lock"
+    with held(path, "budgets", 0.0) as lock:
+        assert is_locked(path)
+        assert lock.holder() == f"pid {os.getpid()}"
+        assert holder_pid(path) == os.getpid()
+        with pytest.raises(Locked), held(path, "budgets", 0.05):
+            pass
+    assert not is_locked(path)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(lock.fileno())
+    lock.release()
+    lock.acquire()
+    assert is_locked(path)
+
+
+@pytest.mark.parametrize(("text", "pid"), [("pid 4711\n", 4711), ("pid", None), ("pid x", None), ("", None)])
+def test_the_pid_of_a_lock_that_the_kernel_does_not_list_is_as_written(home: Path, text: str, pid: int | None) -> None:
+    (home / "lock").write_text(text)
+    assert holder_pid(home / "lock") == pid
+    assert holder_pid(home / "nowhere") is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.errors import BadInput, IllegalMove
+from kingdom.errors import BadInput, IllegalMove, LockLost
 from kingdom.home.schemas import check
 from kingdom.home.states import MOVES
 from kingdom.records.messages import Event
@@ -106,6 +106,24 @@ def test_what_cannot_be_read_lies_in_dead_with_its_reason(king: Services, queues
     assert os.path.lexists(str(reason).removesuffix(".reason"))
     king.log.flush()
     assert king.places.events_log.read_text().count('"file.buried"') == 1
+
+
+def test_the_reason_is_there_before_the_file(home: Path, clock: Clock) -> None:
+    king = services(home, "king", clock)
+    path = king.queues.events.folder("pending") / "evt-1.json"
+    path.write_text("{")
+    rights = iter([True])
+
+    def guard() -> None:
+        if not next(rights, False):
+            raise LockLost(path=path, role="king")
+
+    king.disk.guard = guard
+    with pytest.raises(LockLost):
+        king.queues.events.move_to_dead("pending", "evt-1.json", "half a file")
+    assert path.exists()
+    (reason,) = king.queues.events.folder("dead").iterdir()
+    assert reason.name == "evt-1.json.reason"
 
 
 def test_two_of_one_name_are_both_kept(queues: Queues, home: Path) -> None:

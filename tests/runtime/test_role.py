@@ -215,6 +215,25 @@ def test_once_is_until_nothing_is_left(castle: Castle) -> None:
     assert here(castle.home, "events", "dead") == ["half"], "once it was clear that nobody is writing it"
 
 
+SLOW_CLOCK = """
+import signal
+
+class Timed(Job):
+    def turn(self, arrivals):
+        armed, _ = signal.setitimer(signal.ITIMER_REAL, 5000)
+        self.services.log.info("armed anew" if 0 < armed < 1000 else "not armed")
+        return role.Turn(worked=False, wait=0)
+
+build = Timed
+"""
+
+
+def test_the_timer_of_the_kernel_is_armed_anew_in_every_turn(castle: Castle) -> None:
+    castle.play(SLOW_CLOCK)
+    castle.logged("armed", times=3)
+    assert "not armed" not in castle.log()
+
+
 LISTENING = """
 class Listening(Job):
     def __init__(self, services):
