@@ -112,11 +112,13 @@ def _learn(session: pytest.Session, job: dict[str, Any]) -> str:
     found: dict[str, Spans] = {}
     for number, item in enumerate(session.items):
         spans: dict[str, set[tuple[int, int]]] = {}
+        failed = len(_said)
         with _Noted(spans):
             _run(item, session.items, number)
-        found[item.nodeid] = {str(Path(file).relative_to(TREE)): sorted(spans[file]) for file in spans}
+        if len(_said) == failed:  # else it knows that it is in a fork, or the machine is too busy for it
+            found[item.nodeid] = {str(Path(file).relative_to(TREE)): sorted(spans[file]) for file in spans}
     Path(job["learn"]).write_text(json.dumps(found))
-    return _said[0] if _said else ""
+    return "\n".join(_said)
 
 
 class _Noted:
@@ -143,7 +145,8 @@ def _meet(session: pytest.Session, job: dict[str, Any]) -> str:
     if not become(TREE / job["file"], job["whole"], job["number"]):
         return ALONE
     early = {str(Path(file).relative_to(TREE)): sorted(spans) for file, spans in _early.items()}
-    items = nearest(session.items, json.loads(Path(job["reached"]).read_text()), job["file"], job["line"])
+    known = json.loads(Path(job["reached"]).read_text())
+    items = nearest([item for item in session.items if item.nodeid in known], known, job["file"], job["line"])
     for number, item in enumerate(items):
         _run(item, items, number)
         if _said:

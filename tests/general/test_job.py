@@ -190,10 +190,17 @@ def test_a_soldier_has_its_time_and_a_little_more_while_it_is_at_work(
     assert (general.soldier().look(0).stopping is not None) is ends
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-def test_a_soldier_out_of_time_is_ended_with_its_tree(general: GeneralRig, clock: Clock, deaf: bool) -> None:
+AT_TERM = {
+    "ends": SLEEPS,
+    "is deaf": f"trap : TERM; while :; do {SLEEPS}; done",
+    "reports a success": f"end() {{\n{says(status='success')}\nexit 0\n}}\ntrap end TERM\n{SLEEPS}",
+}
+
+
+@pytest.mark.parametrize("what", AT_TERM)
+def test_a_soldier_out_of_time_is_ended_with_its_tree(general: GeneralRig, clock: Clock, what: str) -> None:
     (general.places.config / "general.yaml").write_text("timeouts: {term_seconds: 0.2}\n")
-    general.runs(f"{'trap : TERM;' if deaf else ''} while :; do {SLEEPS}; done" if deaf else SLEEPS)
+    general.runs(AT_TERM[what])
     general.restart()
     put(general.home, "tasks", "pending", **task(attempt=1))
     general.engine()

@@ -616,6 +616,22 @@ def test_unreadable_results_do_not_keep_the_king_from_the_others(castle: Path, c
     assert king.job.turn({}).wait > 0, "and he does not spin"
 
 
+@pytest.mark.parametrize("count", [128, 130])
+def test_however_many_results_come_at_once_none_is_left_for_later(castle: Path, clock: Clock, count: int) -> None:
+    king = crown(castle, clock)
+    names = [f"task-20260207-{number + 100}" for number in range(count)]
+    for name in names:
+        put(castle, "tasks", "in_progress", **task(name))
+    king.job.turn(None)
+    for name in names:
+        result(castle, name)
+    turn = king.job.turn({Places(castle).results: [f"{name}.json" for name in names]})
+    assert turn.wait == 0 or turn.worked
+    while turn.worked:
+        turn = king.job.turn({})
+    assert here(castle, "tasks", "completed") == names
+
+
 def test_an_unreadable_result_is_logged_once_and_again_when_it_has_changed(under_way: Path, clock: Clock) -> None:
     path = Places(under_way).result(TASK)
     path.write_text("{")

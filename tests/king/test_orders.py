@@ -52,6 +52,12 @@ def test_retry_makes_a_new_task_like_the_failed_one_in_its_thread(court_home: Pa
     assert again["thread_task_id"] == TASK
 
 
+def test_a_retry_of_a_task_that_rested_starts_at_once(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "completed", **task(outcome="failed", not_before="2099-01-01T00:00:00Z"))
+    order(court_home, clock, "retry", TASK)
+    assert read(court_home, "tasks", "pending", "task-20260207-002").get("not_before") is None
+
+
 def test_a_retry_that_was_begun_makes_no_second_task(court_home: Path, clock: Clock) -> None:
     put(court_home, "tasks", "completed", **task(outcome="failed"))
     put(court_home, "tasks", "in_progress", **task("task-20260207-009"))
