@@ -281,7 +281,7 @@ def _socket(path: Path) -> None:
 
 def _mode_000(path: Path) -> None:
     path.write_bytes(b"{}")
-    path.chmod(0)
+    path.chmod(0o331)
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {

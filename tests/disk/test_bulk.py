@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk import atomic
 from kingdom.disk.bulk import MOST_UNSEEN, FileBatch, FileIdentity, Relay, SyncMethod
 
 
@@ -20,15 +21,19 @@ def folders(home: Path) -> tuple[str, str, str]:
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was synced, by the name that it had then."""
+    """What was synced, by the name that it had then, or `all of it`."""
     names: list[str] = []
-    fsync = os.fsync
 
-    def noted(fd: int) -> None:
-        names.append(os.readlink(f"/proc/self/fd/{fd}"))
-        fsync(fd)
+    def fsync(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        names.append(f"{path.name} with {len(os.listdir(path))}" if path.is_dir() else path.name)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    def syncfs(fd: int) -> int:
+        names.append("all of it")
+        return 0
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(atomic._libc, "syncfs", syncfs)
     return names
 
 
@@ -66,14 +71,14 @@ def test_content_is_synced_before_it_shows_and_removals_come_last(
     for name in ("old", "gone"):
         batch.create(a, name, b"x")
     batch.commit()
-    assert [Path(name).parent.name for name in synced] == ["scratch", "scratch", Path(a).parent.name]
+    assert synced == ["1.tmp", "2.tmp", "a with 2"]
     synced.clear()
     batch.create(b, "new", b"x")
     batch.remove(a, "gone")
     batch.move(a, "old", b, "old")
     assert os.path.exists(f"{a}/gone")
     batch.commit()
-    assert [Path(name).name for name in synced] == ["3.tmp", "b", "a"]
+    assert synced == ["3.tmp", "b with 2", "a with 0"]
     synced.clear()
     batch.commit()
     assert synced == []
@@ -81,7 +86,7 @@ def test_content_is_synced_before_it_shows_and_removals_come_last(
 
 
 @pytest.mark.parametrize("count", [7, 8, MOST_UNSEEN + 1])
-def test_groups_of_any_size_show(folders: tuple[str, str, str], count: int) -> None:
+def test_groups_of_any_size_are_synced_and_show(folders: tuple[str, str, str], synced: list[str], count: int) -> None:
     scratch, a, _ = folders
     batch = FileBatch(scratch, durability="power")
     for turn in range(3):  # by each method
@@ -89,6 +94,9 @@ def test_groups_of_any_size_show(folders: tuple[str, str, str], count: int) -> N
             batch.create(a, f"{turn}-{number}", b"%d" % number)
         assert len(os.listdir(a)) == count * turn + (count if count == MOST_UNSEEN else count // MOST_UNSEEN * 512)
         batch.commit()
+        drafts = sum(name.endswith(".tmp") for name in synced)
+        assert drafts == count or (count >= 8 and drafts + 512 * synced.count("all of it") >= count)
+        synced.clear()
         assert len(os.listdir(a)) == count * (turn + 1)
         assert Path(a, f"{turn}-{count - 1}").read_bytes() == b"%d" % (count - 1)
     batch.close()

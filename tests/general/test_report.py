@@ -320,6 +320,22 @@ def test_a_probe_that_comes_to_nothing_holds_nobody(general: GeneralRig, what: s
     assert read_json(general.places.budgets)["rests command:gen-pr"]["probe"] is None
 
 
+def test_a_probe_whose_try_failed_lets_another_one_probe(general: GeneralRig) -> None:
+    write(general.places.budgets, RESTED)
+    general.runs("exit 1")
+    put(general.home, "tasks", "pending", **task())
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt") == 1, "the next try")
+    assert read_json(general.places.budgets)["rests command:gen-pr"]["probe"] is None
+
+
+def test_what_an_earlier_run_has_written_is_no_result_of_this_one(general: GeneralRig) -> None:
+    general.runs("exit 1")
+    general.soldier().folder.mkdir(parents=True)
+    write(general.soldier().result_path, {"task_id": TASK, "status": "success"})
+    put(general.home, "tasks", "pending", **task(attempt=1))
+    assert general.result()["status"] == "failed"
+
+
 def test_a_limit_is_noted_on_the_account_that_was_asked(general: GeneralRig) -> None:
     (general.places.config / "system.yaml").write_text("default_engine: claude\n")
     general.manifest(supported_engines=["command"])
