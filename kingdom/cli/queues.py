@@ -310,27 +310,27 @@ AGAIN = click.Option(["--again"], is_flag=True, help="Also one that has succeede
 
 
 def _order_command(action: str, group: str, help: str) -> click.Command:
-    kinds = (group,) if group in MOVES else ()
+    kinds = (group,) if group in MOVES else tuple(MOVES)
 
     @click.command(action, help=help)
     @click.argument("id", shell_complete=complete.ids(*kinds))
     def give(id: str, again: bool = False) -> int:
+        places = home.find()
+        found = find_typed(places, id, kinds)
         if action == "retry" and not again:
-            _refuse_if_done(home.find(), id)
-        return give_order.give(home.find(), action, id)
+            _refuse_if_done(found)
+        return give_order.give(places, action, found.id)
 
     if action == "retry":
         give.params.append(AGAIN)
     return give
 
 
-def _refuse_if_done(places: Places, name: str) -> None:
+def _refuse_if_done(task: Found) -> None:
     """Raise Usage for a task that has succeeded; the king judges all others."""
-    with suppress(NoSuchThing):
-        task = find(places, name, ("tasks",))
-        if task.get("outcome") == "success":
-            again = f"`{home.command()} tasks retry {task.id} --again` does its work a second time"
-            raise Usage(message=f"{task.id} has succeeded; {again}")
+    if task.get("outcome") == "success":
+        again = f"`{home.command()} tasks retry {task.id} --again` does its work a second time"
+        raise Usage(message=f"{task.id} has succeeded; {again}")
 
 
 for _action, _groups in read_json(find_schema("order"))["properties"]["action"]["x-commands"].items():

@@ -293,11 +293,42 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
 
 
 def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
+    terminal.task("completed", "task-1", outcome="failed")
     said = terminal("tasks", "retry", "task-1")
     assert said.code == 3
     order = said.out.split()[0]
     assert "waits for the king, which does not run" in said.out
     assert "retry task-1" in terminal.ok("why", order)
+
+
+ORDERS_BY_PREFIX = (
+    (("tasks", "retry"), "task-20261118-00", "task-20261118-001"),
+    (("tasks", "cancel"), "task-2", "task-20261118-001"),
+    (("events", "discard"), "evt-a", "evt-alone"),
+    (("queue", "requeue"), "msg", "msg-1"),
+)
+
+
+@pytest.mark.parametrize(("command", "typed", "meant"), ORDERS_BY_PREFIX)
+def test_an_order_takes_the_beginning_of_an_id(
+    command: tuple[str, ...], typed: str, meant: str, terminal: Terminal
+) -> None:
+    terminal.task("completed", "task-20261118-001", outcome="failed")
+    terminal.event("pending", "evt-alone")
+    terminal.put("messages", "failed", "msg-1")
+    assert terminal(*command, typed).code == 3
+    (order,) = terminal.places.folder("orders", "pending").iterdir()
+    assert json.loads(order.read_text())["target"] == meant
+
+
+def test_an_order_about_several_or_nothing_is_not_given(terminal: Terminal) -> None:
+    for number in (1, 2):
+        terminal.task("completed", f"task-{number}", outcome="failed")
+    said = terminal("tasks", "cancel", "task")
+    assert (said.code, said.err) == (1, "kingdom: no task named 'task'; so begin task-1, task-2\n")
+    assert terminal("tasks", "retry", "evt-1").err == "kingdom: no task named 'evt-1'\n"
+    assert terminal("tasks", "retry", "").code == 1
+    assert list(terminal.places.folder("orders", "pending").iterdir()) == []
 
 
 def test_a_success_is_retried_only_when_it_is_asked_for_again(terminal: Terminal) -> None:
@@ -453,6 +484,7 @@ def test_somebody_without_a_name_may_speak_and_give_orders(terminal: Terminal, m
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     terminal("say", "--no-wait", "hello")
+    terminal.task("completed", "task-1", outcome="failed")
     terminal("tasks", "retry", "task-1")
     (event,) = terminal.places.folder("events", "pending").glob("*.json")
     (order,) = terminal.places.folder("orders", "pending").glob("*.json")
