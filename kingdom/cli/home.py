@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from kingdom.disk.atomic import Disk
+from kingdom.errors import BadHome
 from kingdom.home import config, roster
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_data, find_home
@@ -25,7 +26,11 @@ LEFTOVER_SECONDS = 60.0
 
 
 def find() -> Places:
-    return Places(find_home())
+    """Return the home; BadHome when it is no folder, so that no command takes it for an empty one."""
+    places = Places(find_home())
+    if not places.home.is_dir():
+        raise BadHome(path=places.home, why="it does not exist; run `kingdom init` first")
+    return places
 
 
 def own() -> Places:

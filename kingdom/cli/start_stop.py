@@ -16,7 +16,7 @@ from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import Exit, NoSuchThing, TookTooLong
 from kingdom.home import config, manifests, roster
-from kingdom.home.places import Places, find_data
+from kingdom.home.places import Places, find_data, find_home
 from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.records import notes
 from kingdom.soldiers.handle import SoldierHandle
@@ -33,7 +33,7 @@ def up() -> int:
 
     Exit code 1 when a role does not come up or is quarantined.
     """
-    places = home.find()
+    places = Places(find_home())
     for line in furnish(places):
         print(line)
     places.check()

@@ -208,6 +208,21 @@ def test_a_home_that_is_not_there_is_named(terminal: Terminal, tmp_path: Path) -
     )
 
 
+LOOKS = (["why"], ["events"], ["tasks"], ["queue"], ["logs"], ["generals"], ["doctor"], ["status"], ["report"])
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_a_home_that_is_not_there_is_not_taken_for_an_empty_one(
+    words: list[str], terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KINGDOM_HOME", str(tmp_path / "nowhere"))
+    said = terminal(*words)
+    assert (said.code, said.err) == (
+        78,
+        f"kingdom: home {tmp_path / 'nowhere'} is refused: it does not exist; run `kingdom init` first\n",
+    )
+
+
 def test_the_package_can_be_run(terminal: Terminal) -> None:
     done = subprocess.run([sys.executable, "-m", "kingdom", "queue"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()[0]) == (0, "events"), done.stderr
