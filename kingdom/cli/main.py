@@ -96,6 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(program: str, command: click.Command, arguments: list[str] | None = None) -> int:
     """Run a program for people. Whatever goes wrong is printed as one line and returned as an exit code."""
     os.umask(0o077)
+    _open_closed()
     try:
         code = command.main(args=arguments, prog_name=program, standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
@@ -117,6 +118,16 @@ def run(program: str, command: click.Command, arguments: list[str] | None = None
         where = f": {path}" if path else ""
         _drop_output()
         return _print_error(program, f"{error.strerror or error}{where}", Exit.FAILED)
+
+
+def _open_closed() -> None:
+    """Put /dev/null where the caller has closed a stream: else a file of ours would get its number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _drop_output() -> None:

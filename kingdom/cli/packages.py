@@ -164,7 +164,8 @@ def _faults(package: Path) -> Iterator[str]:
     except BadConfig as error:
         yield str(error)
     except FileNotFoundError:
-        yield f"{package}: it has no {MANIFEST}"
+        yield f"{package}: it has no {MANIFEST}; a package is a folder with a manifest.yaml and a prompt.md"
+        return  # whatever it is, it may be large: nobody looks through it
     yield from (f"{package}: {fault}" for fault in _faults_of_files(package, engine))
     for path in _contents(package):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):

@@ -35,6 +35,7 @@ COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
     (("attach", "task-0"), 1, "no role, or task with a soldier, named 'task-0'"),
     (("attach", "king"), 3, "a terminal of king is not running; it is not running"),
     (("generals", "validate", "./nowhere"), 78, "nowhere: no such folder; a package is a folder with"),
+    (("generals", "install", "/"), 78, "/: it has no manifest.yaml; a package is a folder with"),
     (("generals", "validate", "nowhere"), 1, "no package named 'nowhere'"),
     (("generals", "uninstall", "gen-x"), 1, "no installed general named 'gen-x'"),
 ]
@@ -68,6 +69,15 @@ def test_a_reader_that_has_seen_enough_is_no_error(terminal: Terminal) -> None:
     shell = f"{sys.executable} -c 'import sys; from kingdom.cli.main import main; sys.exit(main(sys.argv[1:]))' "
     done = subprocess.run(f"{shell} events -n 300 --json | head -1", shell=True, capture_output=True, text=True)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_error(closed: str, terminal: Terminal) -> None:
+    terminal.task("completed", "task-1", outcome="failed")
+    program = f"{sys.executable} -c 'import sys; from kingdom.cli.main import main; sys.exit(main(sys.argv[1:]))'"
+    for words, code in (("generals", 0), ("tasks", 0), ("doctor --all", 0), ("nonsense", 2)):
+        done = subprocess.run(f"{program} {words} {closed}", shell=True, capture_output=True, text=True)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
