@@ -10,7 +10,7 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up down status attach logs test check check-style check-types check-tests web-test \
-	test-distributed faults faults-quick bench bench-quick clean
+	test-distributed faults faults-as-user faults-quick bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -70,7 +70,14 @@ faults: export KINGDOM_CAMPAIGN = 1
 faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect] [MUTANTS=random ROOM=king]
 	@bin/setup dev
 	@if [ "$$MUTANTS" = random ]; then exec env -u KINGDOM_CAMPAIGN -u MUTANTS $(PY) -m tests.faults.random_mutants; \
-	elif [ -d tests/faults ]; then exec $(PY) -m pytest -o faulthandler_timeout=0 tests/faults; else echo 'no fault checks yet: nothing to test'; fi
+	elif [ -d tests/faults ]; then \
+		$(PY) -m pytest -o faulthandler_timeout=0 tests/faults && if [ "$$(id -u)" = 0 ]; then $(MAKE) faults-as-user; fi; \
+	else echo 'no fault checks yet: nothing to test'; fi
+
+faults-as-user: export KINGDOM_CAMPAIGN = 1
+faults-as-user: ## the checks of the sandbox as a user without root and control groups [CHECKS=tests/faults/cage]; needs root
+	@bin/setup dev
+	@exec tests/faults/as_user.sh -q $${CHECKS:-tests/faults/cage}
 
 faults-quick: ## the quick fault checks
 	@bin/setup dev

@@ -9,8 +9,8 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from kingdom.records import notes
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.soldier import sandbox
 from tests.faults import homes, mutants, oracle, trees
-from tests.faults.cage import cells
+from tests.faults.cage import attempts, cells
+from tests.faults.cage.attempts import DOTFILES, FLEES, NUISANCES
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 from tests.faults.changes import replace
 from tests.faults.mutants import Mutant
@@ -187,6 +188,7 @@ except ProcessLookupError:
     "another user": """os.setuid(12345 if os.getuid() == 0 else 0)""",
     "raw packets": """socket.socket(socket.AF_PACKET, socket.SOCK_RAW)""",
     "shared memory": """open("/dev/shm/kingdom-was-here", "w")""",
+    **attempts.REFUSED,
 }
 
 FIRST_THINGS = """
@@ -225,7 +227,9 @@ def script() -> str:
     # Backwards, as the secret itself would be struck out of what a soldier says.
     held = "environment={name: value[::-1] for name, value in os.environ.items()}"
     report = f"tell(outcome={{name: trial(code) for name, code in {ATTEMPTS!r}.items()}}, {held})"
-    return f"{PRELUDE}{FIRST_THINGS}{TRIAL}\n{report}\n"
+    nuisance = 'json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"].get("nuisance")'
+    nuisances = f"{FLEES}\nif {nuisance}:\n    exec({NUISANCES!r}[{nuisance}])\n    tell()\n    sys.exit()\n"
+    return f"{PRELUDE}{nuisances}{FIRST_THINGS}{TRIAL}\n{report}\n"
 
 
 @contextmanager
@@ -250,11 +254,12 @@ def listening(home: Path) -> Iterator[list[socket.socket]]:
             door.close()
 
 
-def break_out(cell: Cell) -> list[str]:
-    cell.arm(script())
-    keys = cell.home / ".ssh"
-    keys.mkdir(mode=0o700)
-    (keys / "id_key").write_text(SECRET)
+def break_out(cell: Cell, nuisances: Sequence[str] = ()) -> list[str]:
+    cell.arm(script(), max_soldiers=3)
+    kept = [cell.home / name for name in (".ssh/id_key", *DOTFILES)]
+    for path in kept:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(SECRET)
     heartbeat = cell.places.heartbeat("envoy")
     with listening(cell.home) as doors, trees.running(cell.tree, cell.home, ["-m", "kingdom.envoy"]) as role:
         wait_until(
@@ -265,27 +270,43 @@ def break_out(cell: Cell) -> list[str]:
             "the envoy has said its letter",
         )
         wait_until(lambda: json.loads(heartbeat.read_text())["state"] == "idle", 20, "the envoy rests")
-        task = cell.send(payload={"role": role.pid, "body": "whatever"})
-        before, limits = cells.seen(cell, task), standing(role.pid)
-        served = cell.serve()
+        tasks = send_all(cell, role.pid, nuisances)
+        before, limits = cells.seen(cell, *tasks), standing(role.pid)
+        served = cell.serve(180)
         if served.returncode:
             return [f"the general ended with {served.returncode}: {served.stderr}"]
         ended = role.poll()
         wrong = [f"the envoy ended: {ended}"] if ended is not None else []
         wrong += [] if ended is not None or standing(role.pid) == limits else ["the envoy stands elsewhere"]
         wrong += cells.changed(
-            *({k: v for k, v in state.items() if "envoy" not in k} for state in (before, cells.seen(cell, task)))
+            *({k: v for k, v in state.items() if "envoy" not in k} for state in (before, cells.seen(cell, *tasks)))
         )
         wrong += [f"somebody came in by {door.getsockname()!r}" for door in doors if came_in(door)]
-    (keys / "id_key").unlink()
-    result = cell.result(task)
+    result = cell.result(tasks[0])
     if result.get("status") != "success":
         return [*wrong, f"no report: {result} {cell.log()}"]
-    said = cell.said(task)
+    said = cell.said(tasks[0])
     wrong += [f"{name}: done" for name, outcome in said["outcome"].items() if outcome == "DONE"]
-    wrong += [f"never tried: {name}" for name in ATTEMPTS if name not in said["outcome"]]
+    refused = {name: outcome for name, outcome in said["outcome"].items() if outcome != "DONE"}
+    wrong += [
+        f"never tried: {name}: {refused.get(name)}" for name in ATTEMPTS if not was_tried(said["outcome"].get(name))
+    ]
     wrong += [f"it holds {name}" for name, value in said["environment"].items() if SECRET in value[::-1]]
+    wrong += [f"without a result: {task}" for task in tasks if not cell.result(task)]
     return wrong + cells.secrets_told(cell) + outside()
+
+
+def was_tried(outcome: str | None) -> bool:
+    """Whether the kernel has said no, and not the interpreter."""
+    return outcome is not None and not outcome.startswith(("NameError", "TypeError", "AttributeError", "SyntaxError"))
+
+
+def send_all(cell: Cell, role: int, nuisances: Sequence[str]) -> list[str]:
+    """One task with everything that has to be refused, and one for whatever a soldier may do."""
+    tasks = [cell.send(payload={"role": role, "body": "whatever"})]
+    for number, nuisance in enumerate(nuisances, 2):
+        tasks.append(cell.send(number, payload={"role": role, "nuisance": nuisance}))
+    return tasks
 
 
 def standing(pid: int) -> tuple[object, ...]:
@@ -311,11 +332,128 @@ def outside() -> list[str]:
 
 def test_nothing_that_a_soldier_tries_gets_it_out_of_its_cage(home: Path, figure: oracle.Figure) -> None:
     cell = cells.build(home)
-    wrong = break_out(cell)
-    figure(f"breakout: {len(ATTEMPTS)} attempts, {len(wrong)} forbidden effects")
-    assert not wrong, "\n".join(wrong)
+    wrong = break_out(cell, list(NUISANCES))
+    left = survivors(home)
+    tried = len(ATTEMPTS) + len(NUISANCES)
+    figure(f"breakout{who()}: {tried} attempts, {len(wrong)} effects outside, {len(left)} survivors")
+    assert not wrong + left, "\n".join(wrong + left)
     log = cell.places.session_log("soldier-task-20260207-001-0", "err").read_text()
     assert "also said" in log
+
+
+TURN_SECONDS = 2
+BESIDE = list(NUISANCES)[:: 1 if trees.CAMPAIGN else 3]
+SERVED = "gen-calm"
+ROLES: dict[str, dict[str, Any]] = {
+    "envoy": {"intervals": {"message_check_seconds": TURN_SECONDS}},
+    "king": {
+        "intervals": dict.fromkeys(
+            ("event_check_seconds", "result_check_seconds", "schedule_check_seconds"), TURN_SECONDS
+        ),
+        "retry": {"max_attempts": 1},
+    },
+    "general": {"intervals": {"task_check_seconds": TURN_SECONDS}},
+}
+CALM = """#!/bin/sh
+printf '{"task_id": "%s", "status": "success"}' "$KINGDOM_TASK_ID" >"$KINGDOM_RESULT_PATH"
+"""
+
+
+def test_while_it_tries_the_roles_turn_and_others_are_served(home: Path, figure: oracle.Figure) -> None:
+    served, slowest, wrong = disturb(cells.build(home, **ROLES))
+    tried, late = len(ATTEMPTS) + len(BESIDE), late_roles(slowest)
+    gaps = ", ".join(f"{name} {gap:.1f} s" for name, gap in slowest.items())
+    figure(f"breakout{who()}: {tried} attempts beside {served} events served, {len(late)} roles late ({gaps})")
+    assert not wrong + late, "\n".join(wrong + late)
+
+
+def late_roles(slowest: Mapping[str, float]) -> list[str]:
+    return [f"{name} is late: {gap:.1f} s" for name, gap in slowest.items() if gap > 2 * TURN_SECONDS]
+
+
+def check_disturbance(cell: Cell) -> list[str]:
+    _, slowest, wrong = disturb(cell)
+    return wrong + late_roles(slowest)
+
+
+def disturb(cell: Cell) -> tuple[int, dict[str, float], list[str]]:
+    """Return how many events were served meanwhile, each role's longest time without a heartbeat, and what is wrong.
+
+    A role turns every two seconds here: it is late when it misses more than one turn.
+    """
+    cell.arm(script(), max_soldiers=3, subscribes=["rogue.*"])
+    homes.install(cell.home, SERVED, subscribes=["calm.*"])
+    package = cell.places.package(SERVED)
+    package.mkdir()
+    (package / "prompt.md").write_text("Do it.\n")
+    (package / "run").write_text(CALM)
+    (package / "run").chmod(0o755)
+    modules = {
+        "envoy": ["kingdom.envoy"],
+        "king": ["kingdom.king"],
+        SERVED: ["kingdom.general", SERVED],
+        GENERAL: ["kingdom.general", GENERAL],
+    }
+    heard: dict[str, tuple[float, str]] = {}
+    slowest = dict.fromkeys(modules, 0.0)
+    events: list[str] = []
+    with ExitStack() as stack:
+        roles = {
+            name: stack.enter_context(trees.running(cell.tree, cell.home, ["-m", *words]))
+            for name, words in modules.items()
+        }
+        wait_until(lambda: all(cell.places.heartbeat(name).exists() for name in modules), 60, "all roles beat")
+        tasks = send_all(cell, roles["king"].pid, BESIDE)
+        began = time.monotonic()
+        while unserved(cell, events) or not all(cell.places.result(task).exists() for task in tasks):
+            now = time.monotonic()
+            if now > began + 240:
+                return 0, slowest, [f"not served: {unserved(cell, events)}; {cell.log()[-3000:]}"]
+            if ended := [name for name, role in roles.items() if role.poll() is not None]:
+                return 0, slowest, [f"{name} has ended" for name in ended]
+            for name in modules:
+                beat = cell.places.heartbeat(name).read_text()
+                since, last = heard.get(name, (now, ""))
+                slowest[name] = max(slowest[name], now - since)
+                heard[name] = (since, last) if beat == last else (now, beat)
+            if len(events) < now - began and not all(cell.places.result(task).exists() for task in tasks):
+                events.append(f"evt-calm-{len(events):03}")
+                homes.put(cell.home, "events", "pending", homes.event(events[-1], "calm.work", repo=None))
+            trees.until(lambda: False, 0.02)
+    wrong = [
+        f"{task}: {cell.result(task)}" for task in calm_tasks(cell) if cell.result(task).get("status") != "success"
+    ]
+    return len(events), slowest, wrong + survivors(cell.home)
+
+
+def unserved(cell: Cell, events: Sequence[str]) -> list[str]:
+    done = {path.stem for path in cell.places.folder("events", "completed").iterdir()}
+    return [event for event in events if event not in done]
+
+
+def calm_tasks(cell: Cell) -> list[str]:
+    ended = cell.places.folder("tasks", "completed").iterdir()
+    return [path.stem for path in ended if read_json(path)["target_general"] == SERVED]
+
+
+def survivors(home: Path) -> list[str]:
+    """Processes of this home's soldiers, by what they are called, where they are, and what they were given."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            marks = [path.joinpath("cmdline").read_bytes(), path.joinpath("environ").read_bytes()]
+            marks.append(os.fsencode(path.joinpath("cwd").readlink()))
+            if any(str(home).encode() in mark for mark in marks) and cells.runs(int(path.name)):
+                found.append(f"left: {path.name} {marks[0]!r}")
+    return found
+
+
+def who() -> str:
+    probe = Cgroup(Path("/"), f"probe-{os.getpid()}")
+    probe.create(1)
+    cgroups = "with" if probe.is_there() else "without"
+    probe.kill_all()
+    return f" as {'root' if trees.is_root() else 'a user'} {cgroups} control groups"
 
 
 def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:

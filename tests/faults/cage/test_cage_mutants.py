@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,7 @@ MUTANTS = [
         drop("streams.repair"),
         "printed, killed",
     ),
+    Mutant("a role does not beat", "kingdom.runtime.role", replace("A.heartbeat.write(B, worked=C)", "None"), "beside"),
     Mutant("nobody watches", "kingdom.soldier.serve", replace("A.exceeded()", "None"), "bomb"),
     Mutant(
         "only single processes are watched",
@@ -83,11 +85,11 @@ MUTANTS = [
 ]
 
 
-def fresh(check: Callable[[Cell], list[str]]) -> Check:
+def fresh(check: Callable[[Cell], list[str]], **config: dict[str, Any]) -> Check:
     def checked(tree: Path, near: str) -> list[str]:
         home = trees.new_folder() / "home"
         home.mkdir(mode=0o700)
-        return check(cells.build(home, tree))
+        return check(cells.build(home, tree, **config))
 
     return checked
 
@@ -127,6 +129,7 @@ CHECKS: dict[str, Check] = {
     "printed, killed": fresh(
         lambda cell: test_printed.check_printed(cell, "by the death of its serving part", sandbox="off")
     ),
+    "beside": fresh(test_breakout.check_disturbance, **test_breakout.ROLES),
     "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
     "spinners": fresh(lambda cell: test_resources.check_hog("short lives that spin", cell)[1]),
 }

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Run checks on a copy of the program as a user who is not root and can make no control groups: as_user.sh PYTEST-WORDS…
+# In a view of the disk of its own, so that the user also reaches a Python that lies in a closed folder, such as /root.
+set -eu
+user=65534
+checkout=$(cd "$(dirname "$0")/../.." && pwd)
+[ "$(id -u)" = 0 ] || { echo "as_user.sh: needs root, to become somebody else" >&2; exit 2; }
+[ -n "${KINGDOM_OWN_VIEW:-}" ] || exec env KINGDOM_OWN_VIEW=1 unshare --mount --propagation private "$0" "$@"
+
+as_user() { setpriv --reuid "$user" --regid "$user" --clear-groups --inh-caps=-all --bounding-set=-all "$@"; }
+
+# A folder that the user cannot enter is covered by an empty one, with nothing but this in it.
+reach() {
+    as_user test -x "$1" && return
+    closed=$1
+    while [ "$(dirname "$closed")" != / ]; do closed=$(dirname "$closed"); done
+    held=$(mktemp -d)
+    mount --bind "$1" "$held"
+    mount -t tmpfs -o mode=755 none "$closed"
+    mkdir -p "$1"
+    mount --bind "$held" "$1"
+    umount "$held"
+    rmdir "$held"
+}
+
+python=$("$checkout/.venv/bin/python" -c 'import sys; print(sys.base_prefix)')
+reach "$python"
+as_user test -x "$checkout/.venv/bin/python" || { echo "as_user.sh: $checkout must lie where all may read" >&2; exit 2; }
+
+room=$(mktemp -d /tmp/kd-user-XXXXXX)
+trap 'rm -rf --one-file-system "$room"' EXIT
+mkdir "$room/program" "$room/home" "$room/tmp"
+(cd "$checkout" && tar c bin config generals kingdom pyproject.toml schemas tests) | tar x -C "$room/program"
+chown -R "$user:$user" "$room"
+cd "$room/program"
+as_user env -i PATH="$PATH" LANG=C.UTF-8 HOME="$room/home" TMPDIR="$room/tmp" PYTHONDONTWRITEBYTECODE=1 \
+    ${KINGDOM_CAMPAIGN:+KINGDOM_CAMPAIGN="$KINGDOM_CAMPAIGN"} \
+    "$checkout/.venv/bin/python" -m pytest -p no:cacheprovider "$@"
