@@ -170,7 +170,7 @@ def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> t
     repo = f" in {one_line(task['repo'])}" if task.get("repo") else ""
     tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
     what = f"{one_line(task['type'])}{repo}{tries}"
-    age = _soldier(soldier, now) if soldier else f"made {time_apart(task.get('created_at'), now)} ago"
+    age = _soldier(soldier, now) if soldier else f"none; made {time_apart(task.get('created_at'), now)} ago"
     return one_line(task["id"]), one_line(task["target_general"]), what, age
 
 
