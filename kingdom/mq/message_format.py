@@ -61,6 +61,14 @@ class MalformedBody(Exception):
         self.text = text
 
 
+def decoded(data: bytes) -> str:
+    """Return a body as text. MalformedBody when it is none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedBody(f"not UTF-8 at byte {error.start}", data.decode("utf-8", "replace")) from None
+
+
 @lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

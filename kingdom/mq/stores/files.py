@@ -33,6 +33,8 @@ from kingdom.mq.names import CREATED, KIND, MESSAGE_ID, REMEMBERED
 from kingdom.mq.stores import original_folders
 from kingdom.mq.stores.base import (
     DAY_MS,
+    SMALL_ENOUGH_TO_KEEP,
+    SPARES_TRIMMED_A_SECOND,
     DedupEntry,
     Finding,
     Found,
@@ -43,7 +45,6 @@ from kingdom.mq.stores.base import (
     queue_folder,
 )
 from kingdom.mq.stores.files_upkeep import (
-    SMALL_ENOUGH_TO_KEEP,
     Folders,
     Messages,
     StrayFinder,
@@ -52,7 +53,6 @@ from kingdom.mq.stores.files_upkeep import (
 )
 from kingdom.mq.stores.request_journal import Journal
 
-SPARES_TRIMMED_A_SECOND = 512
 FOLDERS = ("inbox", "processing", "archive", "dlq", "meta")
 RECORD = "queue.json"
 TRASH = ".deleted"
@@ -171,10 +171,7 @@ class FileStore:
             raise self._failure("read a message", error) from None
         if len(data) > SMALL_ENOUGH_TO_KEEP:
             self._bulky.add(name[MESSAGE_ID])
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedBody(f"not UTF-8 at byte {error.start}", data.decode("utf-8", "replace")) from None
+        return message_format.decoded(data)
 
     def release_due(self, queue: str, now: int, count: int) -> None:
         """Delayed and ready messages lie in the same folder."""

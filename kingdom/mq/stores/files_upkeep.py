@@ -16,15 +16,13 @@ from kingdom.errors import BadFile
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores import damage
-from kingdom.mq.stores.base import Finding, State, Store, Stray
+from kingdom.mq.stores.base import SMALL_ENOUGH_TO_KEEP, Finding, State, Store, Stray
 
 Folders = Mapping[str, str]
 """A queue's folders by state."""
 
 LARGEST_STRAY = 64 << 20
 MOST_STRAYS = 100
-SMALL_ENOUGH_TO_KEEP = 16 << 10
-"""Larger files are not kept to be written over."""
 _ANY = re.compile(rf"^({names.ANY_NAME})\.json$", re.MULTILINE | re.ASCII)
 _WAITING = re.compile(rf"^({names.WAITING_NAME})\.json$", re.MULTILINE | re.ASCII)
 

@@ -19,16 +19,22 @@ from typing import Any
 
 from kingdom.disk.atomic import make_folder, sync_folder
 from kingdom.disk.bulk import SPARE, FileBatch
-from kingdom.mq import names
+from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
-from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores import original_messages, original_rows
-from kingdom.mq.stores.base import Finding, Found, MessageGone, State, StoreConfig, queue_folder
+from kingdom.mq.stores.base import (
+    SMALL_ENOUGH_TO_KEEP,
+    SPARES_TRIMMED_A_SECOND,
+    Finding,
+    Found,
+    MessageGone,
+    State,
+    StoreConfig,
+    queue_folder,
+)
 from kingdom.mq.stores.sqlite import SqliteStore
 
-SMALL_ENOUGH_TO_KEEP = 16 << 10
-SPARES_TRIMMED_A_SECOND = 512
 CLOSED = "store:closed"
 
 
@@ -78,10 +84,7 @@ class HybridStore(SqliteStore):
             raise self._failure("read a payload", error) from None
         if len(data) > SMALL_ENOUGH_TO_KEEP:
             self._bulky.add(name[MESSAGE_ID])
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedBody(f"not UTF-8 at byte {error.start}", data.decode("utf-8", "replace")) from None
+        return message_format.decoded(data)
 
     def commit(self) -> None:
         try:

@@ -546,9 +546,4 @@ def _row_of_body(key: str, name: str, body: str) -> tuple[Any, ...]:
 
 def _text(value: object) -> str:
     """A foreign writer may have stored bytes, or a number."""
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedBody(f"not UTF-8 at byte {error.start}", value.decode("utf-8", "replace")) from None
+    return message_format.decoded(value) if isinstance(value, bytes) else str(value)
