@@ -60,6 +60,18 @@ def test_a_process_whose_soldier_is_no_more_is_ended(ours: Services) -> None:
         assert orphan.returncode == -signal.SIGKILL
 
 
+def test_a_lock_that_nobody_holds_keeps_nobody(ours: Services) -> None:
+    lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
+    lock.acquire()
+    lock.release()
+    Sessions(ours.places, ours.unsynced).add(SessionRow(soldier=f"soldier-{TASK}-0", task_id=TASK, general="gen-pr"))
+    with process(**marks(ours)) as orphan:
+        (found,) = orphans.kill(ours)
+        assert (found.task, found.ended) == (TASK, 1)
+        wait_until(lambda: gone(orphan), 5, "the orphan is gone")
+    assert sessions.read(ours.places) == []
+
+
 def test_a_whole_tree_of_orphans_goes(ours: Services, tmp_path: Path) -> None:
     noted = tmp_path / "pids"
     script = (

@@ -123,6 +123,14 @@ def test_a_message_that_outlives_its_ttl_is_purged(house: House) -> None:
     assert house.lease_texts() == ["long"]
 
 
+def test_a_message_outlives_its_ttl_after_a_retry_as_well(house: House) -> None:
+    house.publish("short", ttl_ms=60_000)
+    house.nack(house.lease())
+    assert sum(house.counts()) == 1
+    house.sweep(60)
+    assert house.counts() == (0, 0, 0, 0)
+
+
 def test_an_expired_message_is_never_handed_out_even_before_a_sweep(house: House) -> None:
     house.publish("short", ttl_ms=1_000)
     house.clock.pass_(1)
@@ -649,6 +657,7 @@ def test_a_paused_queue_takes_but_does_not_give(house: House) -> None:
     assert not house.mq.has_ready(QUEUE, "c")
     assert house.mq.status(QUEUE).paused
     house.publish()
+    house.mq.arrived()
     house.mq.queues.resume(QUEUE)
     assert QUEUE in house.mq.arrived()
     assert len(house.lease_texts()) == 2

@@ -16,6 +16,7 @@ from kingdom.runtime.processes import (
     age,
     carriers,
     carries,
+    end,
     end_carriers,
     send,
     soldier_markers,
@@ -126,6 +127,7 @@ def test_a_pid_that_names_another_process_now_gets_no_signal(started: Started) -
     start = started_at(process.pid)
     assert start is not None
     send([(process.pid, start - 1), (2**22 + 1, start)], signal.SIGKILL)
+    assert end([(process.pid, start - 1), (2**22 + 1, start)], 1.0) == 0
     assert runs(process.pid)
     send([(process.pid, start)], signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
