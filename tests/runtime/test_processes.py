@@ -26,7 +26,7 @@ from kingdom.runtime.processes import (
     tree,
 )
 from tests.standins import runs
-from tests.waiting import wait_until
+from tests.waiting import stays, wait_until
 
 SOON = 10.0
 MARK = Markers(frozenset({b"KINGDOM_TEST_TASK=task-1"}))
@@ -128,7 +128,7 @@ def test_a_pid_that_names_another_process_now_gets_no_signal(started: Started) -
     assert start is not None
     send([(process.pid, start - 1), (2**22 + 1, start)], signal.SIGKILL)
     assert end([(process.pid, start - 1), (2**22 + 1, start)], 1.0) == 0
-    assert runs(process.pid)
+    stays(lambda: runs(process.pid), 0.2, "it lives")
     send([(process.pid, start)], signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
 
