@@ -254,7 +254,7 @@ class Postgres:
 
 def _ours(backend: str, durability: str) -> Peer:
     server = lambda folder: manager(backend, durability)  # noqa: E731
-    return Peer(f"our mailbox, {backend}", durability, OurMailbox, server, ours=backend == "sqlite")
+    return Peer(f"our mailbox, {backend}", durability, OurMailbox, server, ours=backend == "sqlite", shared=True)
 
 
 PEERS = (

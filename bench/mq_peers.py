@@ -74,6 +74,8 @@ class Peer:
     program: str = ""
     #: What the peers of its durability are compared with.
     ours: bool = False
+    #: Threads of one program share a connection, as its manual says; others have one for each.
+    shared: bool = False
 
 
 def environment() -> Path | None:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kingdom.mailbox.counters import Counters
-from kingdom.mq.call_fields import Call, Data
-from kingdom.mq.calls import CALLS, Command, NotYet
+from kingdom.errors import BadName
+from kingdom.mailbox.counters import UNKNOWN, Counters
+from kingdom.mq.budget import Budget
+from kingdom.mq.call_fields import Call, Data, Objects, Payload
+from kingdom.mq.calls import CALLS, Command, NotYet, refused
 from kingdom.mq.engine import Engine
+from kingdom.mq.errors import InvalidRequest, Refusal
+from kingdom.mq.mailbox_folders import check_request_id
+from kingdom.mq.stores.base import MOST_AT_ONCE
+from kingdom.mq.typed_calls import TOGETHER
+
+CALLS_OF_BATCH = Objects("calls")
+
+
+class Late(Refusal):
+    """its deadline had passed before it was read; nothing was done"""
+
+    code = "ERR_TIMEOUT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,56 @@ def metrics(context: CommandContext, call: Call) -> Data:
     return {"timestamp": int(now * 1000), **context.counters.as_json(now)}
 
 
+def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
+    """Carry out several calls of one client, each as if it had come alone. What has no answer was not begun."""
+    calls, answers, budget = call[CALLS_OF_BATCH], call.done or [], Budget()
+    room = MOST_AT_ONCE - sum(_size(answer) for answer in answers)
+    while len(answers) < len(calls) and room > 0:
+        if not budget.is_left():
+            return NotYet(answers)
+        budget.spend()
+        answer = _answer(context, calls[len(answers)], call)
+        if answer is None:
+            return NotYet(answers)
+        answers.append(answer)
+        room -= _size(answer)
+    return {"answers": answers}
+
+
+def _answer(context: CommandContext, one: Payload, batch: Call) -> Data | None:
+    """Return the answer to one call of a batch; None: it is not to be had in this turn."""
+    number, payload, now = one.get("requestId"), one.get("payload"), context.clock()
+    name, code = UNKNOWN, None
+    try:
+        try:
+            check_request_id(number)
+        except BadName as error:
+            raise InvalidRequest(field="requestId", why=str(error)) from None
+        found = find(str(one.get("command")))
+        if found is None or found[0] not in TOGETHER:
+            raise InvalidRequest(field="command", why=f"is none of {', '.join(TOGETHER)}")
+        name, row = found
+        if (deadline := one.get("deadlineMs") or 0) and not isinstance(deadline, (int, float)):
+            raise InvalidRequest(field="deadlineMs", why="is not a number")
+        if 0 < deadline < now * 1000:
+            raise Late
+        given = payload if isinstance(payload, dict) else {}
+        data = row.answer(context, Call(given, batch.client, str(number), batch.again))
+        if isinstance(data, NotYet):
+            return None
+        answer: Data = {"requestId": number, "ok": True, "data": data}
+    except Refusal as refusal:
+        code = refusal.code
+        answer = {"requestId": number, "ok": False, "error": refused(refusal)}
+    context.counters.count(name, code, now)
+    return answer
+
+
+def _size(answer: Data) -> int:
+    message = answer.get("data", {}).get("message")
+    return len(message["payload"]) if message else 0
+
+
 def _on_engine(row: Command[Engine]) -> Command[CommandContext]:
     def answer(context: CommandContext, call: Call) -> Data | NotYet:
         return row.answer(context.engine, call)
@@ -45,6 +109,7 @@ COMMANDS: dict[str, Command[CommandContext]] = {
     **{name: _on_engine(row) for name, row in CALLS.items()},
     "health": Command(health),
     "metrics": Command(metrics),
+    "call_batch": Command(call_batch, (CALLS_OF_BATCH,)),
 }
 
 

@@ -6,7 +6,7 @@
             print(delivery.payload)
             mq.ack(delivery)
 
-Threads may share a client: each has its own way to the mailbox while it waits for an answer.
+Threads may share a client: what they ask while one file is on its way goes together in the next one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import fcntl
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
 from kingdom.home.places import Places, find_home
 from kingdom.mq.mailbox_folders import MailboxFolders, check_client_id, check_request_id
-from kingdom.mq.typed_calls import Answer, Calls, Delivery, Published, Refused, refused_by
+from kingdom.mq.together import Together
+from kingdom.mq.typed_calls import TOGETHER, Answer, Calls, Delivery, Published, Refused, refused_by
 from kingdom.runtime.wake import Mode, Waker
 
 __all__ = ["MANAGER_LOCK", "START_IT", "Client", "Delivery", "Published", "Refused"]
@@ -39,6 +41,10 @@ LARGEST_ANSWER = 256 << 20
 POLL_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
 SPARES = 4
+LANES = 2
+"""How many files with calls of several threads are on their way at once: one is answered while the next is written."""
+LARGEST_BATCH = 1 << 20
+"""Bytes of calls that go together in one file."""
 MANAGER_LOCK = "manager.lock"
 START_IT = "start it with `kingdom start mailbox` or `python -m kingdom.mailbox`"
 
@@ -114,6 +120,17 @@ class _Line:
         self._open()
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A call of one thread."""
+
+    #: Its requestId.
+    number: str
+    written: bytes
+    seconds: float
+    answer: Answer | None = None
+
+
 class Client(Calls):
     """Waits for each answer at most `timeout` seconds. A request without an answer is taken back if it still can be."""
 
@@ -146,6 +163,9 @@ class Client(Calls):
         #: Ways to the mailbox that no thread needs just now.
         self._lines: list[_Line] = []
         self._is_closed = False
+        self._together = Together(self._ask, LANES)
+        #: Whether the manager takes several calls in one file; an older one does not.
+        self._takes_batches = True
         self._lines.append(self._new_line())
 
     def manager_runs(self) -> bool:
@@ -167,36 +187,86 @@ class Client(Calls):
         Refused when the manager says no, TookTooLong or NotRunning when it says nothing.
         """
         seconds = self._timeout(timeout)
-        number = check_request_id(request_id) if request_id else f"{self._token}-{next(self._numbers)}"
-        name, now_ms = f"{number}.json", int(self._clock() * 1000)
-        request: dict[str, Any] = {
-            "requestId": number,
-            "clientId": self.client_id,
-            "command": command,
-            "timestampMs": now_ms,
-            "deadlineMs": now_ms + int(seconds * 1000),
-            "payload": payload,
-        }
-        with self._line() as line:
-            if payload.get("waitMs"):
-                request["aliveWhileLocked"] = line.name
+        number = check_request_id(request_id) if request_id else self._next_number()
+        if command in TOGETHER and not payload.get("waitMs") and self._takes_batches:
+            asked = _Asked(number, self._written(number, command, payload, seconds), seconds)
             try:
-                written = orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE)
-            except TypeError as error:
-                raise BadInput(message=f"{command}: what it says cannot be written as JSON: {error}") from None
-            line.send(name, written)
-            try:
-                read = line.read(name, seconds)
-            except KeyboardInterrupt:
-                self._withdraw(name)
-                raise
-            if read is None:
-                raise self._gave_up(name, seconds)
-            answer = orjson.loads(read)
+                if not self._together.serve(asked, seconds):
+                    raise self._gave_up(f"{number}.json", seconds)
+            except Exception:
+                if asked.answer is None:
+                    raise
+            answer = asked.answer
+        else:
+            answer = self._ask_alone(number, command, payload, seconds)
+        assert answer is not None
         if not answer["ok"]:
             raise refused_by(answer["error"])
         data: Answer = answer["data"]
         return data
+
+    def _next_number(self) -> str:
+        return f"{self._token}-{next(self._numbers)}"
+
+    def _written(self, number: str, command: str, payload: Any, seconds: float, **more: str) -> bytes:
+        """Return a request as it is written; one without an end in `seconds` has none in the manager either."""
+        now_ms = int(self._clock() * 1000)
+        request = {
+            "requestId": number,
+            "clientId": self.client_id,
+            "command": command,
+            "timestampMs": now_ms,
+            "deadlineMs": now_ms + int(seconds * 1000) if seconds else 0,
+            "payload": payload,
+            **more,
+        }
+        try:
+            return orjson.dumps(request)
+        except TypeError as error:
+            raise BadInput(message=f"{command}: what it says cannot be written as JSON: {error}") from None
+
+    def _ask_alone(self, number: str, command: str, payload: Mapping[str, Any], seconds: float) -> Answer:
+        with self._line() as line:
+            more = {"aliveWhileLocked": line.name} if payload.get("waitMs") else {}
+            return self._exchange(line, number, self._written(number, command, payload, seconds, **more), seconds)
+
+    def _ask(self, group: Sequence[_Asked], end: float) -> None:
+        """Ask for several threads. What is not answered was not begun, and is asked again."""
+        with self._line() as line:
+            left = list(group)
+            while left:
+                seconds = max(0.0, end - time.monotonic())
+                part = _first(left) if self._takes_batches else left[:1]
+                if len(part) == 1:
+                    part[0].answer = self._exchange(line, part[0].number, part[0].written, part[0].seconds)
+                    left = left[1:]
+                    continue
+                number = self._next_number()
+                calls = {"calls": [orjson.Fragment(asked.written) for asked in part]}
+                answer = self._exchange(line, number, self._written(number, "call_batch", calls, 0), seconds)
+                if answer["ok"]:
+                    answers = answer["data"]["answers"]
+                    for asked, one in zip(part, answers, strict=False):
+                        asked.answer = one
+                    left = left[len(answers) :]
+                elif answer["error"]["code"] == "ERR_UNKNOWN_COMMAND":
+                    self._takes_batches = False
+                else:
+                    raise refused_by(answer["error"])
+
+    def _exchange(self, line: _Line, number: str, written: bytes, seconds: float) -> Answer:
+        """Send one file and wait for the one that answers it."""
+        name = f"{number}.json"
+        line.send(name, written + b"\n")
+        try:
+            read = line.read(name, seconds)
+        except KeyboardInterrupt:
+            self._withdraw(name)
+            raise
+        if read is None:
+            raise self._gave_up(name, seconds)
+        answer: Answer = orjson.loads(read)
+        return answer
 
     def consume(
         self,
@@ -259,3 +329,13 @@ class Client(Calls):
             seconds=seconds,
             hint="it may have done what was asked; look before you repeat it",
         )
+
+
+def _first(calls: Sequence[_Asked]) -> Sequence[_Asked]:
+    """Return those that one file shall hold: at least one."""
+    size = 0
+    for index, asked in enumerate(calls):
+        size += len(asked.written)
+        if size > LARGEST_BATCH:
+            return calls[: max(1, index)]
+    return calls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Lock
@@ -20,6 +20,7 @@ from kingdom.mq.calls import CALLS, Command, NotYet
 from kingdom.mq.configuration import Settings
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import Refusal, StoreError
+from kingdom.mq.together import Together
 from kingdom.mq.typed_calls import Answer, Calls, Refused
 
 BACKEND_BY_TRACE = {"payloads": "hybrid", "yirangmq.db": "sqlite", "fs": "filesystem"}
@@ -45,11 +46,13 @@ def settings_of(path: Path | str | None = None, **config: Any) -> Settings:
 
 
 @dataclass(slots=True)
-class _Group:
-    """Calls that are made durable together."""
+class _Asked:
+    """A call of one thread."""
 
-    is_over: bool = False
-    error: StoreError | None = None
+    row: Command[Engine]
+    call: Call
+    answer: Answer | NotYet | None = None
+    error: Exception | None = None
 
 
 class Local(Calls):
@@ -61,8 +64,9 @@ class Local(Calls):
         self._engine: Engine = configuration.open_engine(settings, None, lambda *_, **__: None, _wall)
         #: Held while somebody works on the engine; notified when a message has arrived.
         self._arrived = Condition(Lock())
-        self._committing = Lock()
-        self._group = _Group()
+        self._together = Together(self._carry_out)
+        #: How often messages have arrived.
+        self._arrivals = 0
 
     def call(
         self, command: str, payload: Mapping[str, Any], *, request_id: str | None = None, timeout: float | None = None
@@ -75,54 +79,47 @@ class Local(Calls):
         call = Call(_as_travelled(command, payload), self.client_id, request_id or "")
         until = time.monotonic() + (call[WAIT] / 1000 if row.nothing is not None else 0)
         while True:
-            try:
-                answer, group = self._answer(row, call, until)
-            except Refusal as refusal:
-                raise Refused(code=refusal.code, text=str(refusal)) from None
-            self._commit(group)
-            if not isinstance(answer, NotYet):
-                return answer
-            call = Call(call.payload, call.client, call.request_id, done=answer.done)
+            arrivals = self._arrivals
+            asked = _Asked(row, call)
+            self._together.serve(asked)
+            if isinstance(asked.error, Refusal):
+                raise Refused(code=asked.error.code, text=str(asked.error)) from None
+            if asked.error is not None:
+                raise asked.error
+            if isinstance(asked.answer, NotYet):
+                call = Call(call.payload, call.client, call.request_id, done=asked.answer.done)
+            elif row.nothing is None or asked.answer != row.nothing or not self._wait(arrivals, until):
+                assert asked.answer is not None
+                return asked.answer
 
-    def _answer(self, row: Command[Engine], call: Call, until: float) -> tuple[Answer | NotYet, _Group]:
-        """Answer a call; what is undecided until the group is over is not told to anybody before."""
+    def _carry_out(self, group: Sequence[_Asked], until: float) -> None:
+        """Answer several calls and make them durable together. A StoreError is for all: what they did is undecided."""
         with self._arrived:
-            while True:
-                group = self._group
-                try:
-                    self._engine.sweep()
-                    answer = row.answer(self._engine, call)
-                except StoreError as error:
-                    self._end_group(error)
-                    raise
-                if self._engine.arrived():
-                    self._arrived.notify_all()
-                left = until - time.monotonic()
-                if row.nothing is None or answer != row.nothing or left <= 0:
-                    return answer, group
+            try:
+                self._engine.sweep()
+                for asked in group:
+                    try:
+                        asked.answer = asked.row.answer(self._engine, asked.call)
+                    except StoreError:
+                        raise
+                    except Exception as error:  # noqa: BLE001
+                        # Raised again in the thread that asked: it is nothing to the others.
+                        asked.error = error
+            finally:
+                self._engine.commit()
+            if self._engine.arrived():
+                self._arrivals += 1
+                self._arrived.notify_all()
+
+    def _wait(self, arrivals: int, until: float) -> bool:
+        """Wait for a message to arrive since then. False when the time was over before."""
+        with self._arrived:
+            left = until - time.monotonic()
+            if left > 0 and self._arrivals == arrivals:
                 due = self._engine.next_due()
                 until_due = left if due is None else (due - self._engine.clock()) / 1000
                 self._arrived.wait(max(0.001, min(left, until_due)))
-
-    def _commit(self, group: _Group) -> None:
-        """Make a group durable, unless another thread of it has done so."""
-        with self._committing:
-            if not group.is_over:
-                with self._arrived:
-                    if not group.is_over:  # by an error of one of them meanwhile
-                        self._end_group()
-        if group.error is not None:
-            raise group.error
-
-    def _end_group(self, error: StoreError | None = None) -> None:
-        """Commit. After an error of one of them, what all of a group have done is undecided."""
-        group, self._group = self._group, _Group()
-        try:
-            self._engine.commit()
-        except StoreError as failure:
-            error = error or failure
-        group.error = error
-        group.is_over = True
+            return left > 0
 
     def check(self, repair: bool) -> list[Answer]:
         """Return what does not fit in the store; with `repair`, after mending what can be mended."""

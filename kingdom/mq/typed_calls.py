@@ -14,6 +14,8 @@ from kingdom.errors import BadInput, KingdomError
 
 Answer = dict[str, Any]
 
+TOGETHER = ("publish", "consume_next", "ack", "nack", "extend_lease")
+"""What may be asked for together with other calls, in a call_batch."""
 PARTS_PER_SECOND = 10
 """In how many parts a second dead letters are put back, where there is a rate."""
 

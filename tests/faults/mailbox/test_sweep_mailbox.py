@@ -22,6 +22,8 @@ ARGV = ("-m", "kingdom.mailbox", "--once")
 DURABILITY = "process"
 
 PUBLISHED = ("p1", "p2", "p3")
+#: What a client's threads asked for in one file, which is killed in between as well.
+TOGETHER = ("t1", "t2")
 QUEUE = "sweep"
 
 
@@ -31,8 +33,12 @@ def put(root: Path, name: str, command: str, **payload: Any) -> None:
     path.write_text(json.dumps(request))
 
 
+def call(name: str, command: str, **payload: Any) -> dict[str, Any]:
+    return {"requestId": name, "command": command, "payload": payload}
+
+
 def prepare(home: Path, backend: str) -> None:
-    """One message out on a lease, two ready; then three publishes, a consume, an ack, a nack and a bad file wait."""
+    """One message out on a lease, two ready; then publishes, alone and together, an ack, a nack and a bad file wait."""
     root = home / "queue" / "mailbox"
     for folder in (home / "config", root / "requests"):
         folder.mkdir(mode=0o700, parents=True)
@@ -50,6 +56,8 @@ def prepare(home: Path, backend: str) -> None:
         put(root, name, "publish", queue=QUEUE, message={"label": name})
     put(root, "ack", "ack", messageKey=held.message_key, leaseId=held.lease_id)
     put(root, "nack", "nack", messageKey=failing.message_key, leaseId=failing.lease_id, reason="no")
+    calls = [call(name, "publish", queue=QUEUE, message={"label": name}) for name in TOGETHER]
+    put(root, "batch", "call_batch", calls=[calls[0], call("c1", "consume_next", queue="empty"), calls[1]])
     put(root, "purge", "purge", queue="nowhere")
     (root / "requests" / "bad.json").write_text("{")
     (root / "processing").mkdir(mode=0o700)
@@ -64,7 +72,7 @@ def check(home: Path, strict: bool = True) -> list[str]:
     """Where the disk failed (not strict), "it may be done or not" is an honest answer too."""
     root = home / "queue" / "mailbox"
     told = {path.stem: json.loads(path.read_text()) for path in root.glob("responses/me/*.json")}
-    asked = (*PUBLISHED, "ack", "nack", "purge")
+    asked = (*PUBLISHED, "ack", "nack", "purge", "batch")
     wrong = [f"no answer to {name}" for name in asked if name not in told and (strict or name != "purge")]
     undecided = {name for name, answer in told.items() if not answer["ok"] and name not in ("purge", "nack")}
     if strict or any(told[name]["error"]["code"] != "ERR_INTERNAL_ERROR" for name in undecided):
@@ -74,6 +82,10 @@ def check(home: Path, strict: bool = True) -> list[str]:
     buried = {path.name for path in root.glob("dead/*") if not path.name.endswith(".reason")}
     if buried != {"bad.json"} or not (root / "dead" / "bad.json.reason").exists():
         wrong.append(f"dead/ holds {sorted(path.name for path in root.glob('dead/*'))}")
+    if (batch := told.get("batch")) and batch["ok"]:
+        answers = batch["data"]["answers"]
+        wrong += oracle.exactly("answers to calls in one file", 3, sum(answer["ok"] for answer in answers))
+        told.update((answer["requestId"], answer) for answer in answers)
     return wrong + _messages(home, told)
 
 
@@ -85,7 +97,7 @@ def _messages(home: Path, told: dict[str, Any]) -> list[str]:
         wrong = [f"{finding.kind}: {finding.what}" for finding in engine.check()]
     finally:
         engine.close()
-    for name in PUBLISHED:
+    for name in (*PUBLISHED, *TOGETHER):
         found = [message for message, payload in labels.items() if payload.get("label") == name]
         answer = told.get(name, {"ok": False})
         if len(found) > 1 or (answer["ok"] and found != [answer["data"]["messageId"]]):
@@ -141,6 +153,14 @@ MUTANTS = [
         quick=True,
     ),
     Mutant(
+        "calls in one file have no ids of their own",
+        "kingdom.mailbox.commands",
+        replace("Call(A, B.client, str(C), B.again)", "Call(A, B.client, '', B.again)"),
+        caught_by="kill",
+        near="rename.*responses",
+        quick=True,
+    ),
+    Mutant(
         "answers are written in place",
         "kingdom.mailbox.responses",
         replace(
@@ -159,10 +179,13 @@ def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
 def test_the_sweep_asks_as_a_client_would(home: Path) -> None:
     """The request files above are what our own client writes."""
     (home / "requests").mkdir()
+    client = Client(home, "me", timeout=0.5)
     seen: list[set[str]] = []
-    client = Client(home, "me", timeout=0.05)
-    send = client._send
-    client._send = lambda name, data: (seen.append(set(json.loads(data))), send(name, data))[1]  # type: ignore[method-assign, func-returns-value]
+    give_up = client._withdraw
+    client._withdraw = lambda name: (  # type: ignore[method-assign]
+        seen.append(set(json.loads((home / "requests" / name).read_text()))),  # type: ignore[func-returns-value]
+        give_up(name),
+    )[1]
     with pytest.raises(Exception, match="not running"):
         client.publish("q", 1)
     client.close()

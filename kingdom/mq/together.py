@@ -1,0 +1,127 @@
+"""Let threads that ask at the same time be served together: one of them asks for all."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Generic, TypeVar
+
+from kingdom.errors import KingdomError
+
+Asked = TypeVar("Asked")
+
+MOST_TOGETHER = 64
+STRAGGLERS_SECONDS = 0.0005
+FOREVER = 1e8
+
+
+def _held() -> Lock:
+    lock = Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(slots=True, eq=False)
+class _Turn(Generic[Asked]):
+    """One thread that asks."""
+
+    asked: Asked
+    #: When it gives up, by the monotonic clock.
+    end: float
+    #: Free when it is answered, or when it is to ask for all.
+    woken: Lock = field(default_factory=_held)
+    leads: bool = False
+    is_over: bool = False
+    error: Exception | None = None
+
+
+class Together(Generic[Asked]):
+    """While one thread asks, those that come wait; then the first of them asks for all of these."""
+
+    def __init__(self, ask: Callable[[Sequence[Asked], float], None], lanes: int = 1) -> None:
+        """`ask` serves all that it is given until a time of the monotonic clock, at most `lanes` threads do so at once.
+
+        What it raises is raised for all that it was given.
+        """
+        self._ask = ask
+        self._lock = Lock()
+        self._waiting: deque[_Turn[Asked]] = deque()
+        self._free = lanes
+        #: How many were served together last.
+        self._last = 1
+
+    def serve(self, asked: Asked, seconds: float = FOREVER) -> bool:
+        """Have it served. False when nobody has begun to, `seconds` from now."""
+        turn = _Turn(asked, time.monotonic() + seconds)
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                turn.leads = True
+            else:
+                self._waiting.append(turn)
+        try:
+            if not turn.leads and not turn.woken.acquire(timeout=seconds):
+                with self._lock:
+                    if turn in self._waiting:
+                        self._waiting.remove(turn)
+                        return False
+                turn.woken.acquire()
+            if turn.leads:
+                self._lead(turn)
+        except BaseException:
+            self._withdraw(turn)
+            raise
+        if turn.error is not None:
+            raise turn.error
+        return True
+
+    def _lead(self, turn: _Turn[Asked]) -> None:
+        if self._last > 1:
+            self._await_stragglers()
+        group = [turn]
+        error: Exception | None = KingdomError(message="the thread that asked for several was interrupted")
+        try:
+            with self._lock:
+                while self._waiting and len(group) < MOST_TOGETHER and abs(self._waiting[0].end - turn.end) <= 1:
+                    group.append(self._waiting.popleft())
+            self._ask([one.asked for one in group], turn.end)
+            error = None
+        except Exception as failure:  # noqa: BLE001
+            # All who asked together hear what one of them met.
+            error = failure
+        finally:
+            for one in group:
+                one.error, one.is_over = error, True
+            self._last = len(group)
+            turn.leads = False
+            self._pass_on()
+            for one in group:
+                one.woken.release()
+
+    def _await_stragglers(self) -> None:
+        """Those who were served together come back together."""
+        until = time.monotonic() + STRAGGLERS_SECONDS
+        while len(self._waiting) + 1 < self._last and time.monotonic() < until:
+            time.sleep(0)
+
+    def _pass_on(self) -> None:
+        """Let the next one lead, if somebody waits."""
+        with self._lock:
+            if not self._waiting:
+                self._free += 1
+                return
+            following = self._waiting.popleft()
+            following.leads = True
+        following.woken.release()
+
+    def _withdraw(self, turn: _Turn[Asked]) -> None:
+        """Interrupted while it waited."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            leads = turn.leads
+        if leads:
+            self._pass_on()
