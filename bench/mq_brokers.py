@@ -13,15 +13,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Row, row
+from bench import mq_clients
+from bench.figures import Row, median, ratio, row
 from bench.mq_mailbox import manager
 from bench.mq_peers import BACKLOG, Peer, surroundings, table
 from kingdom.mq.client import Client
 
 ABOUT = (
-    f"One client, the queue in another process, messages of 500 bytes, {BACKLOG:,} waiting before each measure. Ours "
-    "speaks through files, the others through a socket. In brackets: our mailbox on the sqlite store with the same "
-    "durability divided by it."
+    f"The queue in another process, messages of 500 bytes, {BACKLOG:,} waiting before each measure. Ours speaks "
+    "through files, the others through a socket. The first table has 1, 4 and 16 clients, each call for itself: "
+    "*processes*, or *threads* of one program, which share a client where its manual says so (ours: their calls go "
+    "together) and else have a connection each. The second has one client, one by one and in batches of 100; in "
+    "brackets: our mailbox on the sqlite store with the same durability divided by it."
 )
 
 
@@ -269,17 +272,50 @@ PEERS = (
 )
 
 
+GOALS = {"publish": 1.5, "take+ack": 1.0}
+AGAINST = "beanstalkd -f0"
+
+
 def run(quick: bool) -> dict[str, Any]:
     found = table(PEERS, quick)
     rates = {(peer["name"], peer["durability"]): peer["rates"] for peer in found["peers"]["rows"]}
-    return {"title": "The mailbox, beside brokers", "about": ABOUT, "rows": _against_beanstalkd(rates), **found}
+    several = mq_clients.table(PEERS, quick, found["skipped"])
+    rows = [*_against_beanstalkd(rates), *_several_against_beanstalkd(several["rounds"])]
+    return {"title": "The mailbox, beside brokers", "about": ABOUT, "rows": rows, **found, "clients": several}
+
+
+def _several_against_beanstalkd(rounds: dict[str, dict[str, list[float]]]) -> list[Row]:
+    """Single operations at the same durability; the goal is for 16 clients."""
+    ours, theirs = rounds.get("our mailbox, sqlite, power"), rounds.get(f"{AGAINST}, power")
+    if not ours or not theirs:
+        return []
+    rows = []
+    for case, rates in ours.items():
+        what, kind, clients = case.split(", ")
+        most = GOALS[what] if clients == str(max(mq_clients.CLIENTS)) else None
+        reached = ratio(rates, theirs[case])
+        rows.append(
+            row(
+                f"mailbox {what}, one by one, {clients} {kind}",
+                durability="power",
+                goal=f"≥ {most:g}" if most else "",
+                met=reached >= most if most else None,
+                ours=round(median(rates)),
+                unit="messages/s",
+                floor=round(median(theirs[case])),
+                floor_is=AGAINST,
+                ratio=round(reached, 2),
+                reason="each request of a process is a file of its own, and so is its answer",
+            )
+        )
+    return rows
 
 
 def _against_beanstalkd(rates: dict[tuple[str, str], dict[str, float]]) -> list[Row]:
-    if ("beanstalkd -f0", "power") not in rates:
+    if (AGAINST, "power") not in rates:
         return []
     ours = rates["our mailbox, sqlite", "power"]["publish by 100"]
-    theirs = rates["beanstalkd -f0", "power"]["publish"]
+    theirs = rates[AGAINST, "power"]["publish"]
     return [
         row(
             "mailbox publish by 100, sqlite",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Any
@@ -33,6 +34,25 @@ def measure(peer: Peer, total: int, kinds: tuple[str, ...] = KINDS) -> Rates:
                 for what in MEASURES:
                     found[what, kind, clients] = _rate(kind, clients, opens, what, total, peer.shared)
         return found
+
+
+def table(peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str]) -> dict[str, Any]:
+    """Measure single operations of several clients, rounds interleaved. Return the rates of every round, by peer."""
+    rounds, total = (1, 320) if quick else (5, 3_200)
+    found: dict[str, dict[str, list[float]]] = {}
+    for _ in range(rounds):
+        for peer in peers:
+            if peer.name in skipped:
+                continue
+            try:
+                rates = measure(peer, total)
+            except Exception as error:  # noqa: BLE001 - a peer that breaks must not cost the others' figures
+                print(f"bench: SKIPPED several clients of {peer.name}: {error!r}", file=sys.stderr)
+                continue
+            for (what, kind, clients), rate in rates.items():
+                cases = found.setdefault(f"{peer.name}, {peer.durability}", {})
+                cases.setdefault(f"{what}, {kind}, {clients}", []).append(round(rate, 1))
+    return {"messages": total, "backlog": BACKLOG, "rounds": found}
 
 
 def _fill(opens: Callable[[], Any]) -> None:
