@@ -1,7 +1,6 @@
 """Threads that ask at the same time are served together, each once, and nobody waits for somebody who is gone."""
 
 import threading
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -115,7 +114,6 @@ def test_many_threads_are_each_served_once() -> None:
     def ask(group: Sequence[int], end: float) -> None:
         seen.extend(group)
         largest.append(len(group))
-        time.sleep(0)
 
     together = Together(ask, lanes=2)
 
