@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import mq_clients
-from bench.figures import Row, median, ratio, row
+from bench.figures import Row, row
 from bench.mq_mailbox import manager
 from bench.mq_peers import BACKLOG, Peer, surroundings, table
 from kingdom.mq.client import Client
@@ -274,41 +274,16 @@ PEERS = (
 
 GOALS = {"publish": 1.5, "take+ack": 1.0}
 AGAINST = "beanstalkd -f0"
+REASON = "each request of a process is a file of its own, and so is its answer"
 
 
 def run(quick: bool) -> dict[str, Any]:
     found = table(PEERS, quick)
     rates = {(peer["name"], peer["durability"]): peer["rates"] for peer in found["peers"]["rows"]}
+    beside = [peer for peer in PEERS if peer.durability == "power" and (peer.ours or peer.name == AGAINST)]
     several = mq_clients.table(PEERS, quick, found["skipped"])
-    rows = [*_against_beanstalkd(rates), *_several_against_beanstalkd(several["rounds"])]
+    rows = [*_against_beanstalkd(rates), *mq_clients.rows("mailbox", several["rounds"], beside, GOALS, REASON)]
     return {"title": "The mailbox, beside brokers", "about": ABOUT, "rows": rows, **found, "clients": several}
-
-
-def _several_against_beanstalkd(rounds: dict[str, dict[str, list[float]]]) -> list[Row]:
-    """Single operations at the same durability; the goal is for 16 clients."""
-    ours, theirs = rounds.get("our mailbox, sqlite, power"), rounds.get(f"{AGAINST}, power")
-    if not ours or not theirs:
-        return []
-    rows = []
-    for case, rates in ours.items():
-        what, kind, clients = case.split(", ")
-        most = GOALS[what] if clients == str(max(mq_clients.CLIENTS)) else None
-        reached = ratio(rates, theirs[case])
-        rows.append(
-            row(
-                f"mailbox {what}, one by one, {clients} {kind}",
-                durability="power",
-                goal=f"≥ {most:g}" if most else "",
-                met=reached >= most if most else None,
-                ours=round(median(rates)),
-                unit="messages/s",
-                floor=round(median(theirs[case])),
-                floor_is=AGAINST,
-                ratio=round(reached, 2),
-                reason="each request of a process is a file of its own, and so is its answer",
-            )
-        )
-    return rows
 
 
 def _against_beanstalkd(rates: dict[tuple[str, str], dict[str, float]]) -> list[Row]:

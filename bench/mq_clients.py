@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Any
 
+from bench.figures import Row, median, ratio, row
 from bench.homes import folder
 from bench.mq_peers import BACKLOG, BATCH, BODY, Peer
 
@@ -19,6 +20,7 @@ MEASURES = ("publish", "take+ack")
 KINDS = ("processes", "threads")
 _fork = get_context("fork")
 Rates = dict[tuple[str, str, int], float]
+Table = dict[str, Any]
 
 
 def measure(peer: Peer, total: int, kinds: tuple[str, ...] = KINDS) -> Rates:
@@ -36,7 +38,9 @@ def measure(peer: Peer, total: int, kinds: tuple[str, ...] = KINDS) -> Rates:
         return found
 
 
-def table(peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str]) -> dict[str, Any]:
+def table(
+    peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str], kinds: tuple[str, ...] = KINDS
+) -> dict[str, Any]:
     """Measure single operations of several clients, rounds interleaved. Return the rates of every round, by peer."""
     rounds, total = (1, 320) if quick else (5, 3_200)
     found: dict[str, dict[str, list[float]]] = {}
@@ -45,7 +49,7 @@ def table(peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str]) -> dic
             if peer.name in skipped:
                 continue
             try:
-                rates = measure(peer, total)
+                rates = measure(peer, total, kinds)
             except Exception as error:  # noqa: BLE001 - a peer that breaks must not cost the others' figures
                 print(f"bench: SKIPPED several clients of {peer.name}: {error!r}", file=sys.stderr)
                 continue
@@ -53,6 +57,37 @@ def table(peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str]) -> dic
                 cases = found.setdefault(f"{peer.name}, {peer.durability}", {})
                 cases.setdefault(f"{what}, {kind}, {clients}", []).append(round(rate, 1))
     return {"messages": total, "backlog": BACKLOG, "rounds": found}
+
+
+def rows(
+    who: str,
+    rounds: Mapping[str, Mapping[str, Sequence[float]]],
+    peers: Sequence[Peer],
+    goals: Mapping[str, float],
+    reason: str,
+) -> list[Row]:
+    """Return single operations of the first of two peers beside the second; the goals are for the most clients."""
+    ours, theirs = (rounds.get(f"{peer.name}, {peer.durability}", {}) for peer in peers)
+    found = []
+    for case in [case for case in ours if len(theirs.get(case, ())) == len(ours[case])]:
+        what, kind, clients = case.split(", ")
+        least = goals[what] if clients == str(max(CLIENTS)) else None
+        reached = ratio(ours[case], theirs[case])
+        found.append(
+            row(
+                f"{who} {what}, one by one, {clients} {kind}",
+                durability=peers[0].durability,
+                goal=f"≥ {least:g}" if least else "",
+                met=reached >= least if least else None,
+                ours=round(median(ours[case])),
+                unit="messages/s",
+                floor=round(median(theirs[case])),
+                floor_is=peers[1].name,
+                ratio=round(reached, 2),
+                reason=reason,
+            )
+        )
+    return found
 
 
 def _fill(opens: Callable[[], Any]) -> None:

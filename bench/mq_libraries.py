@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.mq_peers import BACKLOG, Peer, table
+import kingdom.mq
+from bench import mq_clients
+from bench.mq_brokers import AGAINST, Bean, beanstalkd
+from bench.mq_peers import BACKLOG, Peer, missing, table
 from bench.mq_stores import opened
 from kingdom.mq.message_format import Draft
 
+TITLE = "The queue as a library, beside libraries"
 ABOUT = (
     f"In one process, messages of 500 bytes, {BACKLOG:,} waiting before each measure (libraries whose time depends on "
     "the backlog meet the same one). In brackets: our sqlite store of the same durability divided by it; "
-    "what has no acknowledgement stands beside *process*."
+    "what has no acknowledgement stands beside *process*. The first table: 1, 4 and 16 threads, call by call."
 )
 
 
@@ -49,6 +53,26 @@ class OurStore:
 
     def close(self) -> None:
         self._engine.close()
+
+
+class OurSession:
+    """The store as a program opens it, for threads to share."""
+
+    def __init__(self, folder: Path, address: Any) -> None:
+        self._session = kingdom.mq.open(folder, backend="sqlite", durability="power")
+
+    def publish(self, body: str) -> None:
+        self._session.publish("bench", body)
+
+    def take(self) -> str | None:
+        delivery = self._session.take("bench")
+        if delivery is None:
+            return None
+        delivery.ack()
+        return delivery.text
+
+    def close(self) -> None:
+        self._session.close()
 
 
 class PersistFile:
@@ -189,5 +213,23 @@ PEERS = (
 )
 
 
+THREADED = (
+    Peer("kingdom.mq.open, sqlite", "power", OurSession, shared=True),
+    Peer(AGAINST, "power", Bean, beanstalkd, "greenstalk", "beanstalkd"),
+)
+"""The library from several threads, beside what a program would talk to instead."""
+
+
 def run(quick: bool) -> dict[str, Any]:
-    return {"title": "The queue as a library, beside libraries", "about": ABOUT, **table(PEERS, quick)}
+    found = table(PEERS, quick)
+    skipped = {peer.name: why for peer in THREADED if (why := missing(peer))}
+    several = mq_clients.table(THREADED, quick, skipped, ("threads",))
+    goals = {"publish": 5.0, "take+ack": 5.0}
+    rows = mq_clients.rows("library", several["rounds"], THREADED, goals, "threads of one Python program run in turns")
+    return {
+        "title": "The queue as a library, beside libraries",
+        "about": ABOUT,
+        "rows": rows,
+        **found,
+        "clients": several,
+    }
