@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 
 from kingdom.disk.atomic import Disk
-from kingdom.errors import BadHome
 from kingdom.home import config, roster
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_data, find_home
@@ -28,8 +27,7 @@ LEFTOVER_SECONDS = 60.0
 def find() -> Places:
     """Return the home; BadHome when it is no folder, so that no command takes it for an empty one."""
     places = Places(find_home())
-    if not places.home.is_dir():
-        raise BadHome(path=places.home, why="it does not exist; run `kingdom init` first")
+    places.check_there()
     return places
 
 

@@ -12,7 +12,8 @@ import click
 
 from kingdom import __version__
 from kingdom.cli import COMMANDS
-from kingdom.errors import BadHome, Exit, KingdomError, Usage
+from kingdom.errors import Exit, KingdomError, Usage
+from kingdom.home.places import Places
 from kingdom.runtime import tables
 from kingdom.words import closest, printable
 
@@ -75,8 +76,8 @@ def kingdom(context: click.Context, folder: str | None) -> None:
 
 def _act_on(context: click.Context, home: Path) -> None:
     """Let this command, and whatever it starts, find its home there."""
-    if not home.is_dir() and context.invoked_subcommand != "init":
-        raise BadHome(path=home, why="it does not exist; run `kingdom init` first")
+    if context.invoked_subcommand != "init":
+        Places(home).check_there()
     before = os.environ.get("KINGDOM_HOME")
     os.environ["KINGDOM_HOME"] = str(home)
     context.call_on_close(lambda: _set_home(before))

@@ -288,12 +288,17 @@ class Places:
 
     def check_owner(self) -> os.stat_result:
         """Return what the home is like; BadHome when there is none or it is somebody else's, also for root."""
+        about = self.check_there()
+        if about.st_uid != os.geteuid():
+            raise BadHome(path=self.home, why=f"it belongs to uid {about.st_uid}, and this is uid {os.geteuid()}")
+        return about
+
+    def check_there(self) -> os.stat_result:
+        """Return what the home is like; BadHome when it is no folder."""
         try:
             about = os.stat(self.home)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise BadHome(path=self.home, why="it does not exist; run `kingdom init` first") from None
         if not stat.S_ISDIR(about.st_mode):
             raise BadHome(path=self.home, why="it is not a folder")
-        if about.st_uid != os.geteuid():
-            raise BadHome(path=self.home, why=f"it belongs to uid {about.st_uid}, and this is uid {os.geteuid()}")
         return about

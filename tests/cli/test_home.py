@@ -223,6 +223,17 @@ def test_a_home_that_is_not_there_is_not_taken_for_an_empty_one(
     )
 
 
+def test_a_home_that_is_a_file_is_named_as_one(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    refusal = f"kingdom: home {file} is refused: it is not a folder\n"
+    assert terminal("-C", str(file), "tasks").err == refusal
+    monkeypatch.setenv("KINGDOM_HOME", str(file))
+    assert terminal("tasks").err == refusal
+
+
 def test_the_package_can_be_run(terminal: Terminal) -> None:
     done = subprocess.run([sys.executable, "-m", "kingdom", "queue"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()[0]) == (0, "events"), done.stderr
