@@ -341,7 +341,7 @@ def test_nothing_that_a_soldier_tries_gets_it_out_of_its_cage(home: Path, figure
     assert "also said" in log
 
 
-TURN_SECONDS = 2
+TURN_SECONDS = 4
 BESIDE = list(NUISANCES)[:: 1 if trees.CAMPAIGN else 3]
 SERVED = "gen-calm"
 ROLES: dict[str, dict[str, Any]] = {
@@ -379,7 +379,7 @@ def check_disturbance(cell: Cell) -> list[str]:
 def disturb(cell: Cell) -> tuple[int, dict[str, float], list[str]]:
     """Return how many events were served meanwhile, each role's longest time without a heartbeat, and what is wrong.
 
-    A role turns every two seconds here: it is late when it misses more than one turn.
+    A role turns every four seconds here, at the latest: it is late when it misses more than one turn.
     """
     cell.arm(script(), max_soldiers=3, subscribes=["rogue.*"])
     homes.install(cell.home, SERVED, subscribes=["calm.*"])
