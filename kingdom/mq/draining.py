@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kingdom.disk.lock import is_locked
+from kingdom.errors import Usage
 from kingdom.mq.client import MANAGER_LOCK, Client
 from kingdom.mq.local import Local, settings_of
 from kingdom.mq.typed_calls import Answer, Calls
@@ -42,7 +43,9 @@ def opened(path: Path) -> Iterator[Calls]:
 
 def drain(source: Calls, queue: str, target: Calls, to: str) -> Answer:
     """Move all that waits in a queue, the delayed as well, and return how many that were. What is leased stays with
-    its consumer, and what the target refuses stays here."""
+    its consumer, and what the target refuses stays here. Usage: both are one manager."""
+    if isinstance(source, Client) and isinstance(target, Client) and source.root.samefile(target.root):
+        raise Usage(message=f"{target.root} is the manager that has {queue!r}: move it with --to and a queue's name")
     holder = uuid.uuid4().hex
     moved, refused = 0, []
     try:

@@ -27,7 +27,7 @@ class Move:
     source: QueueState | None
     #: The queues whose dead letters are consumed under the name that was given.
     sources: Sequence[QueueState]
-    target: QueueState
+    to: str
     #: How many are still to be moved: no more than waited when the move began.
     left: int
     moved: int = 0
@@ -50,10 +50,12 @@ class Moving:
         if to == queue:
             raise InvalidRequest(field="to", why="is the queue that the messages are in")
         waiting = len(source or ()) + sum(len(one.dead) for one in sources)
-        return Move(source, sources, self._queues.to_publish(to), min(limit or waiting, waiting))
+        self._queues.to_publish(to)
+        return Move(source, sources, to, min(limit or waiting, waiting))
 
     def move_some(self, begun: Move, budget: Budget, now: int) -> bool:
         """Go on with it, as far as the budget allows. Return whether all is done."""
+        target = self._queues.to_publish(begun.to)  # it may have been deleted since the last part
         while begun.left and budget.is_left():
             found = self._next(begun)
             if found is None:
@@ -61,20 +63,25 @@ class Moving:
             budget.spend()
             begun.left -= 1
             try:
-                if self._transfer(begun.target, *found, now):
+                if self._transfer(target, *found, now):
                     begun.moved += 1
                 else:
                     begun.refused.append(found)
+                    found[0].held[found[2][names.MESSAGE_ID]] = found[2]
             except StoreError:
-                for one in (found, *begun.refused):
-                    self._give_back(*one, now)
+                self._give_back(*found, now)
+                self._give_back_refused(begun, now)
                 raise
         else:
             if begun.left:
                 return False
-        for queue, state, name in begun.refused:
-            self._give_back(queue, state, name, now)
+        self._give_back_refused(begun, now)
         return True
+
+    def _give_back_refused(self, begun: Move, now: int) -> None:
+        for queue, state, name in begun.refused:
+            if queue.held.pop(name[names.MESSAGE_ID], None) is not None:  # or its queue is being deleted
+                self._give_back(queue, state, name, now)
 
     def _next(self, begun: Move) -> tuple[QueueState, State, str] | None:
         if begun.source is not None and (name := begun.source.take_any()) is not None:

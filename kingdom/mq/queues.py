@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -35,6 +35,8 @@ class Queues:
         #: Policies that were given to queues by a call, or that an earlier system has left with them.
         self._own: dict[str, Policy] = {}
         self.by_name: dict[str, QueueState] = {}
+        #: Queues that are being deleted, by name.
+        self.leaving: dict[str, list[QueueState]] = {}
         #: The queues whose dead letters can be consumed under a name, by that name.
         self.dead_letter_sources: dict[str, list[QueueState]] = {}
         #: Names of queues in which messages may have become ready.
@@ -153,12 +155,20 @@ class Queues:
             if own is not None:
                 self._own[name] = own
             raise
+        self.leaving.setdefault(name, []).append(old)
         return old
+
+    def undead(self, name: str) -> Iterator[str]:
+        """Yield the names of all messages of a queue that nobody has leased, also those that are being handed over,
+        moved or deleted."""
+        for queue in (self.by_name[name], *self.leaving.get(name, ())):
+            yield from queue
+            yield from queue.held.values()
 
     def remove(self, name: str) -> bool:
         """Remove a queue that holds nothing, with its record. Return whether it held nothing."""
         queue = self.by_name.get(name)
-        if queue is not None and (len(queue) or queue.inflight or queue.dead):
+        if queue is not None and (len(queue) or queue.inflight or queue.dead or queue.held):
             return False
         if queue is not None:
             self._store.remove_queue(name)
@@ -176,6 +186,7 @@ class Queues:
     def load(self) -> None:
         """Make all queues empty, each with the policy that the configuration or a call has given it."""
         self.arrived = set()
+        self.leaving.clear()
         for queue in self.by_name.values():
             queue.forget()
         for name, record in self._store.queues().items():

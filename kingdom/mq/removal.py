@@ -87,6 +87,10 @@ class Removal:
     def _finish(self, begun: Deletion) -> bool:
         """Delete the archive, a part in each turn, and then the record."""
         name = begun.queue.name
+        leaving = self._queues.leaving.get(name, [])
+        if len(leaving) > 1 and begun.queue in leaving:  # the last deletion of this name removes the record
+            leaving.remove(begun.queue)
+            return True
         self._commit()
         archived = self._store.archived(name, MOST_CHANGES)
         for kept in archived:
@@ -95,6 +99,7 @@ class Removal:
         if archived:
             return False
         self._queues.remove(name)
+        self._queues.leaving.pop(name, None)
         return True
 
     def delete(self, key: str) -> None:

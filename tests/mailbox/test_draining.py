@@ -105,6 +105,18 @@ def test_to_another_queue_it_is_a_move(manager: Running, q: str) -> None:
     assert manager.cli("drain", "--queue", q, "--to", f"{q}-there", "--as", "x").returncode == 2
 
 
+def test_the_manager_that_has_the_queue_is_no_other_one(manager: Running, q: str, home: Path) -> None:
+    """It would hand the messages over to itself for ever."""
+    with manager.client() as mq:
+        mq.publish(q, 1)
+    (home / "same").symlink_to(manager.root)
+    for way in (f"{manager.root}", f"{home}/same"):
+        ended = manager.cli("drain", "--queue", q, "--to", way)
+        assert (ended.returncode, "--to and a queue's name" in ended.stderr) == (2, True)
+    with manager.client() as mq:
+        assert mq.status(q)["metrics"]["ready"] == 1
+
+
 def test_what_the_target_refuses_stays(home: Path) -> None:
     with kingdom.mq.open(config(home, "sqlite")) as q:
         q.publish_batch("q", [{"n": 1}, 7])

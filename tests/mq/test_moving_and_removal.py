@@ -223,3 +223,101 @@ def test_a_dead_letter_queue_is_purged_and_paused_like_a_queue(house: House) -> 
     assert house.counts() == (0, 0, 0, 0)
     with pytest.raises(QueueNotFound):
         house.mq.purge("nowhere")
+
+
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.parametrize("changes", [2, 500])
+@pytest.mark.parametrize("later", [0, 2])
+def test_what_is_moved_there_and_back_is_there_once(house: House, times: int, changes: int, later: int) -> None:
+    """At once, before a store that lags behind itself has caught up; with many changes in one group."""
+    fill(house)
+    house.sweep(2)
+    here, there = QUEUE, "there"
+    for _ in range(times):
+        begun = house.mq.moving.moving(here, there)
+        while not house.mq.moving.move_some(begun, Budget(changes, seconds=60), house.clock()):
+            house.mq.commit()
+        here, there = there, here
+    house.mq.commit()
+    house.sweep(later)
+    house.reopen(kill=True)
+    house.sweep()
+    assert (house.counts(here), house.counts(there)) == ((4, 0, 1, 0), (0, 0, 0, 0))
+    assert [finding for finding in house.mq.check() if finding.kind != "litter"] == []
+    assert set(house.lease_texts(queue=here)) == {"low", LARGE, "mortal"}
+
+
+def test_a_queue_that_is_deleted_twice_at_once_is_gone(house: House) -> None:
+    fill(house)
+    first = house.mq.removal.deleting(QUEUE)
+    house.publish("new")
+    second = house.mq.removal.deleting(QUEUE)
+    for begun in (second, first):
+        while not house.mq.removal.delete_some(begun, Budget(2)):
+            house.mq.commit()
+        house.mq.commit()
+    assert house.mq.queues.names() == []
+    house.reopen()
+    assert house.mq.queues.names() == []
+    assert [finding for finding in house.mq.check() if finding.kind != "litter"] == []
+
+
+def test_a_move_goes_on_when_its_target_is_deleted(house: House) -> None:
+    fill(house)
+    begun = house.mq.moving.moving(QUEUE, "there")
+    assert not house.mq.moving.move_some(begun, Budget(2, seconds=60), house.clock())
+    delete_queue(house, "there")
+    while not house.mq.moving.move_some(begun, Budget(2, seconds=60), house.clock()):
+        house.mq.commit()
+    house.mq.commit()
+    assert house.counts("there") == (2, 0, 1, 0)
+    house.reopen()
+    house.sweep()
+    assert house.counts("there") == (2, 0, 1, 0)
+
+
+def test_what_is_handed_over_is_in_its_queue_while_that_is_deleted(house: House) -> None:
+    """Neither taken for laid in by hand, nor forgotten with the record of a queue that holds nothing else."""
+    house.publish("old")
+    begun = house.mq.removal.deleting(QUEUE)
+    house.publish("new")
+    (offered,) = house.mq.handover.offer(QUEUE, "h", 10, house.clock())
+    while not house.mq.removal.delete_some(begun, Budget(2)):
+        house.mq.commit()
+    house.mq.commit()
+    house.sweep(3)
+    assert house.counts() == (1, 0, 0, 0)
+    assert house.mq.handover.drop("h", [offered.message_key], house.clock()) == 1
+    house.mq.commit()
+    house.reopen()
+    assert house.counts() == (0, 0, 0, 0)
+
+
+def test_messages_on_their_way_are_not_taken_for_laid_in_by_hand(
+    open_house: Callable[..., House], backend: str
+) -> None:
+    house = open_house(backend, queues={"there": {"schema": {"type": "object"}}})
+    for number in range(6):
+        house.publish(str(number))
+    house.mq.handover.offer(QUEUE, "h", 2, house.clock())
+    begun = house.mq.moving.moving(QUEUE, "there")
+    assert not house.mq.moving.move_some(begun, Budget(2, seconds=60), house.clock())
+    house.publish("another")  # the inbox changes
+    house.sweep(3)
+    house.sweep(3)
+    assert "mq.adopted" not in house.said
+    while not house.mq.moving.move_some(begun, Budget(2, seconds=60), house.clock()):
+        house.mq.commit()
+    house.mq.handover.end("h", house.clock())
+    assert sorted(house.lease_texts()) == ["0", "1", "2", "3", "4", "5", "another"]
+
+
+def test_what_is_left_of_a_queue_on_its_way_out_is_not_taken_for_laid_in_by_hand(house: House) -> None:
+    fill(house)
+    begun = house.mq.removal.deleting(QUEUE)
+    assert not house.mq.removal.delete_some(begun, Budget(2))
+    house.mq.commit()
+    house.sweep(3)
+    house.sweep(3)
+    assert "mq.adopted" not in house.said
+    assert house.counts() == (0, 0, 0, 0)

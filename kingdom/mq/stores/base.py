@@ -7,7 +7,7 @@ during its life (see kingdom.mq.names), the body is the envelope as published.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -196,7 +196,7 @@ class Store(Protocol):
     def tidy(self, now: int, idle: bool) -> None:
         """Clean up between groups: the engine calls it about once a second while something happens."""
 
-    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+    def strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         """Return files laid in by hand. Looks at about `budget` names a call, and at nothing while nothing changes.
         `waiting` holds the names that each queue knows."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -364,7 +364,7 @@ class FileStore:
         except OSError as error:
             raise self._failure("read what lies there", error) from None
 
-    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+    def strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         try:
             return self._stray_finder.next_strays(budget, waiting)
         except OSError as error:

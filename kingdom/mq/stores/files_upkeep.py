@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -88,7 +88,7 @@ class StrayFinder:
         self.looked: dict[str, int] = {}
         self._walk: Iterator[list[Stray]] = iter(())
 
-    def next_strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+    def next_strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         """Return what the next step of the walk through the inboxes finds, about `budget` names long."""
         try:
             found = next(self._walk, None)
@@ -100,7 +100,7 @@ class StrayFinder:
             raise
         return found
 
-    def _walked(self, budget: int, waiting: Mapping[str, Collection[str]]) -> Iterator[list[Stray]]:
+    def _walked(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> Iterator[list[Stray]]:
         """Go through all inboxes that changed, `budget` names at a step."""
         seen, found = 0, []
         for queue, folders in list(self._folders.items()):
@@ -122,7 +122,7 @@ class StrayFinder:
                         yield found
                         seen, found, ours, at_once = 0, [], [], False
             if at_once:
-                found += self._moved_back(queue, ours, waiting[queue])
+                found += self._moved_back(queue, ours, waiting(queue))
         yield found
 
     def _moved_back(self, queue: str, ours: Iterable[str], waiting: Iterable[str]) -> Iterator[Stray]:

@@ -48,7 +48,7 @@ class HybridStore(SqliteStore):
         self._scratch = f"{self._root}/.scratch"
         self._batch = FileBatch(self._scratch, durability=config.durability)
         self._folders: dict[str, str] = {}
-        self._doomed: list[tuple[str, str, bool]] = []
+        self._doomed: dict[tuple[str, str], bool] = {}
         self._bulky: set[str] = set()
         super().__init__(config, own["dbPath"])
 
@@ -97,7 +97,7 @@ class HybridStore(SqliteStore):
 
     def abandon(self) -> None:
         self._batch.abandon()
-        self._doomed = []
+        self._doomed = {}
         super().abandon()
 
     def tidy(self, now: int, idle: bool) -> None:
@@ -209,6 +209,7 @@ class HybridStore(SqliteStore):
         data = body.encode()
         if len(data) > SMALL_ENOUGH_TO_KEEP:
             self._bulky.add(_id_of(file))
+        self._doomed.pop((self._folder(queue), file), None)  # moved to another queue, and back
         try:
             self._batch.create(self._folder(queue), file, data)
         except OSError as error:
@@ -220,14 +221,14 @@ class HybridStore(SqliteStore):
     def _remove_later(self, queue: str, file: str) -> None:
         keep = _id_of(file) not in self._bulky
         self._bulky.discard(_id_of(file))
-        self._doomed.append((self._folder(queue), file, keep))
+        self._doomed[self._folder(queue), file] = keep
 
     def _remove_files(self) -> None:
         """Their rows are gone for good."""
-        for folder, file, keep in self._doomed:
+        for (folder, file), keep in self._doomed.items():
             with suppress(FileNotFoundError):
                 self._batch.remove(folder, file, folder if keep else "")
-        self._doomed = []
+        self._doomed = {}
 
     def _folder(self, queue: str) -> str:
         return f"{self._root}/{self._folders[queue]}"

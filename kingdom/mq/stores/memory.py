@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
@@ -76,7 +76,7 @@ class MemoryStore:
     def tidy(self, now: int, idle: bool) -> None:
         pass
 
-    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+    def strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:

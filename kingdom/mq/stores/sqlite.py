@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -102,7 +102,9 @@ class SqliteStore:
         self._put(queue, state, name, body)
 
     def _put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._log(names.key_of(queue, name), queue, state, name, body, True)
+        key = names.key_of(queue, name)
+        before = self._changes.get(key)  # moved to another queue, and back
+        self._log(key, queue, state, name, body, before is None or before.born)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         key = names.key_of(queue, name)
@@ -381,7 +383,7 @@ class SqliteStore:
 
     # Nothing can be laid in by hand.
 
-    def strays(self, budget: int, waiting: Mapping[str, Collection[str]]) -> list[Stray]:
+    def strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         return []
 
     def adopt(self, stray: Stray, name: str) -> None:
