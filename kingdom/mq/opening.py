@@ -86,7 +86,7 @@ class Opening:
 
     def adopt_strays(self, budget: int, now: int) -> int:
         """Make files that a person laid into an inbox messages. Looks at about `budget` names. Returns how many."""
-        strays = self._store.strays(budget, self._queues.undead)
+        strays = self._store.strays(budget, self._queues.not_leased)
         for stray in strays:
             self._adopt(stray, now)
         return len(strays)

@@ -158,7 +158,7 @@ class Queues:
         self.leaving.setdefault(name, []).append(old)
         return old
 
-    def undead(self, name: str) -> Iterator[str]:
+    def not_leased(self, name: str) -> Iterator[str]:
         """Yield the names of all messages of a queue that nobody has leased, also those that are being handed over,
         moved or deleted."""
         for queue in (self.by_name[name], *self.leaving.get(name, ())):
