@@ -41,8 +41,6 @@ LARGEST_ANSWER = 256 << 20
 POLL_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
 SPARES = 4
-LANES = 2
-"""How many files with calls of several threads are on their way at once: one is answered while the next is written."""
 LARGEST_BATCH = 1 << 20
 """Bytes of calls that go together in one file."""
 MANAGER_LOCK = "manager.lock"
@@ -163,7 +161,7 @@ class Client(Calls):
         #: Ways to the mailbox that no thread needs just now.
         self._lines: list[_Line] = []
         self._is_closed = False
-        self._together = Together(self._ask, LANES)
+        self._together = Together(self._ask)
         #: Whether the manager takes several calls in one file; an older one does not.
         self._takes_batches = True
         self._lines.append(self._new_line())

@@ -41,15 +41,13 @@ class _Turn(Generic[Asked]):
 class Together(Generic[Asked]):
     """While one thread asks, those that come wait; then the first of them asks for all of these."""
 
-    def __init__(self, ask: Callable[[Sequence[Asked], float], None], lanes: int = 1) -> None:
-        """`ask` serves all that it is given until a time of the monotonic clock, at most `lanes` threads do so at once.
-
-        What it raises is raised for all that it was given.
-        """
+    def __init__(self, ask: Callable[[Sequence[Asked], float], None]) -> None:
+        """`ask` serves all that it is given until a time of the monotonic clock. What it raises is for all of them."""
         self._ask = ask
         self._lock = Lock()
         self._waiting: deque[_Turn[Asked]] = deque()
-        self._free = lanes
+        #: Whether nobody asks.
+        self._free = True
         #: How many were served together last.
         self._last = 1
 
@@ -58,7 +56,7 @@ class Together(Generic[Asked]):
         turn = _Turn(asked, time.monotonic() + seconds)
         with self._lock:
             if self._free:
-                self._free -= 1
+                self._free = False
                 turn.leads = True
             else:
                 self._waiting.append(turn)
@@ -111,7 +109,7 @@ class Together(Generic[Asked]):
         """Let the next one lead, if somebody waits."""
         with self._lock:
             if not self._waiting:
-                self._free += 1
+                self._free = True
                 return
             following = self._waiting.popleft()
             following.leads = True

@@ -97,7 +97,7 @@ def ask_from_threads(client: Client, q: str, count: int) -> list[str]:
 def test_threads_of_a_client_share_files(manager: Running, q: str) -> None:
     with manager.client() as client:
         before = client.metrics()["commands"].get("call_batch", 0)
-        client._together._free = 0  # as if both ways were taken
+        client._together._free = False  # as if somebody were asking
         threads = threading.Thread(target=lambda: found.extend(ask_from_threads(client, q, 8)))
         found: list[str] = []
         threads.start()

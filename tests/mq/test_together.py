@@ -115,7 +115,7 @@ def test_many_threads_are_each_served_once() -> None:
         seen.extend(group)
         largest.append(len(group))
 
-    together = Together(ask, lanes=2)
+    together = Together(ask)
 
     def work(first: int) -> None:
         for number in range(first, first + 200):
