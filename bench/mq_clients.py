@@ -23,7 +23,7 @@ Rates = dict[tuple[str, str, int], float]
 Table = dict[str, Any]
 
 
-def measure(peer: Peer, total: int, kinds: tuple[str, ...] = KINDS) -> Rates:
+def measure(peer: Peer, each: int, kinds: tuple[str, ...] = KINDS) -> Rates:
     """Return messages a second by measure, kind of client and their number. Each meets the same backlog."""
     place = folder()
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def measure(peer: Peer, total: int, kinds: tuple[str, ...] = KINDS) -> Rates:
         for kind in kinds:
             for clients in CLIENTS:
                 for what in MEASURES:
-                    found[what, kind, clients] = _rate(kind, clients, opens, what, total, peer.shared)
+                    found[what, kind, clients] = _rate(kind, clients, opens, what, each, peer.shared)
         return found
 
 
@@ -42,21 +42,21 @@ def table(
     peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str], kinds: tuple[str, ...] = KINDS
 ) -> dict[str, Any]:
     """Measure single operations of several clients, rounds interleaved. Return the rates of every round, by peer."""
-    rounds, total = (1, 320) if quick else (5, 3_200)
+    rounds, each = (1, 100) if quick else (5, 300)
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(rounds):
         for peer in peers:
             if peer.name in skipped:
                 continue
             try:
-                rates = measure(peer, total, kinds)
+                rates = measure(peer, each, kinds)
             except Exception as error:  # noqa: BLE001 - a peer that breaks must not cost the others' figures
                 print(f"bench: SKIPPED several clients of {peer.name}: {error!r}", file=sys.stderr)
                 continue
             for (what, kind, clients), rate in rates.items():
                 cases = found.setdefault(f"{peer.name}, {peer.durability}", {})
                 cases.setdefault(f"{what}, {kind}, {clients}", []).append(round(rate, 1))
-    return {"messages": total, "backlog": BACKLOG, "rounds": found}
+    return {"calls of each client": each, "backlog": BACKLOG, "rounds": found}
 
 
 def rows(
@@ -110,10 +110,10 @@ def _apart(work: Callable[[], None]) -> None:
         raise RuntimeError(f"a client ended with {process.exitcode}")
 
 
-def _rate(kind: str, clients: int, opens: Callable[[], Any], what: str, total: int, shared: bool) -> float:
+def _rate(kind: str, clients: int, opens: Callable[[], Any], what: str, each: int, shared: bool) -> float:
     spans = _fork.Queue()
     go = _fork.Barrier(clients)
-    work = lambda queue: _calls(queue, what, total // clients, go, spans)  # noqa: E731
+    work = lambda queue: _calls(queue, what, each, go, spans)  # noqa: E731
     if kind == "processes":
         processes = [_fork.Process(target=lambda: _with_queue(opens, work)) for _ in range(clients)]
     else:
@@ -124,7 +124,7 @@ def _rate(kind: str, clients: int, opens: Callable[[], Any], what: str, total: i
     for process in processes:
         process.join(20)
     began, ended = min(began for began, _ in times), max(ended for _, ended in times)
-    return float(total // clients * clients / (ended - began))
+    return float(each * clients / (ended - began))
 
 
 def _with_queue(opens: Callable[[], Any], work: Callable[[Any], None]) -> None:
