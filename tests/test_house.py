@@ -28,7 +28,7 @@ GROUND_FLOOR = {
     "picture": 6,
     "runtime": 7,
 }
-LIBRARIES = frozenset("mq mime topics steward soldiers".split())
+LIBRARIES = frozenset("mq mime topics steward soldiers standins".split())
 ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
 RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9), "__main__": 10}
 
@@ -149,7 +149,9 @@ def rows(source: Source) -> Iterator[tuple[ast.AST, str]]:
 
 
 def wrong_direction(root: Path) -> Iterator[str]:
-    """roles -> libraries -> runtime -> rules -> records -> home -> disk; nobody sideways, nobody the cli."""
+    """roles -> libraries -> runtime -> rules -> records -> home -> disk; nobody sideways, nobody the cli.
+
+    Stand-ins know nothing of us, and of us only the cli, for its demo, knows them."""
     known = {source.module for source in sources(root)}
     for source in sources(root):
         if source.floor not in RANKS:
@@ -163,7 +165,11 @@ def wrong_direction(root: Path) -> Iterator[str]:
                 continue
             there = parts[1] if parts[1] in RANKS or f"kingdom.{parts[1]}" in known else "kingdom"
             rank, own = RANKS.get(there, 0), RANKS[source.floor]
-            if (there != source.floor and rank >= own > 0) or own == 0 < rank:
+            if there == "standins" != source.floor and source.floor != "cli":
+                yield f"{source.at(node)} {source.floor} speaks to a stand-in"
+            elif source.floor == "standins" != there:
+                yield f"{source.at(node)} a stand-in knows of {there}"
+            elif (there != source.floor and rank >= own > 0) or own == 0 < rank:
                 yield f"{source.at(node)} {source.floor} imports {there}"
 
 
@@ -433,6 +439,8 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (wrong_direction, "kingdom/rules/gate.py:2", "def f():\n    from kingdom.runtime import role"),
     (wrong_direction, "kingdom/words.py:1", "from kingdom.disk import codec"),
     (wrong_direction, "kingdom/utils/io.py:1", "x = 1"),
+    (wrong_direction, "kingdom/standins/github.py:1", "from kingdom.disk import codec"),
+    (wrong_direction, f"{COURT}:1", "from kingdom.standins import server"),
     (strangers, f"{COURT}:1", "import requests"),
     (strangers, f"{COURT}:2", "def f():\n    from psutil import Process"),
     (strangers, f"{QUEUES}:1", "import sqlite3"),

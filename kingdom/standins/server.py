@@ -1,0 +1,155 @@
+"""A service on loopback: one function answers its requests, and every request is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    #: Without the query.
+    path: str
+    query: Mapping[str, list[str]]
+    #: By names in lower case.
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return what the body says; an empty object for an empty one, ValueError for what is no JSON."""
+        return json.loads(self.body or b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a service says, whole or (with `parts`) piece by piece. Closing early shows a client a cut line."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: Sent one after the other instead of the body; the connection is closed after the last.
+    parts: Iterable[bytes] | None = None
+    #: Close the connection without a word.
+    cut: bool = False
+
+
+def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Return an answer of JSON."""
+    return Answer(status, json.dumps(value).encode(), {"content-type": "application/json", **(headers or {})})
+
+
+class StandIn:
+    """A service that runs in threads of this process between `with` and its end. Give `answer` a body in a subclass."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.requests: list[Request] = []
+        self.closing = threading.Event()
+        """For answers that wait: they end when this is set."""
+        self._changed = threading.Condition()
+        self._server = _Server(("127.0.0.1", port), _handler(self._serve))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def answer(self, request: Request) -> Answer:
+        """Return what this service answers. Called in a thread of each connection."""
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Answer nobody any more, and give the port back."""
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def wait_for(self, wanted: Callable[[list[Request]], bool], seconds: float = 20.0) -> bool:
+        """Wait until the requests so far are as wanted. Return whether they became so in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: wanted(self.requests), seconds)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _serve(self, request: Request) -> Answer:
+        with self._changed:
+            self.requests.append(request)
+            self._changed.notify_all()
+        return self.answer(request)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away in the middle is one of the things that are played here."""
+
+
+def _handler(serve: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _any(self) -> None:
+            address = urlsplit(self.path)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            query = parse_qs(address.query, keep_blank_values=True)
+            answer = serve(Request(self.command, address.path, query, headers, self._body(headers)))
+            if answer.cut:
+                self.close_connection = True
+                return
+            self.send_response_only(answer.status)
+            for name, value in {"date": self.date_time_string(), **answer.headers}.items():
+                self.send_header(name, value)
+            if answer.parts is None:
+                if answer.status != 304:
+                    self.send_header("content-length", str(len(answer.body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(answer.body)
+                return
+            self.send_header("connection", "close")
+            self.close_connection = True
+            self.end_headers()
+            for part in answer.parts:
+                self.wfile.write(part)
+                self.wfile.flush()
+
+        def _body(self, headers: Mapping[str, str]) -> bytes:
+            if headers.get("transfer-encoding", "").lower() != "chunked":
+                return self.rfile.read(int(headers.get("content-length") or 0))
+            body = b""
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _any  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is printed: requests are kept."""
+
+    return Handler
