@@ -31,6 +31,26 @@ def _unguarded() -> None:
     """Do nothing: the guard of a writer that needs no lock, such as a one-shot command."""
 
 
+class NewFile:
+    """A file that is written but has no name yet that readers would see."""
+
+    def __init__(self, draft: str, guard: Callable[[], None]) -> None:
+        self._draft = draft
+        self._guard = guard
+        #: Where it lies since it was given its name.
+        self.path: Name | None = None
+
+    def take(self, path: Name) -> bool:
+        """Give it this name. Return False when the name is taken."""
+        self._guard()
+        try:
+            rename_new(self._draft, path)
+        except FileExistsError:
+            return False
+        self.path = path
+        return True
+
+
 class Disk:
     """Write on behalf of one writer. Unfinished files lie in its own scratch folder, never where a reader looks.
 
@@ -73,6 +93,17 @@ class Disk:
                     taken.append(path)
         self._sync_folders({_folder(path) for _, path in drafts})
         return taken
+
+    @contextmanager
+    def drafted(self, data: bytes) -> Iterator[NewFile]:
+        """Write a file whole and durable whose name is to be found yet: the first that is not taken."""
+        with self._drafts([(self.scratch, data)]) as [(draft, _)]:
+            new = NewFile(draft, self.guard)
+            yield new
+        if new.path is None:
+            os.unlink(draft)
+        else:
+            self._sync_folders({_folder(new.path)})
 
     def rewrite(self, path: Path, data: bytes) -> None:
         """Replace the file at `path`: readers see the old whole file or the new one."""

@@ -135,6 +135,7 @@ class Places:
         self.session_logs = self.logs / "sessions"
         self.mailbox = self.queue / "mailbox"
         self.mq = self.queue / "mq"
+        self.topics = self.queue / "topics"
         self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
 
     def folder(self, kind: str, state: str) -> Path:
@@ -150,6 +151,10 @@ class Places:
 
     def scratch(self, role: str) -> Path:
         return self.own(role) / "tmp"
+
+    def topic_scratch(self, role: str) -> Path:
+        """Return where a role's unfinished batches of topics lie."""
+        return self.own(role) / "topics"
 
     def heartbeat(self, role: str) -> Path:
         return self.own(role) / "heartbeat"

@@ -423,3 +423,20 @@ def test_the_pid_of_a_lock_that_the_kernel_does_not_list_is_as_written(home: Pat
     (home / "lock").write_text(text)
     assert holder_pid(home / "lock") == pid
     assert holder_pid(home / "nowhere") is None
+
+
+def test_a_file_takes_the_first_name_that_is_free(disk: Disk, home: Path) -> None:
+    disk.create(home / "a", b"old")
+    with disk.drafted(b"new") as draft:
+        assert [draft.take(home / name) for name in "ab"] == [False, True]
+    assert [(home / name).read_bytes() for name in "ab"] == [b"old", b"new"]
+    assert os.listdir(home / "scratch") == []
+
+
+def test_a_file_that_took_no_name_leaves_nothing(disk: Disk, home: Path) -> None:
+    with disk.drafted(b"new"):
+        pass
+    assert os.listdir(home / "scratch") == []
+    with pytest.raises(OSError, match="no such folder"), disk.drafted(b"new"):
+        raise OSError(2, "no such folder")
+    assert os.listdir(home / "scratch") == []

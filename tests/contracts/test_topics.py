@@ -1,0 +1,140 @@
+"""What every transport must do that needs no server, and what is particular about the files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from kingdom.topics import TOPICS, open_topics
+from kingdom.topics.base import Kit, Outcome, PositionGone, Topics
+from tests.contracts.topics import ROOM, TopicsContract, published, taken, values
+from tests.waiting import wait_until
+
+NEED_A_BROKER = ("kafka",)
+
+
+class Local:
+    """A transport in one home."""
+
+    def __init__(self, transport: str, home: Path) -> None:
+        self.transport = transport
+        self.home = home
+        self._opened: list[Topics] = []
+        self._numbers = count()
+
+    def open(self) -> Topics:
+        kit = Kit(
+            folder=self.home / "topics",
+            scratch=self.home / f"scratch-{next(self._numbers)}",
+            durability="process",
+            guard=lambda: None,
+            settings={},
+        )
+        self._opened.append(open_topics(self.transport, kit))
+        return self._opened[-1]
+
+    def topic(self) -> str:
+        return f"chat.test-{next(self._numbers)}.v1"
+
+    def close(self) -> None:
+        for topics in self._opened:
+            topics.close()
+
+
+@pytest.fixture(params=[name for name in TOPICS if name not in NEED_A_BROKER])
+def world(request: pytest.FixtureRequest, home: Path) -> Iterator[Local]:
+    local = Local(request.param, home)
+    yield local
+    local.close()
+
+
+class TestWithoutABroker(TopicsContract):
+    pass
+
+
+@pytest.fixture
+def files(home: Path) -> Iterator[Local]:
+    local = Local("files", home)
+    yield local
+    local.close()
+
+
+def test_a_batch_is_a_file_of_json_lines_named_after_its_first_event(files: Local) -> None:
+    producer = files.open().producer()
+    published(producer, "chat.v1", [b'{"content":"one"}', b'{"content":"two"}'])
+    published(producer, "chat.v1", [b'{"content":"three"}', b"\xff"])
+    folder = files.home / "topics" / "chat.v1"
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
+    assert names[0] == "00000000000000000000.jsonl"
+    lines = [json.loads(line) for name in names for line in (folder / name).read_text().splitlines()]
+    assert [line.get("value", line.get("base64")) for line in lines] == [
+        {"content": "one"},
+        {"content": "two"},
+        {"content": "three"},
+        "/w==",
+    ]
+    assert {line["key"] for line in lines} == {ROOM}
+    assert all((folder / name).stat().st_mode & 0o777 == 0o600 for name in names)
+
+
+def test_lines_that_others_wrote_are_read_and_what_is_no_json_is_left_to_the_reader(files: Local) -> None:
+    folder = files.home / "topics" / "chat.v1"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.jsonl").write_text('{ "value": {"n": 1}, "key": "a" }\nnonsense\n{"key":"b","value":{"n":2}}')
+    records = taken(files.open().group("readers", "chat.v1"), 3)
+    assert [(record.key, record.value) for record in records] == [
+        ("a", b'{"n":1}'),
+        ("", b"nonsense"),
+        ("b", b'{"n":2}'),
+    ]
+
+
+def test_a_file_that_somebody_removed_is_told_once_and_the_rest_is_read(files: Local) -> None:
+    topics = files.open()
+    producer = topics.producer()
+    reader = topics.group("readers", "chat.v1")
+    for number in range(4):
+        published(producer, "chat.v1", [b'{"n":%d}' % number])
+    assert len(reader.poll(5.0, 1)) == 1
+    os.unlink(files.home / "topics" / "chat.v1" / f"{1:020}.jsonl")
+    with pytest.raises(PositionGone, match="from 1 on, up to 2"):
+        wait_until(lambda: reader.poll(0.1), 20, "the gap is seen")
+    assert values(taken(reader, 2)) == [b'{"n":2}', b'{"n":3}']
+
+
+def test_a_group_whose_topic_was_emptied_says_so_and_begins_anew(files: Local) -> None:
+    first = files.open()
+    reader = first.group("readers", "chat.v1")
+    published(first.producer(), "chat.v1", [b'{"n":1}', b'{"n":2}'])
+    reader.commit(taken(reader, 2))
+    first.close()
+    for path in (files.home / "topics" / "chat.v1").glob("*.jsonl"):
+        path.unlink()
+    second = files.open()
+    published(second.producer(), "chat.v1", [b'{"n":3}'])
+    again = second.group("readers", "chat.v1")
+    with pytest.raises(PositionGone):
+        wait_until(lambda: again.poll(0.1), 20, "the loss is seen")
+    assert values(taken(again, 1)) == [b'{"n":3}']
+
+
+def test_a_full_disk_refuses_and_what_was_refused_is_nowhere(files: Local) -> None:
+    topics = files.open()
+    producer = topics.producer()
+    published(producer, "chat.v1", [b'{"n":1}'])
+    folder = files.home / "topics" / "chat.v1"
+    folder.rename(folder.with_name("away"))
+    folder.touch()
+    assert published(producer, "chat.v1", [b'{"n":2}']) == [Outcome.REFUSED]
+    with pytest.raises(Exception, match="cannot be reached"):
+        topics.check()
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+    assert published(producer, "chat.v1", [b'{"n":3}']) == [Outcome.STORED]
+    topics.check()
+    assert values(taken(topics.group("readers", "chat.v1"), 2)) == [b'{"n":1}', b'{"n":3}']
