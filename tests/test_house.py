@@ -28,35 +28,38 @@ GROUND_FLOOR = {
     "picture": 6,
     "runtime": 7,
 }
-LIBRARIES = frozenset("mq mime topics steward soldiers standins".split())
+LIBRARIES = frozenset("mq mime topics hall steward soldiers standins".split())
 ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
 RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9), "__main__": 10}
 
 # Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
 SDKS = {
-    "argon2": ("kingdom/gateway/auth.py",),
+    "argon2": ("kingdom/gateway/passwords.py",),
+    "bcrypt": ("kingdom/gateway/passwords.py",),
     "click": ("kingdom/cli/",),
     "confluent_kafka": ("kingdom/topics/kafka.py",),
     "croniter": ("kingdom/rules/schedules.py",),
     "fastjsonschema": ("kingdom/home/schemas.py",),
     "inotify_simple": ("kingdom/runtime/wake.py",),
     "jsonschema": ("kingdom/home/schemas.py",),
-    "jwt": ("kingdom/gateway/auth.py",),
-    "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/"),
+    "jwt": ("kingdom/gateway/tokens.py",),
+    "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/", "kingdom/hall/", "kingdom/gateway/"),
     "psutil": ("kingdom/chamberlain/vitals.py",),
-    "psycopg": ("kingdom/gateway/", "kingdom/worker/"),
+    "psycopg": ("kingdom/hall/postgres.py",),
     "requests": ("kingdom/sentinel/watchers/",),
     "rich": ("kingdom/cli/screen.py",),
     "slack_bolt": ("kingdom/envoy/channels/slack.py",),
     "slack_sdk": ("kingdom/envoy/channels/slack.py",),
+    "engineio": ("kingdom/gateway/",),
     "socketio": ("kingdom/gateway/",),
     "starlette": ("kingdom/gateway/",),
     "supervisor": ("kingdom/steward/supervisord.py",),
     "uvicorn": ("kingdom/gateway/",),
+    "websockets": ("kingdom/gateway/",),
     "yaml": ("kingdom/home/config.py",),
     # of the standard library, what only few rooms may know
     "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/sandbox.py"),
-    "sqlite3": ("kingdom/mq/",),
+    "sqlite3": ("kingdom/mq/", "kingdom/hall/sqlite.py"),
 }
 
 FOLDERS_OF_THE_HOME = frozenset(

@@ -136,6 +136,7 @@ class Places:
         self.mailbox = self.queue / "mailbox"
         self.mq = self.queue / "mq"
         self.topics = self.queue / "topics"
+        self.hall = self.state / "hall"
         self._folders = {(kind, state): self.queue / kind / state for kind, states in MOVES.items() for state in states}
 
     def folder(self, kind: str, state: str) -> Path:
@@ -247,7 +248,7 @@ class Places:
         yield from (
             path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern) if path.is_file()
         )
-        yield from (self.mq, self.mailbox / "manager.lock")
+        yield from (self.mq, self.mailbox / "manager.lock", self.hall)
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
         for pattern in ("gen-*/camp", "gen-*/mirrors"):
             yield from (folder for folder in self.state.glob(pattern) if folder.parent.name != general)

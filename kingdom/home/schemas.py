@@ -45,6 +45,12 @@ def check(name: str, value: dict[str, Any], *, fill: bool = True) -> dict[str, A
     return checked
 
 
+@cache
+def judge_by_name(name: str) -> Callable[[Any], str]:
+    """Return what `judge` does, for one of our own schemas."""
+    return judge(load(name))
+
+
 def judge(schema: Schema) -> Callable[[Any], str]:
     """Return a function for a schema of the user's own: it takes a value and returns what is wrong with it, or ""."""
     compiled = fastjsonschema.compile(schema, use_default=False)

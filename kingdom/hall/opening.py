@@ -1,0 +1,25 @@
+"""Open the database that config/hall.yaml names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from kingdom.hall import DATABASES
+from kingdom.hall.base import Database, refuse_url
+from kingdom.home.config import Config
+from kingdom.home.places import Places
+from kingdom.runtime.tables import load
+
+ADDRESS = "KINGDOM_DATABASE_URL"
+"""Names an address in `.env`, where a password may stand."""
+
+
+def open_database(config: Config, secrets: Mapping[str, str], places: Places) -> Database:
+    """Return the database that hall.yaml names, or `.env` in its place. It is first used when asked."""
+    url = secrets.get(ADDRESS) or str(config["database"])
+    scheme = url.partition("://")[0]
+    row = DATABASES.get({"postgres": "postgresql"}.get(scheme, scheme))
+    if row is None:
+        raise refuse_url(places, f"no database {scheme!r}; known are {', '.join(DATABASES)}")
+    return cast(Database, load(row)(url, places))

@@ -1,0 +1,175 @@
+"""What every database of the chat does. PostgreSQL takes part where KINGDOM_TEST_POSTGRES names an empty database."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.hall import DATABASES
+from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
+from kingdom.hall.ids import iso, new_uuid, next_ulid
+from kingdom.hall.opening import ADDRESS, open_database
+from kingdom.home.places import Places
+
+NOW = iso(1_795_000_000.1234)
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "postgresql":
+        if not (named := os.environ.get("KINGDOM_TEST_POSTGRES")):
+            pytest.skip("no PostgreSQL is named here: make test-distributed")
+        return named
+    return f"{request.param}:///state/hall/hall.db"
+
+
+@pytest.fixture
+def database(url: str, home: Path) -> Iterator[Database]:
+    opened = open_database({}, {ADDRESS: url}, Places(home))
+    opened.migrate()
+    yield opened
+    opened.close()
+
+
+def add_user(database: Database) -> str:
+    user = new_uuid()
+    row = {"id": user, "email": f"{user}@example.org", "password_hash": "x", "created_at": NOW}
+    assert database.run(lambda db: db.one("add_user", **row)) == {"id": user}
+    return user
+
+
+def add_room(database: Database, *members: str) -> str:
+    room = new_uuid()
+
+    def work(db: Connection) -> None:
+        db.do("add_room", id=room, name="a room", created_at=NOW)
+        for member in members:
+            db.one("add_member", room_id=room, user_id=member, joined_at=NOW)
+
+    database.run(work)
+    return room
+
+
+def test_migrations_run_once_and_are_numbered_without_gaps(database: Database) -> None:
+    database.migrate()
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_what_goes_in_comes_out_as_the_same_text(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    assert database.read(lambda db: db.one("room", id=room)) == {
+        "id": room,
+        "name": "a room",
+        "last_message_id": None,
+        "last_message_at": None,
+        "created_at": NOW,
+    }
+    assert NOW.endswith(".123Z")
+
+
+def test_ids_are_found_in_either_case(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    found = database.read(lambda db: db.one("membership", room_id=room.lower(), user_id=user.lower()))
+    assert found == {"joined_at": NOW, "last_read_message_id": None}
+
+
+@pytest.mark.parametrize("twice", ["add_user", "add_member"])
+def test_a_second_time_returns_no_row(twice: str, database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    values: dict[str, Any] = {
+        "add_user": {"id": new_uuid(), "email": f"{user}@example.org", "password_hash": "y", "created_at": NOW},
+        "add_member": {"room_id": room, "user_id": user, "joined_at": NOW},
+    }[twice]
+    assert database.run(lambda db: db.one(twice, **values)) is None
+
+
+def test_an_unknown_user_or_room_is_refused_and_nothing_of_the_transaction_stays(database: Database) -> None:
+    user = add_user(database)
+    room = new_uuid()
+
+    def work(db: Connection) -> None:
+        db.do("add_room", id=room, name="half", created_at=NOW)
+        db.one("add_member", room_id=room, user_id=user, joined_at=NOW)
+        db.one("add_member", room_id=room, user_id=new_uuid(), joined_at=NOW)
+
+    with pytest.raises(Refused):
+        database.run(work)
+    assert database.read(lambda db: db.one("room", id=room)) is None
+
+
+def test_an_error_of_the_work_rolls_back_and_comes_through(database: Database) -> None:
+    room = new_uuid()
+
+    def work(db: Connection) -> None:
+        db.do("add_room", id=room, name="half", created_at=NOW)
+        raise KeyError(room)
+
+    with pytest.raises(KeyError):
+        database.run(work)
+    assert database.read(lambda db: db.one("room", id=room)) is None
+
+
+def test_each_returns_a_row_or_none_for_every_execution(database: Database) -> None:
+    users = [add_user(database), add_user(database)]
+    room = add_room(database, users[0])
+    rows = [{"room_id": room, "user_id": user, "joined_at": NOW} for user in (*users, users[1])]
+    assert database.run(lambda db: db.each("add_member", rows)) == [None, {"joined_at": NOW}, None]
+    assert database.run(lambda db: db.each("add_member", [])) == []
+
+
+def test_a_read_mark_never_goes_back(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    early, late = next_ulid(1_000), next_ulid(2_000)
+
+    def mark(message: str) -> str:
+        def work(db: Connection) -> str:
+            db.do("mark_read", room_id=room, user_id=user, message_id=message)
+            row = db.one("membership", room_id=room, user_id=user)
+            return str(row and row["last_read_message_id"])
+
+        return database.run(work)
+
+    assert [mark(early), mark(late), mark(early)] == [early, late, late]
+
+
+def test_threads_have_connections_of_their_own(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database)
+    given: list[object] = []
+
+    def join() -> None:
+        row = {"room_id": room, "user_id": user, "joined_at": NOW}
+        given.append(database.run(lambda db: db.one("add_member", **row)))
+
+    threads = [threading.Thread(target=join) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(given, key=bool) == [None, None, None, {"joined_at": NOW}]
+
+
+def test_rooms_come_with_the_newest_activity_first_and_a_capped_count(database: Database) -> None:
+    user = add_user(database)
+    first, second = add_room(database, user), add_room(database, user)
+    found = database.read(lambda db: db.all("rooms_of", user_id=user, most=1001))
+    assert {row["id"] for row in found} == {first, second}
+    assert {row["unread"] for row in found} == {0}
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_every_statement_stands_for_every_database(dialect: str) -> None:
+    assert statements(dialect).keys() == statements("sqlite").keys()
+
+
+def test_a_database_that_is_away_is_unavailable(url: str, home: Path) -> None:
+    away = "postgresql://nobody@127.0.0.1:1/none" if url.startswith("postgres") else "sqlite:////proc/none/hall.db"
+    with pytest.raises(Unavailable):
+        open_database({}, {ADDRESS: away}, Places(home)).migrate()
