@@ -14,6 +14,7 @@ from kingdom.home import schemas
 from kingdom.home.places import find_data
 from kingdom.records.messages import Event, Message, Order, Result, Task
 from tests.fixtures import event, message, task
+from tests.hall.test_records import CREATED, PERSISTED
 from tests.records.test_soldiers import ORDER
 
 FOLDER = find_data() / "schemas"
@@ -45,6 +46,8 @@ def _least(name: str) -> dict[str, Any]:
         "soldier-order": ORDER.to_json(),
         "raw-report": {"attempt": 0},
         "output": {"version": 1, "kind": "event"},
+        "hall/message-created": CREATED,
+        "hall/message-persisted": PERSISTED,
     }.get(name, {})
 
 
