@@ -28,7 +28,7 @@ GROUND_FLOOR = {
     "picture": 6,
     "runtime": 7,
 }
-LIBRARIES = frozenset("mq mime topics hall steward soldiers standins".split())
+LIBRARIES = frozenset("mq mime topics hall steward soldiers standins connections".split())
 ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
 RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9), "__main__": 10}
 
@@ -46,7 +46,7 @@ SDKS = {
     "orjson": ("kingdom/mq/", "kingdom/mailbox/", "kingdom/topics/", "kingdom/hall/", "kingdom/gateway/"),
     "psutil": ("kingdom/chamberlain/vitals.py",),
     "psycopg": ("kingdom/hall/postgres.py",),
-    "requests": ("kingdom/sentinel/watchers/",),
+    "requests": ("kingdom/connections/web.py",),
     "rich": ("kingdom/cli/screen.py",),
     "slack_bolt": ("kingdom/envoy/channels/slack.py",),
     "slack_sdk": ("kingdom/envoy/channels/slack.py",),
@@ -56,6 +56,7 @@ SDKS = {
     "supervisor": ("kingdom/steward/supervisord.py",),
     "uvicorn": ("kingdom/gateway/",),
     "websockets": ("kingdom/gateway/",),
+    "urllib3": ("kingdom/connections/web.py",),
     "yaml": ("kingdom/home/config.py",),
     # of the standard library, what only few rooms may know
     "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/sandbox.py"),

@@ -9,6 +9,7 @@ COMMANDS = {
     "restart": "kingdom.cli.start_stop:restart",
     "status": "kingdom.cli.status:status",
     "doctor": "kingdom.cli.doctor:doctor",
+    "connect": "kingdom.cli.connect:connect",
     "say": "kingdom.cli.say:say",
     "emit": "kingdom.cli.emit:emit",
     "events": "kingdom.cli.queues:events",

@@ -10,6 +10,7 @@ import click
 
 from kingdom.cli import home
 from kingdom.cli.queue_files import ids_of
+from kingdom.connections import SERVICES
 from kingdom.errors import KingdomError
 from kingdom.home import manifests
 from kingdom.home.places import Places
@@ -45,3 +46,4 @@ roles = _completing(lambda places: [row.name for row in home.rows(places)])
 roles_and_tasks = _completing(lambda places: [*(row.name for row in home.rows(places)), *ids_of(places, ("tasks",))])
 installed_generals = _completing(manifests.names)
 asking_tasks = _completing(notes.open_questions)
+services = _completing(lambda places: SERVICES)

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,9 +16,10 @@ from importlib.util import find_spec
 
 import click
 
-from kingdom import picture
+from kingdom import connections, picture
 from kingdom.cli import as_json, home, screen
 from kingdom.cli.screen import Line, Part, Section
+from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
@@ -163,6 +164,33 @@ def _configuration(places: Places) -> Iterator[Finding]:
         yield Finding("warn", "config", one_line(remark, 300))
     if not bad:
         yield Finding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
+
+
+def _connections(places: Places) -> Iterator[Finding]:
+    """Try every service that `.env` holds anything for, all at once: each takes at most some seconds."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with suppress(BadConfig):  # _configuration has reported it
+        secrets = dotenv.secrets(places)
+        services = {name: connections.load(name) for name in connections.SERVICES}
+        begun = {name: service for name, service in services.items() if is_begun(service, secrets)}
+        if begun:
+            with ThreadPoolExecutor(len(begun)) as pool:
+                yield from pool.map(lambda name: _connection(places, secrets, name, begun[name]), begun)
+
+
+def _connection(places: Places, secrets: Mapping[str, str], name: str, service: Service) -> Finding:
+    what, again = f"connection {name}", f"`{home.command()} connect {name}`"
+    if not is_set_up(service, secrets):
+        missing = [need.name for need in service.needs if not need.is_optional and not need.value(secrets)]
+        return Finding("warn", what, f".env has no {', '.join(missing)}", f"{again} asks for what is missing")
+    try:
+        level, said, step = "ok", service.try_it(places, secrets), ""
+    except ServiceRefused as error:
+        level, said, step = "bad", str(error), f"{again} takes another token"
+    except ServiceError as error:
+        level, said, step = "warn", str(error), "it is tried again by itself"
+    return Finding(level, what, one_line(dotenv.hide(said, secrets.values()), 300), step)
 
 
 def _generals(places: Places) -> Iterator[Finding]:
@@ -339,6 +367,7 @@ CHECKS: tuple[Check, ...] = (
     _programs,
     _home,
     _configuration,
+    _connections,
     _generals,
     _sandbox,
     _disk,

@@ -6,10 +6,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kingdom.disk.codec import read_bytes
-from kingdom.errors import BadConfig
+from kingdom.errors import BadConfig, BadInput
 from kingdom.home.places import Places
 from kingdom.words import printable
 
@@ -49,6 +49,29 @@ def lines(places: Places) -> tuple[dict[str, str], list[int]]:
     return found, odd
 
 
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """Return the text of `.env` with these values; every other line stays as it is.
+
+    BadInput for a value that cannot stand in one line.
+    """
+    left = {name: f"{name}={_spelt(name, value)}" for name, value in values.items()}
+    kept: list[str] = []
+    for line in text.removesuffix("\n").split("\n") if text else ():
+        name = line.strip().removeprefix("export ").partition("=")[0].strip()
+        if name not in values:
+            kept.append(line)
+        elif name in left:
+            kept.append(left.pop(name))
+    return "".join(f"{line}\n" for line in [*kept, *left.values()])
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Return a text in which none of these secrets can be read."""
+    for secret in forms(secrets):
+        text = text.replace(secret, "[hidden]")
+    return text
+
+
 def forms(secrets: Iterable[str]) -> list[str]:
     """Return what to look for in a text that may show these secrets, the longest first: one may contain another."""
     long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
@@ -61,3 +84,13 @@ def _value(text: str) -> str:
     if (quoted := _QUOTED.match(text)) is not None:
         return quoted[2]
     return _COMMENT.sub("", text).strip("\"'")
+
+
+def _spelt(name: str, value: str) -> str:
+    """Return a value so that `_value` reads it back."""
+    for spelt in (value, f'"{value}"', f"'{value}'"):
+        if value.isprintable() and _value(spelt.strip()) == value:
+            return spelt
+    raise BadInput(
+        message=f"{name} cannot stand in .env: it has line breaks, control characters or both kinds of quotes"
+    )

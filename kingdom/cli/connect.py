@@ -1,0 +1,113 @@
+"""`kingdom connect`: take the token of a service from a prompt into `.env`, try it, and say what was seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import click
+
+from kingdom import connections
+from kingdom.cli import complete, home
+from kingdom.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up
+from kingdom.disk.codec import LARGEST, read_bytes
+from kingdom.errors import BadInput, Exit
+from kingdom.home import dotenv
+from kingdom.home.places import Places
+from kingdom.words import one_line, table
+
+LONGEST_VALUE = 4096
+
+
+@click.command(short_help="Give a service's token, try it, and say what was seen.")
+@click.argument("service", required=False, metavar="[SERVICE]", shell_complete=complete.services)
+@click.option("--check", is_flag=True, help="Ask for nothing: try what .env holds.")
+def connect(service: str | None, check: bool) -> int:
+    """Connect the kingdom to SERVICE, or list the services.
+
+    Says which token it needs with which scopes, takes it from a prompt (when stdin is no terminal: a line for each
+    value), tries it, and keeps it in .env, which only you can read. A value left empty stays as it is. Tokens are never
+    taken from the command line, where others could read them. Exit code 1 when the service refuses.
+    """
+    places = home.find()
+    places.check()
+    if service is None:
+        print(_listed(places))
+        return Exit.DONE
+    chosen = connections.load(service)
+    secrets = dotenv.secrets(places)
+    if check:
+        print(f"{service}: {_shown(chosen.try_it(places, secrets), secrets)}")
+        return Exit.DONE
+    print(chosen.guide, flush=True)
+    given = _given(chosen.needs, secrets)
+    return _keep_what_works(places, service, chosen, {**secrets, **given}, given)
+
+
+def _listed(places: Places) -> str:
+    secrets = dotenv.secrets(places)
+    services = {name: connections.load(name) for name in connections.SERVICES}
+    rows = [(name, _state(service, secrets), service.serves) for name, service in services.items()]
+    return f"{table(rows, indent='')}\n`{home.command()} connect SERVICE` sets one up, --check tries it"
+
+
+def _state(service: Service, secrets: Mapping[str, str]) -> str:
+    if is_set_up(service, secrets):
+        return "set up"
+    return "incomplete" if is_begun(service, secrets) else "not set up"
+
+
+def _given(needs: tuple[Needed, ...], secrets: Mapping[str, str]) -> dict[str, str]:
+    """Ask for each value. Return those that were given, by their names in `.env`."""
+    given: dict[str, str] = {}
+    for need in needs:
+        value = _asked(need, known=bool(need.value(secrets))).strip()
+        if len(value) > LONGEST_VALUE:
+            raise BadInput(message=f"{need.name}: {len(value)} characters, more than {LONGEST_VALUE}")
+        if value:
+            given[need.name] = value
+        elif not need.value(secrets) and not need.is_optional:
+            raise BadInput(message=f"{need.name}: nothing was given; nothing has been changed")
+    return given
+
+
+def _asked(need: Needed, known: bool) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline(LONGEST_VALUE + 2)
+    also = " (empty: as it is)" if known else " (may be empty)" if need.is_optional else ""
+    value: str = click.prompt(
+        f"{need.name}, {need.what}{also}", default="", show_default=False, hide_input=need.is_secret
+    )
+    return value
+
+
+def _keep_what_works(
+    places: Places, name: str, service: Service, secrets: Mapping[str, str], given: Mapping[str, str]
+) -> int:
+    """Try the values first: what the service refuses is not kept. Of one that cannot be reached it is not known."""
+    try:
+        seen = service.try_it(places, secrets)
+    except ServiceRefused as error:
+        raise BadInput(message=f"{_shown(error, secrets)}; nothing has been changed") from None
+    except ServiceError as error:
+        _write(places, given)
+        print(f"{name}: not tried, {_shown(error, secrets)}. Kept in {places.env_file}; `--check` tries it again")
+        return Exit.FAILED
+    _write(places, given)
+    print(f"{name}: {_shown(seen, secrets)}. Kept in {places.env_file}; running roles take it over by themselves")
+    return Exit.DONE
+
+
+def _shown(text: object, secrets: Mapping[str, str]) -> str:
+    """Return what a service has said as one line; it may repeat what it was asked."""
+    return one_line(dotenv.hide(str(text), secrets.values()), 300)
+
+
+def _write(places: Places, given: Mapping[str, str]) -> None:
+    try:
+        text = read_bytes(places.env_file, LARGEST).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        text = ""
+    whole = dotenv.with_values(text, given)
+    if whole != text:
+        home.disk(places).rewrite(places.env_file, whole.encode("utf-8", "surrogateescape"))

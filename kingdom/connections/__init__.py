@@ -1,0 +1,23 @@
+"""Connections to services outside: which tokens each needs, and how one is tried. Roles speak to services by these."""
+
+from __future__ import annotations
+
+from kingdom.connections.base import Service
+from kingdom.errors import NoSuchThing
+from kingdom.runtime import tables
+from kingdom.words import closest
+
+SERVICES = {
+    "github": "kingdom.connections.github:GitHub",
+    "jira": "kingdom.connections.jira:Jira",
+}
+"""In the order in which `kingdom connect` lists them."""
+
+
+def load(name: str) -> Service:
+    """Return the service of this name; NoSuchThing when there is no such row."""
+    if name not in SERVICES:
+        hint = closest(name, list(SERVICES)) or f"; there are {', '.join(SERVICES)}"
+        raise NoSuchThing(what="service", name=name, hint=hint)
+    service: Service = tables.load(SERVICES[name])()
+    return service

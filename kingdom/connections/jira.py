@@ -1,0 +1,54 @@
+"""Jira: the address, the account and its token, and who we are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from kingdom.connections.base import Needed, ServiceRefused
+from kingdom.connections.web import QUICK, Deadlines, Web
+from kingdom.home import config
+from kingdom.home.places import Places
+
+NAME = "Jira"
+URL, EMAIL, TOKEN = NEEDS = (
+    Needed("JIRA_URL", "address (https://your-site.atlassian.net)", is_secret=False),
+    Needed("JIRA_USER_EMAIL", "e-mail address of the account", is_secret=False),
+    Needed("JIRA_API_TOKEN", "API token"),
+)
+
+
+class Jira:
+    serves = "the sentinel reads tickets with it: assigned ones, changes of status, comments"
+    needs = NEEDS
+    guide = """\
+On id.atlassian.com: Security, API tokens, Create API token (with scopes: `read:jira-work` and `read:jira-user`).
+The account must be allowed to browse the projects. Which tickets are looked at is polling.jira.scope.jql_base
+in config/sentinel.yaml. Best is an account of its own for the kingdom: what it writes never comes back as work."""
+
+    def try_it(self, places: Places, secrets: Mapping[str, str]) -> str:
+        web = connect(secrets, QUICK)
+        try:
+            me = web.get("rest/api/3/myself").body
+            asked = {"jql": _jql(places), "maxResults": 1, "fields": ["summary"]}
+            found = web.ask("POST", "rest/api/3/search/jql", body=asked).body
+        finally:
+            web.close()
+        some = "tickets are found" if found["issues"] else "no ticket is found (yet)"
+        return f"you are {me['displayName']}, {some} by {_jql(places)}"
+
+
+def _jql(places: Places) -> str:
+    return str(config.for_looking(places, "sentinel")[0]["polling"]["jira"]["scope"]["jql_base"])
+
+
+def connect(secrets: Mapping[str, str], deadlines: Deadlines | None = None) -> Web:
+    """Return the way to Jira; ServiceRefused when its address cannot be one. Nothing is asked yet."""
+    address = URL.value(secrets)
+    parts = urlsplit(address)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ServiceRefused(service=NAME, why=f"{URL.name} must be an address such as https://your-site.atlassian.net")
+    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise ServiceRefused(service=NAME, why=f"{URL.name} must begin with https: else the token could be read")
+    basic = EMAIL.value(secrets), TOKEN.value(secrets)
+    return Web(NAME, address, {"Accept": "application/json"}, basic=basic, deadlines=deadlines)
