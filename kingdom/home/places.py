@@ -157,6 +157,10 @@ class Places:
         """Return where a role's unfinished batches of topics lie."""
         return self.own(role) / "topics"
 
+    def worker_snapshot(self, role: str) -> Path:
+        """Return what a worker of the hall says of itself."""
+        return self.own(role) / "worker.json"
+
     def heartbeat(self, role: str) -> Path:
         return self.own(role) / "heartbeat"
 

@@ -36,6 +36,7 @@ ROLES: dict[str, RoleRow] = {
     "mailbox": RoleRow(
         "mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ, the queue for local programs"
     ),
+    "worker": RoleRow("worker", "kingdom.worker", by_default=False, serves="stores what people say in the hall"),
 }
 
 

@@ -1,0 +1,90 @@
+"""Store messages: each once, under ids that grow within their room, however often they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kingdom.hall.base import Connection, Refused
+from kingdom.hall.ids import iso, next_ulid
+from kingdom.hall.records import MessageCreated, MessagePersisted
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message as it was found in a topic."""
+
+    event: MessageCreated
+    topic: str
+    #: By this a redelivery is told from a message that its client sent again.
+    position: str
+
+
+def persist(db: Connection, arrivals: Sequence[Arrival], now: float) -> list[MessagePersisted | None]:
+    """Store messages in this transaction, in their order. Return what is to be published of each.
+
+    That is the stored message, also when it had been stored from the same position before; None for one that its
+    client has sent again. Refused if one of them names a room or a sender that is not there.
+    """
+    at = iso(now)
+    last = _lock_rooms(db, arrivals)
+    ids = []
+    for arrival in arrivals:
+        room = arrival.event.key
+        last[room] = id = next_ulid(int(now * 1000), last[room])
+        ids.append(id)
+    rows = [
+        {"id": id, **_client_key(arrival), "type": event.message_type, "content": event.content, "created_at": at}
+        for id, arrival in zip(ids, arrivals, strict=True)
+        for event in [arrival.event]
+    ]
+    added = [row is not None for row in db.each("add_message", rows)]
+    new = [(id, arrival) for id, arrival, is_new in zip(ids, arrivals, added, strict=True) if is_new]
+    positions = [{"message_id": id, "topic": here.topic, "position": here.position} for id, here in new]
+    db.each("note_position", positions)
+    newest = {arrival.event.key: id for id, arrival in new}
+    db.each("note_last_message", [{"room_id": room, "message_id": id, "at": at} for room, id in newest.items()])
+    return [
+        _message(arrival.event, id, at) if is_new else _stored_before(db, arrival)
+        for id, arrival, is_new in zip(ids, arrivals, added, strict=True)
+    ]
+
+
+def _lock_rooms(db: Connection, arrivals: Sequence[Arrival]) -> dict[str, str | None]:
+    """Return the last message of each room. In one order everywhere: two workers must not wait for each other."""
+    rooms = sorted({arrival.event.key for arrival in arrivals})
+    found = zip(rooms, db.each("lock_room", [{"room_id": room} for room in rooms]), strict=True)
+    last: dict[str, str | None] = {}
+    for room, row in found:
+        if row is None:
+            raise Refused(why=f"there is no room {room}")
+        last[room] = row["last_message_id"]
+    return last
+
+
+def _client_key(arrival: Arrival) -> dict[str, object]:
+    event = arrival.event
+    return {
+        "room_id": event.key,
+        "sender_id": event.sender_id.lower(),
+        "client_msg_id": event.client_msg_id.lower(),
+    }
+
+
+def _stored_before(db: Connection, arrival: Arrival) -> MessagePersisted | None:
+    row = db.one("message_of_client", **_client_key(arrival))
+    if row is None or row["position"] not in (None, arrival.position) or row["topic"] not in (None, arrival.topic):
+        return None
+    return _message(arrival.event, row["id"], row["created_at"])
+
+
+def _message(event: MessageCreated, id: str, at: str) -> MessagePersisted:
+    return MessagePersisted(
+        message_id=id,
+        room_id=event.room_id,
+        sender_id=event.sender_id,
+        client_msg_id=event.client_msg_id,
+        message_type=event.message_type,
+        content=event.content,
+        created_at=at,
+    )

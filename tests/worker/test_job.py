@@ -1,0 +1,168 @@
+"""The worker stores what people sent, tells the gateways, and passes on only then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kingdom.disk.codec import read_json
+from kingdom.hall.ids import new_uuid
+from kingdom.topics.names import MESSAGES
+from kingdom.worker.job import Worker
+from tests.fixtures import Clock
+from tests.waiting import wait_until
+from tests.worker.hall import Hall, at_work, message, work
+
+
+@pytest.fixture
+def hall(home: Path) -> Iterator[Hall]:
+    opened = Hall(home, Clock())
+    yield opened
+    opened.close()
+
+
+def test_a_message_is_stored_told_and_passed(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    sent = message(room, user, "왕 ⚔")
+    hall.publish(sent)
+    with at_work(hall) as worker:
+        work(hall, worker, 1)
+    [row] = hall.history(room)
+    [told] = hall.told(1)
+    assert told == {
+        "messageId": row["id"],
+        "roomId": room,
+        "senderId": user,
+        "clientMsgId": sent.client_msg_id,
+        "messageType": "TEXT",
+        "content": "왕 ⚔",
+        "createdAt": row["created_at"],
+    }
+    about = hall.database.read(lambda db: db.one("room", id=room))
+    assert about is not None
+    assert (about["last_message_id"], about["last_message_at"]) == (row["id"], row["created_at"])
+
+
+def test_a_worker_that_starts_first_after_a_hundred_messages_stores_them_all_in_order(hall: Hall) -> None:
+    user = hall.user()
+    rooms = [hall.room(user), hall.room(user)]
+    for number in range(100):
+        hall.publish(message(rooms[number % 2], user, str(number)))
+    with at_work(hall) as worker:
+        work(hall, worker, 100)
+    for rest, room in enumerate(rooms):
+        assert [row["content"] for row in hall.history(room)] == [str(n) for n in range(rest, 100, 2)]
+    told = hall.told(100)
+    assert [one["messageId"] for one in told if one["roomId"] == rooms[0]] == [
+        row["id"] for row in hall.history(rooms[0])
+    ]
+
+
+def test_bad_events_become_dead_letters_and_those_behind_them_are_stored(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    plain = message(room, user, "x").to_json()
+    bad = {
+        "U+0000": plain.replace(b'"x"', rb'"\u0000"'),
+        "surrogate": plain.replace(b'"x"', rb'"\ud800"'),
+        "no room": message(new_uuid(), user).to_json(),
+        "FOREIGN KEY": message(room, new_uuid()).to_json(),
+        "shorter than or equal to 5000": plain.replace(b'"x"', b'"' + b"x" * 990_000 + b'"'),
+        "not a JSON object": b"[]",
+    }
+    for value in bad.values():
+        hall.publish(message(room, user, "before"), value, message(room, user, "after"), key=room)
+    with at_work(hall) as worker:
+        work(hall, worker, 3 * len(bad))
+    assert [row["content"] for row in hall.history(room)] == ["before", "after"] * len(bad)
+    letters = hall.buried(len(bad))
+    for (why, value), letter in zip(bad.items(), letters, strict=True):
+        assert why in letter["reason"]
+        assert (letter["topic"], letter["size"]) == (MESSAGES, len(value))
+    assert len({letter["position"] for letter in letters}) == len(bad)
+    assert [one["content"] for one in hall.told(2 * len(bad))] == ["before", "after"] * len(bad)
+
+
+def test_what_a_client_sends_again_is_stored_and_told_once(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    sent = message(room, user)
+    hall.publish(sent, sent)
+    with at_work(hall) as worker:
+        work(hall, worker, 2)
+        hall.publish(sent, message(room, user, "another"))
+        work(hall, worker, 2)
+    assert [row["content"] for row in hall.history(room)] == ["hello", "another"]
+    assert [one["content"] for one in hall.told(2)] == ["hello", "another"]
+
+
+def test_what_a_killed_worker_had_stored_is_told_again_by_the_next_under_the_same_id(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    hall.publish(message(room, user, "one"), message(room, user, "two"))
+    killed = Worker(hall.of("worker"))
+    records = wait_until(lambda: killed._reader.poll(0.1), 20, "messages")
+    killed._store.store(records)
+    killed._topics.close()
+    hall.clock.pass_(60)
+    with at_work(hall) as worker:
+        work(hall, worker, 2)
+    told = hall.told(2)
+    assert [(one["messageId"], one["createdAt"]) for one in told] == [
+        (row["id"], row["created_at"]) for row in hall.history(room)
+    ]
+
+
+def test_ids_grow_within_a_room_also_when_the_clock_goes_back(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    with at_work(hall) as worker:
+        for number in range(3):
+            hall.publish(message(room, user, str(number)))
+            work(hall, worker, 1)
+            hall.clock.pass_(-3600)
+    assert [row["content"] for row in hall.history(room)] == ["0", "1", "2"]
+
+
+def test_without_its_database_it_passes_nothing_and_goes_on_when_it_is_back(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    file = hall.home / "state" / "hall"
+    hall.database.close()
+    away = file.rename(file.with_name("away"))
+    file.touch()
+    hall.publish(message(room, user))
+    with at_work(hall) as worker:
+        for _ in range(3):
+            turn = worker.turn(None)
+        assert turn.wait > 0
+        snapshot = read_json(hall.home / "state" / "worker" / "worker.json")
+        assert (snapshot["state"], snapshot["passed"]) == ("waiting", 0)
+        file.unlink()
+        away.rename(file)
+        work(hall, worker, 1)
+    assert len(hall.history(room)) == len(hall.told(1)) == 1
+
+
+def test_it_says_what_it_has_done(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    hall.publish(message(room, user), b"{}")
+    with at_work(hall) as worker:
+        work(hall, worker, 2)
+        wait_until(
+            lambda: worker.turn(None) and read_json(hall.home / "state/worker/worker.json")["passed"] == 2,
+            20,
+            "snapshot",
+        )
+    snapshot = read_json(hall.home / "state" / "worker" / "worker.json")
+    assert {key: snapshot[key] for key in ("state", "lag", "stored", "dead", "gaps")} == {
+        "state": "working",
+        "lag": 0,
+        "stored": 1,
+        "dead": 1,
+        "gaps": 0,
+    }
