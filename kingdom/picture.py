@@ -152,7 +152,7 @@ def take(
         soldiers=tuple(row.to_json() for row in sessions.read(places)),
         failures=tuple(_known_failures(places, (recent or {}).get("failures"))),
         questions=questions,
-        asking=tuple(_question(places, task, now) for task in questions[:MOST_SHOWN]),
+        asking=tuple(question(places, task, now) for task in questions[:MOST_SHOWN]),
         waiting=waiting,
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
@@ -236,7 +236,7 @@ def _waiting(places: Places, now: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _question(places: Places, task: str, now: float) -> dict[str, Any]:
+def question(places: Places, task: str, now: float) -> dict[str, Any]:
     """Return what a task asks, and for how long it has."""
     checkpoint = read_json_or(places.checkpoint(task), {})
     question = checkpoint.get("question") or read_json_or(places.result(task), {}).get("question")

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from kingdom.disk.atomic import Disk
+from kingdom.errors import BadHome
 from kingdom.home import config, roster
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_data, find_home
@@ -25,9 +26,11 @@ LEFTOVER_SECONDS = 60.0
 
 
 def find() -> Places:
-    """Return the home; BadHome when it is no folder, so that no command takes it for an empty one."""
+    """Return the home; BadHome when it is none, so that no command takes another folder for an empty one."""
     places = Places(find_home())
     places.check_there()
+    if not (places.config.is_dir() or places.queue.is_dir()):
+        raise BadHome(path=places.home, why="it has neither config/ nor queue/; `kingdom init` makes a home")
     return places
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from kingdom.mq.durations import in_ms
 from kingdom.records import notes
 from kingdom.rules.routing import candidates
 from kingdom.times import moment
-from kingdom.words import one_line, printable, time_apart
+from kingdom.words import duration, one_line, printable, time_apart
 
 SHOWN = 20
+LONGEST_QUESTION = 200
 STATE_STYLES = {"pending": "yellow", "dispatched": "green", "in_progress": "green", "dead": "bold red"}
 OUTCOME_STYLES = {"failed": "red", "needs_human": "yellow"}
 Cells = Sequence[str | Part]
@@ -156,7 +158,10 @@ def list_tasks(
         found = (task for task in found if task.get("target_general") in whose)
     if asking and state:
         found = (task for task in found if task.state == state)
-    _show(islice(found, most), TASK_COLUMNS, _task_row, in_json)
+    if asking:
+        _show(islice(found, most), QUESTION_COLUMNS, partial(_question_row, places), in_json)
+    else:
+        _show(islice(found, most), TASK_COLUMNS, _task_row, in_json)
 
 
 def _asking(places: Places) -> Iterator[Found]:
@@ -192,6 +197,17 @@ def _task_row(task: Found) -> Cells:
     general = one_line(task.get("target_general") or "?", 30)
     type_ = one_line(task.get("type") or "?", 40)
     return _short_id(task), _state(task), general, type_, _age(task), Part(outcome, OUTCOME_STYLES.get(outcome, ""))
+
+
+QUESTION_COLUMNS = (Column("task"), Column("general", shrinks=True), Column("age"), Column("question", shrinks=True))
+
+
+def _question_row(places: Places, task: Found) -> Cells:
+    from kingdom import picture
+
+    asked = picture.question(places, task.id, time.time())
+    question = one_line(asked["question"] or "no question was kept", LONGEST_QUESTION)
+    return _short_id(task), one_line(task.get("target_general") or "?", 30), duration(asked["seconds"]), question
 
 
 def _chosen(found: Iterable[Found], type_: str | None, since: float | None) -> Iterator[Found]:

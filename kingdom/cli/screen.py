@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 INDENT = 2
-MOST_ROWS = 2
+MOST_ROWS = 3
 """Of one line, where rows are few."""
 PLAIN_TERMINALS = ("", "dumb", "unknown")
 OTHER_SCREEN, OWN_SCREEN = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
@@ -124,11 +124,21 @@ def fitted(sections: Sequence[Section], seen: Window, rows: int, crop: bool = Fa
     blocks = [_laid_out(section, seen, crop) for section in sections]
     if len("\n\n".join(blocks).splitlines()) <= rows:
         return "\n\n".join(blocks)
-    if any(section.brief is not None for section in sections):
-        for most in (MOST_ROWS, 1):
-            if len("\n".join(blocks).splitlines()) > rows:
-                blocks = [_laid_out(section, seen, crop, most) for section in sections]
+    if len("\n".join(blocks).splitlines()) > rows and any(section.brief is not None for section in sections):
+        blocks = _in_brief(sections, seen, rows, crop)
     return "\n".join(blocks)
+
+
+def _in_brief(sections: Sequence[Section], seen: Window, rows: int, crop: bool) -> list[str]:
+    """Return sections with one row for each line; the first ones take what is left of the window's rows."""
+    blocks = [_laid_out(section, seen, crop, 1) for section in sections]
+    for at, section in enumerate(sections):
+        for most in range(2, MOST_ROWS + 1):
+            longer = [*blocks[:at], _laid_out(section, seen, crop, most), *blocks[at + 1 :]]
+            if longer == blocks or len("\n".join(longer).splitlines()) > rows:
+                break
+            blocks = longer
+    return blocks
 
 
 def plain(section: Section) -> str:
@@ -171,8 +181,8 @@ def _print_wrapped(console: Console, line: Line, most: int | None) -> None:
     rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
     rows = [first, *(rest.wrap(console, max(room - line.hang, 1)) if rest else ())]
     if most is not None and len(rows) > most:
-        rows = rows[:most]
-        rows[-1].append("…")
+        # What does not fit is cut by the console, in a word that is longer than a row as well.
+        rows = [*rows[: most - 1], Text("").join(rows[most - 1 :])]
     for at, row in enumerate(rows):
         console.print(Text(" " * (line.indent + (line.hang if at else 0))) + row, no_wrap=True, overflow="ellipsis")
 

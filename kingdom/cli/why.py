@@ -265,7 +265,8 @@ def _what_holds_task(places: Places, found: Found) -> str | None:
     if not is_locked(places.lock(general)):
         return f"{general} does not run; `{home.command()} start {general}` starts it"
     if found.state == "pending":
-        return f"{general} has not taken it yet"
+        others = _no_soldier_because(places, found, general)
+        return f"it waits for a soldier: {others}" if others else f"{general} has not taken it yet"
     if (by := notes.cancelled_by(places, found.id)) is not None:
         return f"{one_line(by)} has cancelled it, and {general} ends it"
     if is_locked(places.control_folder(general, found.id) / "lock"):

@@ -99,7 +99,9 @@ class Queue(Generic[R]):
             return None
         except BadInput as error:
             if owner and not self._may_be_unfinished(path):
-                self.move_to_dead(state, filename, str(error))
+                # Its name and place are kept beside the reason.
+                why = error.facts["why"] if isinstance(error, BadFile) else error
+                self.move_to_dead(state, filename, str(why))
             return None
 
     def move_to_dead(self, state: str, filename: str, reason: str) -> None:

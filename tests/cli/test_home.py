@@ -223,6 +223,18 @@ def test_a_home_that_is_not_there_is_not_taken_for_an_empty_one(
     )
 
 
+@pytest.mark.parametrize("words", [*LOOKS, ["say", "--no-wait", "hello"], ["emit", "a.b"], ["down"]], ids=" ".join)
+def test_a_folder_that_holds_something_else_is_no_home(
+    words: list[str], terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "thesis.tex").touch()
+    monkeypatch.setenv("KINGDOM_HOME", str(tmp_path))
+    said = terminal(*words)
+    why = "it has neither config/ nor queue/; `kingdom init` makes a home"
+    assert (said.code, said.err) == (78, f"kingdom: home {tmp_path} is refused: {why}\n")
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
 def test_a_home_that_is_a_file_is_named_as_one(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from kingdom.cli import home, say
 from kingdom.disk.atomic import make_folder
+from kingdom.disk.lock import Lock
 from kingdom.errors import TookTooLong
 from kingdom.records import notes
 from kingdom.times import stamp
@@ -235,6 +236,23 @@ def test_why_a_task_waits(task: dict[str, str], said: str, terminal: Terminal) -
     assert said in terminal.ok("why", "task-1")
 
 
+def test_why_a_task_waits_for_another_of_its_general(terminal: Terminal) -> None:
+    terminal.places.manifest("gen-briefing").write_text(
+        terminal.places.manifest("gen-briefing").read_text() + "\nmax_soldiers: 1\n"
+    )
+    terminal.task("pending", "task-2")
+    with closing(Held(terminal.places, "gen-briefing")):
+        assert "gen-briefing has not taken it yet" in terminal.ok("why", "task-2")
+        soldier = terminal.places.control_folder("gen-briefing", "task-1")
+        soldier.mkdir(parents=True)
+        lock = Lock(soldier / "lock", "soldier")
+        lock.acquire()
+        try:
+            assert "1 soldier of gen-briefing is running and its max_soldiers is 1" in terminal.ok("why", "task-2")
+        finally:
+            lock.release()
+
+
 LATER = stamp(time.time() + 3600)
 UNDER_WAY: dict[str, tuple[dict[str, Any], str]] = {
     "between two tries": (
@@ -391,6 +409,13 @@ def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
     late = terminal("say", "--no-wait", "--answer", "task-1", "the second")
     assert (late.code, late.err.count("\n")) == (78, 1)
     assert "the question of task-1 is already answered; `" in late.err
+
+
+def test_the_list_of_questions_says_what_is_asked(terminal: Terminal) -> None:
+    ask(terminal, "task-1")
+    head, row = terminal.ok("tasks", "--asking").splitlines()
+    assert head.split() == ["task", "general", "age", "question"]
+    assert re.fullmatch(r"task-1  gen-briefing  [\d.]+ s +which\?", row)
 
 
 def test_an_old_question_is_reported_as_long_as_it_waits(terminal: Terminal) -> None:

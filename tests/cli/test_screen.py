@@ -219,6 +219,18 @@ def test_a_table_gives_way_where_it_may_and_drops_what_is_for_wide_windows() -> 
     assert row == f"  task-20261118-001  {'x' * 18}…"
 
 
+def test_the_first_sections_take_the_rows_that_are_left() -> None:
+    text = "one two three four five six seven eight nine ten"
+    asked = Section([Line([Part(f"task-{number}  {text}")]) for number in (1, 2)])
+    line = Line([Part(f"evt-1  {'x' * 60}")])
+    failed = Section([line] * 4, brief=[line])
+    low = screen.fitted([asked, failed], WINDOW, 3).splitlines()
+    assert low == [f"  task-{n}  one two three four five six s…" for n in (1, 2)] + [f"  evt-1  {'x' * 30}…"]
+    higher = screen.fitted([asked, failed], WINDOW, 5).splitlines()
+    assert higher[:2] == ["  task-1  one two three four five six", "    seven eight nine ten"]
+    assert higher[4:] == low[2:]
+
+
 def test_empty_lines_go_first_then_what_can_be_told_in_brief() -> None:
     long = Section([Line([Part(f"line {number}")]) for number in range(4)], brief=[Line([Part("4 lines")])])
     both = [long, Section([Line([Part("end")])])]
