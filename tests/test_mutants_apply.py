@@ -128,6 +128,22 @@ def test_neighbours_whose_order_says_nothing_are_not_swapped(statements: str) ->
     assert not [defect for defect in random_mutants.defects(ast.parse(statements)) if defect.what.startswith("swap")]
 
 
+@pytest.mark.parametrize(
+    ("statements", "counts"),
+    [
+        ("a = read(x)\nb = read(y)", False),
+        ("a = read(x)\nself.log.info(x)", False),
+        ("a = read(x)\nb = read(a)", True),
+        ("a = read(x)\nself.log.info(a)", True),
+        ("a = read(x)\nwrite(x)", True),
+        ("self.log.info(x)\nself.log.info(y)", True),
+    ],
+)
+def test_values_that_do_not_need_each_other_may_be_computed_in_any_order(statements: str, counts: bool) -> None:
+    (swap,) = [defect for defect in random_mutants.defects(ast.parse(statements)) if defect.what.startswith("swap")]
+    assert swap.counts == counts
+
+
 def test_tests_that_run_the_changed_function_come_first_and_those_that_run_other_files_last() -> None:
     spans: list[reached.Spans] = [
         {"gate.py": [(40, 50)]},

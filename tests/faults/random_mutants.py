@@ -39,6 +39,8 @@ class Defect:
     line: int
     what: str
     put: Callable[[], None]
+    #: Whether it can change anything, as far as that is seen without knowing what is called.
+    counts: bool = True
 
 
 def defects(tree: ast.Module) -> Iterator[Defect]:
@@ -48,9 +50,9 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
             if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
                 yield Defect(part.lineno, f"drop {_line(part)}", lambda b=block, i=at: b.__setitem__(i, ast.Pass()))
             if at and _order_matters(block[at - 1], part):
-                yield Defect(
-                    part.lineno, f"swap {_line(block[at - 1])} | {_line(part)}", lambda b=block, i=at: _swap(b, i)
-                )
+                what = f"swap {_line(block[at - 1])} | {_line(part)}"
+                needed = not _independent(block[at - 1], part)
+                yield Defect(part.lineno, what, lambda b=block, i=at: _swap(b, i), needed)
     decorators = {id(node) for about in _classes(tree) for part in about.decorator_list for node in ast.walk(part)}
     for node in ast.walk(tree):
         if id(node) in decorators:
@@ -58,7 +60,8 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
         if isinstance(node, ast.If) and _line(node.test) == "TYPE_CHECKING":
             continue  # only types are imported there
         if isinstance(node, ast.If | ast.While | ast.IfExp):
-            yield Defect(node.lineno, f"negate {_line(node.test)}", lambda n=node: _negate(n))
+            is_main = _line(node.test) == "__name__ == '__main__'"
+            yield Defect(node.lineno, f"negate {_line(node.test)}", lambda n=node: _negate(n), not is_main)
         elif isinstance(node, ast.Compare) and type(node.ops[0]) in OPPOSITES:
             yield Defect(node.lineno, f"other comparison in {_line(node)}", lambda n=node: _compare(n))
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -85,6 +88,16 @@ def _order_matters(first: ast.stmt, second: ast.stmt) -> bool:
     if any(isinstance(node, ast.Call | ast.Yield | ast.Await) for statement in pair for node in ast.walk(statement)):
         return True
     return bool(_set_by(first) & _used_by(second) or _set_by(second) & (_used_by(first) | _set_by(first)))
+
+
+def _independent(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether two values that do not need each other are computed, or one and a line of the log."""
+    pair = (first, second)
+    values = sum(isinstance(statement, ast.Assign) for statement in pair)
+    lines = sum(isinstance(statement, ast.Expr) and ".log." in f".{_line(statement)}" for statement in pair)
+    if values == 0 or values + lines < len(pair):
+        return False
+    return not (_set_by(first) & (_used_by(second) | _set_by(second)) or _set_by(second) & _used_by(first))
 
 
 def _set_by(statement: ast.stmt) -> set[str]:
@@ -114,11 +127,15 @@ def _set(node: ast.Constant, value: float) -> None:
 
 
 def draw(room: str, count: int, seed: int) -> list[tuple[Path, int]]:
-    """Return so many defects of a room, as its files (relative) and the number of the defect in it."""
+    """Return so many defects of a room, less those that change nothing: its files, and the number of each in it."""
     files = changes.files_of(trees.CHECKOUT, f"kingdom.{room.replace('/', '.')}")
-    every = [(file, number) for file in files for number, _ in enumerate(defects(ast.parse(file.read_text())))]
+    every = [
+        (file, number, defect.counts)
+        for file in files
+        for number, defect in enumerate(defects(ast.parse(file.read_text())))
+    ]
     drawn = random.Random(seed).sample(every, min(count, len(every)))
-    return [(file.relative_to(trees.CHECKOUT), number) for file, number in drawn]
+    return [(file.relative_to(trees.CHECKOUT), number) for file, number, counts in drawn if counts]
 
 
 def planted(text: str, number: int) -> tuple[Defect, str]:
