@@ -15,7 +15,9 @@ import pytest
 
 from kingdom.errors import BadConfig
 from kingdom.home.places import Places
+from kingdom.king.context import Context
 from kingdom.king.job import KingJob
+from kingdom.king.schedule_log import ScheduleLog
 from kingdom.records import notes
 from kingdom.runtime.role import Services
 from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
@@ -388,6 +390,7 @@ def test_a_lost_answer_is_told_to_the_person(castle: Path, clock: Clock) -> None
     (letter,) = all_of(castle, "messages", "pending")
     assert (letter["type"], letter["channel"], letter["source_ref"]["user"]) == ("notification", "C1", "U1")
     assert letter["content"].startswith("[failed] the question of task-20260101-001 is no longer open")
+    assert "evt-2: the question of task-20260101-001 is no longer open" in Places(castle).system_log.read_text()
 
 
 @pytest.mark.parametrize("wandering", ["../../x", "", 5, {"a": 1}, "x" * 300])
@@ -418,6 +421,9 @@ def test_an_event_that_is_told_again_makes_nothing_new(castle: Path, clock: Cloc
     assert here(castle, "events", "pending") == []
     assert len([*here(castle, "tasks", "pending"), *here(castle, "tasks", "completed")]) == (state[0] != "g")
     assert told(castle) == letters
+    if state == "gone after retention":
+        again = read(castle, "events", "completed", "evt-1")
+        assert (again["status"], again["discarded_reason"]) == ("discarded", f"duplicate of {TASK}")
     if state == "dispatched":
         assert read(castle, "events", "dispatched", "evt-1")["task_id"] == TASK
 
@@ -671,6 +677,30 @@ def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules
     monotonic.pass_(61)
     court.turn({})
     assert read(castle, "events", "completed", "evt-1")["status"] == "failed"
+
+
+def test_a_result_ends_a_task_that_was_claimed_since_the_last_look(castle: Path, clock: Clock) -> None:
+    court = crown(castle, clock).job
+    court.turn(None)
+    put(castle, "tasks", "in_progress", **task())
+    result(castle)
+    assert court.turn({Places(castle).results: [f"{TASK}.json"]}).worked
+    assert here(castle, "tasks", "completed") == [TASK]
+
+
+def test_a_run_that_was_noted_and_not_made_is_made_once_under_its_id(daily: Path, clock: Clock) -> None:
+    reign(daily, clock)
+    clock.set("2026-02-07T22:00:05Z")
+    king = Context(services(daily, "king", clock))
+    schedules = ScheduleLog(king)
+    king.read_manifests()
+    schedules.take_over(king.generals)
+    run = schedules.next_due(king.gate, look=True)
+    assert run is not None
+    schedules.note([run.evolve(task_id="task-20260207-077", message_ids={"start": "msg-20260207-077"})])
+    clock.set("2026-02-07T23:00:00Z")
+    reign(daily, clock)
+    assert here(daily, "tasks", "pending") == ["task-20260207-077"]
 
 
 def test_a_proclamation_is_a_letter_of_its_own(under_way: Path, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ def clock() -> Clock:
 
 
 def reign(home: Path, clock: Clock) -> KingJob:
-    court = KingJob(services(home, "king", clock))
+    given = services(home, "king", clock)
+    court = KingJob(given)
     while court.turn(None).worked:
         pass
+    given.log.flush()
     return court
 
 
@@ -35,6 +38,12 @@ def order(home: Path, clock: Clock, action: str, target: str, **fields: Any) -> 
     outcome = read(home, "orders", "done", "ord-1")["outcome"]
     assert isinstance(outcome, str)
     return outcome
+
+
+def logged(home: Path) -> list[tuple[str, str]]:
+    """The internal events, each with the task or event that it is about."""
+    lines = map(json.loads, Places(home).events_log.read_text().splitlines())
+    return [(line["type"], line["data"].get("task_id") or line["data"]["event_id"]) for line in lines]
 
 
 @pytest.fixture
@@ -50,6 +59,7 @@ def test_retry_makes_a_new_task_like_the_failed_one_in_its_thread(court_home: Pa
     again = read(court_home, "tasks", "pending", "task-20260207-002")
     assert (again["payload"], again["attempt"], again["outcome"]) == ({"pr_number": "7"}, 0, None)
     assert again["thread_task_id"] == TASK
+    assert logged(court_home) == [("task.created", "task-20260207-002")]
 
 
 def test_a_retry_of_a_task_that_rested_starts_at_once(court_home: Path, clock: Clock) -> None:
@@ -160,6 +170,7 @@ def test_discard_lets_a_waiting_event_go(court_home: Path, clock: Clock) -> None
     write(Places(court_home).resources, {"timestamp": MORNING, "health": "red"})
     put(court_home, "events", "pending", **event())
     assert order(court_home, clock, "discard", "evt-1") == "discarded"
+    assert logged(court_home) == [("event.discarded", "evt-1")]
     assert read(court_home, "events", "completed", "evt-1")["discarded_reason"] == "by kim"
 
 
