@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from importlib import import_module
 
 import pytest
@@ -34,6 +35,33 @@ def test_no_list_is_forgotten() -> None:
     assert found - {folder / "mutants.py"} == {folder / f"{name.replace('.', '/')}.py" for name in LISTS} - {
         folder / "test_mutants.py"
     }
+
+
+def test_the_page_counts_the_defects_as_they_are() -> None:
+    page = " ".join((trees.CHECKOUT / "docs/reliability.md").read_text().split())
+    rooms = {"court": ("test_mutants",), "watch": ("watch.",), "sandbox": ("cage.",), "queue": ("mailbox.", "mq.")}
+    held = {
+        room: sum(len(import_module(f"tests.faults.{name}").MUTANTS) for name in LISTS if name.startswith(begins))
+        for room, begins in rooms.items()
+    }
+    counts = "{court} defects of the court, {watch} of the watch, {sandbox} of the sandbox and {queue} of the queue"
+    assert counts.format(**held) in page
+
+
+def test_every_check_on_the_page_says_its_figure() -> None:
+    page = (trees.CHECKOUT / "docs/reliability.md").read_text()
+    rows = [row.split("|")[4] for row in page.splitlines() if re.match(r"\| [\d–]", row)]
+    places = [
+        trees.CHECKOUT / "tests/faults" / name for row in rows for name in re.findall(r"`([\w/]+(?:\.py|/))`", row)
+    ]
+    assert len(rows) > 20
+    files = {file for place in places for file in (place.rglob("test_*.py") if place.is_dir() else [place])}
+    silent = [
+        file
+        for file in files
+        if file.is_relative_to(trees.CHECKOUT / "tests/faults") and "figure(" not in file.read_text()
+    ]
+    assert silent == []
 
 
 PROGRAM = """
