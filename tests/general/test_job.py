@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -146,6 +147,29 @@ def test_what_ended_while_no_general_was_running_is_cleared(general: GeneralRig)
     wait_until(lambda: not runs(engine), SOON, "the soldier's end")
     general.job.turn(None)
     assert general.traces() == []
+
+
+def test_what_a_soldier_printed_is_without_secrets_though_its_task_ended_before_it(general: GeneralRig) -> None:
+    general.runs(f"echo token-5f0c2b9a7e6d\n{SLEEPS}")
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    (printed,) = general.places.session_logs.glob("*.out")
+    wait_until(lambda: "token-" in printed.read_text(), SOON, "the first line", (printed.parent,))
+    done = general.places.queue_file("tasks", "completed", TASK)
+    general.places.queue_file("tasks", "in_progress", TASK).rename(done)
+    given = services(general.home, GENERAL, general.clock)
+    general.job = GeneralJob(replace(given, secrets={"TOKEN": "token-5f0c2b9a7e6d"}))
+    assert "token-" not in printed.read_text()
+
+
+@pytest.mark.parametrize("sandbox", ["off", "on"])
+def test_a_general_without_a_sandbox_says_so(general: GeneralRig, sandbox: str) -> None:
+    general.manifest(sandbox=sandbox)
+    before = general.places.system_log.read_text() if general.places.system_log.exists() else ""
+    general.restart()
+    general.services.log.flush()
+    said = general.places.system_log.read_text() if general.places.system_log.exists() else ""
+    assert ("NO SANDBOX" in said.removeprefix(before)) == (sandbox == "off")
 
 
 def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
