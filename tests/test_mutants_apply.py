@@ -175,3 +175,13 @@ def test_tests_that_run_the_changed_function_come_first_and_those_that_run_other
         {"ids.py": []},
     ]
     assert [reached.distance(ran, "gate.py", 45) for ran in spans] == [0, 1, 2, 3]
+
+
+def test_near_only_the_nearest_tests_are_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = request.node
+    others = [item for item in request.session.items if item is not here][:1]
+    ran: dict[str, reached.Spans] = {here.nodeid: {"gate.py": [(40, 50)]}}
+    assert reached.nearest([*others, here], ran, "gate.py", 45) == [here, *others]
+    monkeypatch.setenv(reached.NEAR, "1")
+    assert reached.nearest([*others, here], ran, "gate.py", 45) == [here]
+    assert reached.nearest([*others, here], {}, "gate.py", 45) == [*others, here]

@@ -1,8 +1,9 @@
-"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king]`: small defects drawn by dice.
+"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king NEAR=1]`: small defects drawn by dice.
 
 Each is put into a copy of the checkout, one at a time, and the quick tests of its room are run on it:
 `killed` when one of them fails or hangs, `SURVIVED` when all pass. The same seed draws the same defects.
-The tests that run the changed function come first, then those that run its file: tests/faults/reached.py.
+The tests that run the changed function come first, then those that run its file: tests/faults/reached.py. With NEAR=1
+only the first of these kinds that there is: the score is then the least that it can be.
 What was found is kept in build/mutants, so that a run that was ended goes on where it was; `make clean` forgets it.
 """
 
@@ -237,6 +238,7 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     book = RESULTS / f"{room.replace('/', '.')}-{seed}.jsonl"
     rows = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
     tested = _digest(*(file.read_text() for part in tests for file in sorted((trees.CHECKOUT / part).rglob("*.py"))))
+    tested += "-near" if os.environ.get(reached.NEAR) else ""
     known = {row["key"]: row for row in rows if row["outcome"] == "killed" or row.get("tested") == tested}
     run = Run(tests)
     if said := run.learn():
@@ -275,7 +277,8 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     caught = len(drawn) - harmless - len(survivors)
     print(
         f"random mutants of {room}, seed {seed}: {len(drawn)} drawn, {harmless} change nothing, "
-        f"{caught} of {len(drawn) - harmless} killed by {' '.join(tests)}"
+        f"{caught} of {len(drawn) - harmless} killed by {'the nearest of ' * bool(os.environ.get(reached.NEAR))}"
+        f"{' '.join(tests)}"
     )
     return 0
 

@@ -26,6 +26,8 @@ import pytest
 
 ALONE = "to be seen in a fresh process"
 READ, CHANGED, SERVED = "MUTANTS_REACHED_IN", "MUTANTS_CHANGED", "MUTANTS_SERVED"
+NEAR = "NEAR"
+"""Set: of all tests only the nearest, so that a survivor costs seconds. It may be one that others would have killed."""
 TREE = Path(__file__).resolve().parents[2]
 
 Spans = dict[str, list[tuple[int, int]]]
@@ -41,7 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def nearest(items: list[pytest.Item], known: dict[str, Spans], file: str, line: int) -> list[pytest.Item]:
-    return sorted(items, key=lambda item: distance(known.get(item.nodeid, {}), file, line))
+    far = {item: distance(known.get(item.nodeid, {}), file, line) for item in items}
+    ordered = sorted(items, key=far.__getitem__)
+    return [item for item in ordered if far[item] == far[ordered[0]]] if os.environ.get(NEAR) else ordered
 
 
 def distance(spans: Spans, file: str, line: int) -> int:
