@@ -82,7 +82,7 @@ class Court:
             return False
 
     def wait_for_beats(
-        self, *roles: str, life: int = 1, seconds: float = 10.0, meanwhile: Callable[[], object] = lambda: None
+        self, *roles: str, life: int = 1, seconds: float = 30.0, meanwhile: Callable[[], object] = lambda: None
     ) -> None:
         wait_until(
             lambda: (meanwhile(), all(self.beats(role, life) for role in roles))[1],

@@ -145,9 +145,13 @@ class Supervisord:
     def alive(self) -> dict[str, RoleStatus]:
         if not self.launcher_runs():
             return {}
-        return {
-            about["name"]: _status(about) for about in self._call("getAllProcessInfo", fine=(_SHUTDOWN_STATE,)) or ()
-        }
+        try:
+            listed = self._call("getAllProcessInfo", fine=(_SHUTDOWN_STATE,)) or ()
+        except LauncherError:
+            if self.launcher_runs():
+                raise
+            return {}  # somebody has ended it meanwhile
+        return {about["name"]: _status(about) for about in listed}
 
     def launcher_runs(self) -> bool:
         return self._answers() or self._server() is not None

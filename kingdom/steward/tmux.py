@@ -131,7 +131,12 @@ class Tmux:
         if not self._answers():
             return {}
         found: dict[str, tuple[int, _Pane]] = {}
-        listed = self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE) or ""
+        try:
+            listed = self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE) or ""
+        except LauncherError:
+            if self.launcher_runs():
+                raise
+            return {}  # somebody has ended it meanwhile
         for line in listed.splitlines():
             server, name, number, pid, dead, code, died_by = line.split(":")
             if dead != "1":

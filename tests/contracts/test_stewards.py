@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from kingdom.disk.atomic import make_folder
 from kingdom.errors import LauncherError
 from kingdom.home.places import Places
 from kingdom.runtime import tables
@@ -23,7 +26,7 @@ from kingdom.steward.supervisord import Supervisord
 from tests.standins import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
 
-SOON = 10.0
+SOON = 30.0
 A_WHILE = 0.3
 PATIENCE = 0.3
 
@@ -86,6 +89,23 @@ def test_before_the_first_raise_nobody_stands(steward: Steward) -> None:
     assert not steward.launcher_runs()
     assert steward.alive() == {}
     steward.down()
+
+
+def test_a_launcher_that_ends_while_it_is_asked_has_no_roles(steward: Steward, court: Court, launcher: str) -> None:
+    path = {"tmux": court.places.roles_socket, "supervisord": court.places.supervisor_socket}[launcher]
+    make_folder(path.parent)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+
+    def answer_once() -> None:
+        listener.accept()[0].close()
+        listener.close()
+
+    answering = threading.Thread(target=answer_once)
+    answering.start()
+    assert steward.alive() == {}
+    answering.join()
 
 
 def test_raising_again_starts_nobody_twice(raised: Raised, court: Court) -> None:

@@ -25,7 +25,7 @@ from tests.standins import Court, found_court, row
 from tests.waiting import wait_until
 
 CHECKOUT = find_data()
-SOON = 10.0
+SOON = 30.0
 
 
 @pytest.fixture
