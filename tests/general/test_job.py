@@ -162,6 +162,12 @@ def test_what_a_soldier_printed_is_without_secrets_though_its_task_ended_before_
     assert "token-" not in printed.read_text()
 
 
+def test_a_task_that_has_a_result_is_the_kings_from_now_on(general: GeneralRig) -> None:
+    put(general.home, "tasks", "in_progress", **task())
+    write(general.places.result(TASK), {"task_id": TASK, "status": "success"})
+    assert not general.job.turn(None).busy
+
+
 @pytest.mark.parametrize("sandbox", ["off", "on"])
 def test_a_general_without_a_sandbox_says_so(general: GeneralRig, sandbox: str) -> None:
     general.manifest(sandbox=sandbox)
