@@ -83,6 +83,24 @@ def test_a_task_that_meets_every_limit_leaves_the_probe_to_others(home: Path) ->
     assert done[-1] <= 60, "one rest at most"
 
 
+def test_all_who_met_the_limit_leave_the_probe_to_others(home: Path) -> None:
+    clock = Clock()
+    ours = budgets(home, clock)
+    for task in ("task-1", "task-2", "task-1"):
+        ours.rest_account("claude", task, {"resets_at": MORNING}, clock())
+    for task in ("task-1", "task-2"):
+        assert ours.wait_for("gen-pr", "claude", task, clock() + 61) is not None
+    assert ours.wait_for("gen-pr", "claude", "task-3", clock() + 61) is None
+
+
+def test_what_a_run_does_not_say_costs_nothing(home: Path) -> None:
+    clock = Clock()
+    ours = budgets(home, clock)
+    ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.5}, clock())
+    ours.record_cost("gen-pr", "claude", "task-1", {"tokens_used": 70}, clock())
+    assert read_json(home / "state" / "purse.json") == {"spent 2026-02-07": {"gen-pr": {"usd": 1.5, "tokens": 70}}}
+
+
 def test_alone_it_probes_again_and_again(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.home.places import find_data
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers import streams
 
@@ -36,6 +37,13 @@ def test_every_secret_in_every_form_and_not_a_byte_more(order: SoldierOrder) -> 
     streams.repair(order, [SECRET, "비밀번호1234", "short", f"{SECRET}-longer"])
     hidden = "*" * (len(SECRET) + 2), "*" * 2 * len(SECRET), "*" * len("비밀번호1234".encode())
     assert Path(order.err).read_text() == f'{{"said": "{hidden[0]}"}} {hidden[1]} {hidden[2]} short sesame\n'
+
+
+def test_as_much_is_kept_as_the_guide_says(order: SoldierOrder) -> None:
+    os.truncate(order.out, 65 << 20)
+    streams.repair(order, [])
+    kept = f"the first {os.stat(order.out).st_size >> 20} MB are kept"
+    assert kept in (find_data() / "docs/generals.md").read_text()
 
 
 def test_without_secrets_nothing_is_written(order: SoldierOrder) -> None:

@@ -76,6 +76,14 @@ def test_a_repository_is_cloned_and_shares_its_objects(home: Path, repo: Path) -
     assert str(home / "state" / "gen-pr" / "mirrors") in shared
 
 
+def test_what_a_killed_clone_has_left_is_in_nobodys_way(home: Path, repo: Path) -> None:
+    for left in ("state/gen-pr/mirrors/acme+2f+app.git.tmp", "workspace/gen-pr/task-20260207-001.tmp"):
+        (home / left).mkdir(parents=True)
+        (home / left / "half").touch()
+    workspace = made(workspaces(home, **{"acme/app": repo}), a_task(repo="acme/app"))
+    assert sorted(path.name for path in workspace.iterdir()) == [".git", "README"]
+
+
 def test_a_second_task_sees_what_was_committed_meanwhile(home: Path, repo: Path) -> None:
     ours = workspaces(home, **{"acme/app": repo})
     made(ours, a_task(repo="acme/app"))
