@@ -30,7 +30,7 @@ as_user test -x "$checkout/.venv/bin/python" || { echo "as_user.sh: $checkout mu
 room=$(mktemp -d /tmp/kd-user-XXXXXX)
 trap 'rm -rf --one-file-system "$room"' EXIT
 mkdir "$room/program" "$room/home" "$room/tmp"
-(cd "$checkout" && tar c bin config generals kingdom pyproject.toml schemas tests) | tar x -C "$room/program"
+(cd "$checkout" && tar c bin config docs generals kingdom *.md *.toml *.conf Makefile schemas tests) | tar x -C "$room/program"
 chown -R "$user:$user" "$room"
 cd "$room/program"
 as_user env -i PATH="$PATH" LANG=C.UTF-8 HOME="$room/home" TMPDIR="$room/tmp" PYTHONDONTWRITEBYTECODE=1 \
