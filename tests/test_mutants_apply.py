@@ -144,6 +144,19 @@ def test_the_same_seed_draws_the_same_defects() -> None:
 
 
 @pytest.mark.parametrize(
+    ("row", "holds"),
+    [
+        ({"outcome": "killed", "tests": ["a"]}, True),
+        ({"outcome": "killed", "tests": ["a", "c"]}, False),
+        ({"outcome": "SURVIVED", "tests": ["a"], "tested": "as now"}, True),
+        ({"outcome": "SURVIVED", "tests": ["a"], "tested": "before"}, False),
+    ],
+)
+def test_what_some_tests_have_killed_need_not_meet_more(row: dict[str, object], holds: bool) -> None:
+    assert random_mutants._still_holds(row, ["a", "b"], "as now") == holds
+
+
+@pytest.mark.parametrize(
     "statements",
     ["a = 1\nb = 2", "a = f'{x}'\nb = 'more'", "'Say what it does.'\na = call()"],
 )
