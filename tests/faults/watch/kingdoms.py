@@ -82,12 +82,12 @@ class Kingdom:
         """Each of the roles lives and has ended a turn; with `not_by` in another life than that."""
         old = not_by or {}
         wait_until(
-            lambda: all(self._works(role) and self.pid(role) != old.get(role) for role in roles),
+            lambda: all(self.works(role) and self.pid(role) != old.get(role) for role in roles),
             seconds,
             f"{', '.join(roles)} beat (now {[(role, self.beat(role), self.word(role)) for role in roles]})",
         )
 
-    def _works(self, role: str) -> bool:
+    def works(self, role: str) -> bool:
         beat = self.beat(role)
         return beat["state"] in ("idle", "working") and runs(int(beat["pid"]))
 

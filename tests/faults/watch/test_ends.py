@@ -14,6 +14,7 @@ from kingdom.steward.base import RoleStatus
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import (
+    REPLACED_WITHIN,
     ROLES,
     WORKING_GENERAL,
     Kingdom,
@@ -70,6 +71,19 @@ def end_by_signal(court: Kingdom, role: str, number: signal.Signals, took: list[
     return wrong if done.returncode == 0 else [*wrong, f"start {role}: {done.stdout}{done.stderr}"]
 
 
+def check_comes_back(tree: Path, launcher: str, took: list[float]) -> list[str]:
+    """A role that should run and that somebody has ended by a signal."""
+    with kingdom(launcher, tree=tree) as court:
+        court.up()
+        for role, number in (("king", signal.SIGTERM), ("envoy", signal.SIGINT), ("chamberlain", signal.SIGTERM)):
+            pid, began = court.pid(role), time.monotonic()
+            os.kill(pid, number)
+            if not trees.until(lambda: court.works(role) and court.pid(role) != pid, REPLACED_WITHIN):
+                return [f"{role} stays down after {number.name}"]
+            took.append(since(began))
+    return []
+
+
 def end_by_down(court: Kingdom, took: list[float]) -> list[str]:
     began = time.monotonic()
     done = court.cli("down")
@@ -98,3 +112,11 @@ def test_ends_at_any_moment(launcher: str, figure: Figure) -> None:
         f"row 10 down, TERM, INT, HUP, {launcher}: {TIMES} of {TIMES}, slowest {max(took):.1f} s of {ENDS_WITHIN:g} s; "
         "0 items lost, 0 processes left"
     )
+
+
+@pytest.mark.parametrize("launcher", one_of("tmux"))
+def test_a_role_that_was_ended_by_a_signal_comes_back(launcher: str, figure: Figure) -> None:
+    took: list[float] = []
+    wrong = check_comes_back(trees.program(), launcher, took)
+    figure(f"ended by a signal under {launcher}: {len(took)} of 3 are back, slowest {max(took, default=0):.1f} s")
+    assert not wrong, wrong

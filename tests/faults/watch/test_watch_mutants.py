@@ -55,6 +55,7 @@ CHECKS: dict[str, Check] = {
     "hung and busy": hung_by("busy"),
     "slow clone": slow_clone,
     "short lives": lambda tree, launcher: test_crash_loop.check_short_lives(tree, launcher, test_crash_loop.SHORT[1]),
+    "ended": lambda tree, launcher: test_ends.check_comes_back(tree, launcher, []),
     "clock": test_clock.check_steps,
     "suspend": test_clock.check_suspend,
     "launcher killed": lambda tree, launcher: test_launcher.check_blow(tree, launcher, "launcher killed", []),
@@ -147,6 +148,12 @@ MUTANTS: list[Mutant] = [
         "kingdom.runtime.processes",
         replace("A is None or ours not in B", "A is None"),
         caught_by="orphans",
+    ),
+    Mutant(
+        "a role that ended when it was asked to stays down",
+        "kingdom.steward.diagnosis",
+        replace("State.ENDED if settled else State.WELL", "State.STOPPED"),
+        caught_by="ended",
     ),
     # 18: alerts
     Mutant(
