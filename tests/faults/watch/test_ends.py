@@ -75,13 +75,19 @@ def check_comes_back(tree: Path, launcher: str, took: list[float]) -> list[str]:
     """A role that should run and that somebody has ended by a signal."""
     with kingdom(launcher, tree=tree) as court:
         court.up()
-        for role, number in (("king", signal.SIGTERM), ("envoy", signal.SIGINT), ("chamberlain", signal.SIGTERM)):
-            pid, began = court.pid(role), time.monotonic()
-            os.kill(pid, number)
-            if not trees.until(lambda: court.works(role) and court.pid(role) != pid, REPLACED_WITHIN):
-                return [f"{role} stays down after {number.name}"]
-            took.append(since(began))
-    return []
+        return [
+            f"{role} stays down after {number.name}"
+            for role, number in (("king", signal.SIGTERM), ("envoy", signal.SIGINT), ("chamberlain", signal.SIGTERM))
+            if not comes_back(court, role, number, took)
+        ]
+
+
+def comes_back(court: Kingdom, role: str, number: signal.Signals, took: list[float]) -> bool:
+    pid, began = court.pid(role), time.monotonic()
+    os.kill(pid, number)
+    is_back = trees.until(lambda: court.works(role) and court.pid(role) != pid, REPLACED_WITHIN)
+    took += [since(began)] if is_back else []
+    return is_back
 
 
 def end_by_down(court: Kingdom, took: list[float]) -> list[str]:
