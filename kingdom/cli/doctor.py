@@ -269,7 +269,7 @@ def _clock(places: Places) -> Iterator[Finding]:
 
 
 def _locks(places: Places) -> Iterator[Finding]:
-    """A role that lives and does not hold its lock has lost it: somebody replaced the file."""
+    """Check that every living role holds its lock: one that does not has lost it, as somebody replaced the file."""
     lost = 0
     for role in picture.of(places, home.system(places), time.time()).roles:
         pid = _beating_pid(places, role.name)
@@ -328,7 +328,7 @@ def _roles(places: Places) -> Iterator[Finding]:
 
 
 def _gate(places: Places) -> Iterator[Finding]:
-    """Whether the king would start work for an ordinary event; says nothing where the king does not run."""
+    """Check that the king would start work for an ordinary event; yield nothing where the king does not run."""
     if not is_locked(places.lock("king")):
         return
     from kingdom.cli.why import gate_now

@@ -75,7 +75,7 @@ def end_holders(names: Iterable[str], places: Places) -> None:
 
 
 def take_over(places: Places, row: RoleRow) -> str | None:
-    """If the kingdom is up, start a general and wait until it and the king work by its manifest as it is now.
+    """Start a general if the kingdom is up, and wait until it and the king work by its manifest as it is now.
 
     Return why it does not; None when all is well.
     """

@@ -1,4 +1,4 @@
-"""The wide door to the disk: many small changes a second, made durable together."""
+"""Make many small changes a second, durable together."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class FileBatch:
             self._sync(self._lost)
 
     def abandon(self) -> None:
-        """After an error: forget what was not shown; what was taken away or moved stays so."""
+        """Forget, after an error, what was not shown yet; what was removed or moved stays so."""
         for fd, draft in self._unseen.values():
             with suppress(OSError):
                 os.close(fd)
@@ -193,7 +193,7 @@ class FileBatch:
         return path in self._unseen or os.path.lexists(path)
 
     def forget(self, folders: Iterable[str]) -> None:
-        """Let go of folders that are about to be deleted. Call it right after a commit."""
+        """Close folders that are about to be deleted. Call it right after a commit."""
         for folder in folders:
             fd = self._folders.pop(folder, None)
             if fd is not None:
@@ -227,7 +227,7 @@ class FileBatch:
             self._syncers = None
 
     def _fill(self, fd: int, data: bytes) -> None:
-        """The rest of a short write, and an end to what a spare held before."""
+        """Write what a short write left, and cut off what a spare file held before."""
         os.lseek(fd, 0, os.SEEK_SET)
         write_whole(fd, data)
         os.ftruncate(fd, len(data))
@@ -254,7 +254,7 @@ class FileBatch:
             os.close(fd)
 
     def _sync_each(self, drafts: list[int]) -> None:
-        """Side by side: a file system writes its journal once for all who wait for it."""
+        """Sync side by side: a file system writes its journal once for all who wait for it."""
         if self._syncers is None:
             from concurrent.futures import ThreadPoolExecutor
 
@@ -404,7 +404,7 @@ class Relay:
             os.unlink(f"{self._scratch}/{name}")
 
     def _draft(self) -> tuple[int, str, int]:
-        """A file to write into, its path, and how long it is."""
+        """Return a file to write into, its path, and how long it is."""
         while self._spares:
             spare = self._spares.pop()
             with suppress(OSError):

@@ -6,4 +6,4 @@ from kingdom.envoy.job import EnvoyJob
 from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.RoleSpec("envoy", "envoy", once=role.wants_once(sys.argv)), EnvoyJob))
+    sys.exit(role.run(role.RoleSpec("envoy", "envoy", takes_in=("message",), once=role.wants_once(sys.argv)), EnvoyJob))

@@ -148,7 +148,7 @@ class Conversations:
             with suppress(FileNotFoundError, BadInput):
                 if self._services.queues.tasks.read("completed", task).outcome in SILENT_ENDS:
                     self._close(task)
-        self.save()
+                    self.save()
 
     def _close(self, task: str) -> None:
         if (thread := self._threads.get(task)) is not None:

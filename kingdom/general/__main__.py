@@ -10,5 +10,6 @@ if __name__ == "__main__":
     if len(sys.argv) < 2 or not sys.argv[1].startswith("gen-"):
         print("which general? python -m kingdom.general gen-briefing", file=sys.stderr)
         sys.exit(Exit.REFUSED)
-    spec = role.RoleSpec(sys.argv[1], "general", also_reads=("king",), once=role.wants_once(sys.argv))
+    takes_in, once = ("task", "raw-report", "result"), role.wants_once(sys.argv)
+    spec = role.RoleSpec(sys.argv[1], "general", also_reads=("king",), takes_in=takes_in, once=once)
     sys.exit(role.run(spec, GeneralJob))

@@ -71,10 +71,10 @@ class Context:
         self.sessions.remove(soldier.task)
         soldier.clear(self.services.unsynced)
 
-    def clear_traces(self, soldier: SoldierHandle, inherited: str | None = None) -> None:
+    def clear_traces(self, soldier: SoldierHandle, inherited: str | None, status: str | None = None) -> None:
         """Remove what an ended task leaves, the control folder last: while it is there, a next life clears the rest."""
         self._handles.pop(soldier.task, None)
-        self.workspaces.clear_if_done(soldier.task, inherited)
+        self.workspaces.clear_if_done(soldier.task, inherited, status)
         if soldier.left_traces():
             self.dismiss(soldier)
 

@@ -64,7 +64,7 @@ class GeneralJob:
         self._general.follow_manifest()
 
     def close(self) -> None:
-        """Soldiers go on; the next life of this general finds them by their locks."""
+        """Let soldiers go on: the next process of this general finds them by their locks."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         failed: list[OSError] = []
@@ -129,7 +129,7 @@ class GeneralJob:
         return worked
 
     def _enforce_known_timeout(self, queued: Queued) -> bool:
-        """A soldier's time runs out also while its files cannot be read."""
+        """Enforce a soldier's time by what was last seen of it, while its files cannot be read."""
         if (known := self._last_looks.get(queued.filename)) is None:
             return False
         task, look = known
@@ -170,7 +170,7 @@ class GeneralJob:
         return self._may_start(task) and self._start(queued, task, soldier)
 
     def _follow_up(self, queued: Queued, has_ended: bool) -> bool:
-        """A task that has ended is the king's from now on; another one may have its next step at once."""
+        """Leave an ended task to the king; let another have its next step at once. Return True: something was done."""
         if has_ended:
             self._in_progress.drop([queued.filename])
             self._last_looks.pop(queued.filename, None)
@@ -248,12 +248,13 @@ class GeneralJob:
                 services.log.event("soldier.killed", task_id=task.id)
                 return soldier.kill() > 0
             return False
-        allowed = self._allowed_seconds(task, look.seconds)
-        if look.seconds < allowed:
+        seconds = look.seconds
+        allowed = self._allowed_seconds(task, seconds)
+        if seconds < allowed:
             return False
-        said = f"the soldier of {task.id} has taken {look.seconds:.0f} s and is asked to end"
+        said = f"the soldier of {task.id} has taken {seconds:.0f} s and is asked to end"
         services.log.warn(said, event="soldier.timeout", task_id=task.id)
-        soldier.request_stop(services.disk, self._timeout_reason(look.seconds, allowed), services.clock())
+        soldier.request_stop(services.disk, self._timeout_reason(seconds, allowed), services.clock())
         return True
 
     def _timeout_reason(self, seconds: float, allowed: float) -> str:
@@ -267,6 +268,8 @@ class GeneralJob:
         services = self._general.services
         rules = services.config["timeouts"]
         base = float(self._general.manifest.timeout_seconds)
+        if seconds < base:
+            return base
         name = prepare.soldier_name(task)
         silent = services.clock() - last_output([services.places.session_log(name, part) for part in ("out", "err")])
         if silent > rules["active_within_seconds"]:
@@ -298,6 +301,6 @@ class GeneralJob:
             return None
 
     def _sleep(self) -> float:
-        """A soldier's timeout and a retry are checked once a second; otherwise arrivals and children wake us."""
+        """Return the seconds until the next look; at most one while tasks are in progress, as time-outs are due."""
         quiet = self._pending.next_look - self._general.services.monotonic()
         return min(quiet, 1.0) if self._in_progress.waiting else quiet

@@ -70,7 +70,7 @@ def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
 
 
 def postpone(general: Context, task: Task, wait: Wait) -> None:
-    """Let the task wait, which is not a failure, with the reason in it, for `cat` and `why`."""
+    """Postpone the task, which is not a failure; the reason stands in it, for `cat` and `why`."""
     waiting = task.evolve(not_before=stamp(wait.until), waits_because=wait.why, waits_for=ACCOUNT)
     if waiting == task:
         return
@@ -112,15 +112,17 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
         notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]
     memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
+    status: str | None = result.status
     try:
         services.disk.create(services.places.result(task.id), to_json(result.to_json()))
     except Collision:
+        status = None
         services.log.warn(f"{task.id} has a result already, which is kept")
     general.budgets.release_probe(task.id, services.clock())
     services.log.info(f"{task.id}: {result.status}")
     for warning in result.warnings or ():
         services.log.warn(f"the result of {task.id}: {warning}")
-    general.clear_traces(soldier, inherited)
+    general.clear_traces(soldier, inherited, status)
     return True
 
 

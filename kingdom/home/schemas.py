@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,12 @@ def load(name: str) -> Schema:
     """Return a schema by its name: `event`, `config/king`."""
     loaded: Schema = json.loads(find_schema(name).read_text("utf-8"))
     return loaded
+
+
+def compile_early(names: Iterable[str]) -> None:
+    """Compile these schemas, which can take longer than everything else on the way of a first record."""
+    for name in names:
+        _compiled(name, True)
 
 
 @cache

@@ -14,8 +14,6 @@ Back by a person's order (requeue): completed event ──> pending, dead ──
 
 from __future__ import annotations
 
-from kingdom.errors import IllegalMove
-
 MOVES: dict[str, dict[str, frozenset[str]]] = {
     "events": {
         "pending": frozenset({"dispatched", "completed", "dead"}),
@@ -41,9 +39,3 @@ MOVES: dict[str, dict[str, frozenset[str]]] = {
         "dead": frozenset({"pending"}),
     },
 }
-
-
-def check_move(kind: str, src: str, dst: str) -> None:
-    """Raise IllegalMove unless a file may go from one state to the other."""
-    if dst not in MOVES[kind][src]:
-        raise IllegalMove(what=kind, src=src, dst=dst)

@@ -6,4 +6,5 @@ from kingdom.king.job import KingJob
 from kingdom.runtime import role
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.RoleSpec("king", "king", once=role.wants_once(sys.argv)), KingJob))
+    takes_in = ("event", "task", "result", "order")
+    sys.exit(role.run(role.RoleSpec("king", "king", takes_in=takes_in, once=role.wants_once(sys.argv)), KingJob))

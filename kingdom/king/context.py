@@ -163,7 +163,7 @@ class Context:
         finish(noted)
 
     def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:
-        """Fresh ids need no look; under an older one an earlier life may have written its message."""
+        """Yield the messages that an earlier life has not written; under a fresh id it cannot have."""
         for draft in decision.drafts:
             id = str(decision.cause.message_ids[draft.part])
             if _is_fresh(draft, before) or not self.queues.messages.was_made(id):

@@ -67,7 +67,7 @@ class Dispatch:
         return chosen
 
     def _is_admitted(self, queued: Queued, gate: Gate) -> bool:
-        """Who gets it is looked up only when it would be held for a general that asks a model."""
+        """Return whether the gate admits it. Who gets it is looked up only if it would wait for a model."""
         work = Work(queued.priority, queued.is_chat)
         return gate.admits(work) or gate.admits(replace(work, needs_model=self._needs_model(queued)))
 
@@ -121,7 +121,7 @@ class Dispatch:
         return self._becomes(event, task, messages.started(task, self._king.channel))
 
     def _decide_answer(self, event: Event, task_id: str) -> Decision[Event]:
-        """A question is taken by its first answer before anything follows from it: the next one finds it taken."""
+        """Return what follows from an answer. First the question is noted as answered: the next one comes too late."""
         king = self._king
         try:
             task = resume(event, king.places, king.routes.repos, task_id, king.now())

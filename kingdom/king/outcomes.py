@@ -129,7 +129,7 @@ class Outcomes:
         return self._with_session(result) if is_replied_to and not result.session_id else result
 
     def _with_session(self, result: Result) -> Result:
-        """A foreign general notes the session of its engine in the checkpoint or beside the results."""
+        """Return the result with its session, which a foreign general notes in the checkpoint or beside the results."""
         places, task = self._king.places, result.task_id
         try:
             noted = notes.checkpoint(places, task).session_id

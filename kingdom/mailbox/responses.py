@@ -123,7 +123,7 @@ class Responses:
         return removed
 
     def _date_anew(self, now: float) -> None:
-        """The clock was set: by it, nobody can tell how long anything has been here."""
+        """Begin to count the age of everything here anew: the clock was set."""
         for folder, _, files in os.walk(self._folder):
             for name in (*files, "."):
                 with suppress(OSError):

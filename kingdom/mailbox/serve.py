@@ -106,7 +106,7 @@ class Server:
         self._found = set(os.listdir(self._requests))
 
     def close(self) -> None:
-        """Let go. Requests that wait for a message stay in processing/, where the next manager finds them."""
+        """Close what is open. Requests that wait for a message stay in processing/, for the next manager to find."""
         self._responses.close()
 
     def serve_arrivals(self, names: Iterable[str] | None) -> bool:
@@ -294,7 +294,7 @@ class Server:
             self._carry_out(pending, pending.command, group)
 
     def _refuse_as_undecided(self, group: list[PendingRequest], error: StoreError) -> None:
-        """Nobody knows what of this group is on the disk: everybody hears so, and a publish may be repeated safely."""
+        """Refuse a group of which nobody knows what is on the disk; a publish may be repeated safely."""
         with suppress(StoreError):
             self._engine.commit()
         self._look_again = True
@@ -302,7 +302,7 @@ class Server:
             pending.refuse("ERR_INTERNAL_ERROR", f"{error}; it may be done or not")
 
     def _send_answers(self, group: list[PendingRequest]) -> None:
-        """After the commit. Each answer first, then the request's end, so that a kill between them asks again."""
+        """Send the answers, after the commit; each before its request is removed: a kill in between asks again."""
         for pending in [*self._unanswered.values(), *group]:
             request = pending.request
             try:

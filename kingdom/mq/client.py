@@ -60,7 +60,7 @@ class _Line:
 
     @property
     def name(self) -> str:
-        """What is locked in the client's folder as long as we live."""
+        """Return the name of the file in the client's folder that is locked as long as we live."""
         return self._drafts.name
 
     def send(self, name: str, request: bytes) -> None:
@@ -112,7 +112,7 @@ class _Line:
             self._held = -1
 
     def _reopen(self) -> None:
-        """Our folder was removed while we were idle: what we watch is not what lies at its path now."""
+        """Make the client's folder again, which was removed while we were idle, and watch the new one."""
         self._waker.close()
         self._let_go()
         self._open()
@@ -313,7 +313,7 @@ class Client(Calls):
                 self._lines.append(line)
 
     def _withdraw(self, name: str) -> None:
-        """A request that waits for a message lies in processing/; without its file the manager forgets it."""
+        """Remove a request that waits for a message, so that the manager forgets it: it lies in processing/."""
         for folder in (self._requests, self._processing):
             with suppress(OSError):
                 os.unlink(folder / name)

@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, client: str, queue: str, request_id: str, drafts: Sequence[Draft]) -> Self:
-        """Tell a request from others: ids alone do not, clients may use one again."""
+        """Return what identifies a request: its id alone does not, as clients may use one again."""
         message_format.whole_text("requestId", request_id)
         texts = (client, queue, request_id, *(str(part) for draft in drafts for part in draft))
         digest = blake2b(digest_size=15)
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of_handed_over(cls, queue: str, message_id: str) -> Self:
-        """Tell a message that another store has handed over, by the id that it had there."""
+        """Return what identifies a message from another store: the id that it had there."""
         text = f"handed over:{len(queue)}:{queue}:{message_format.whole_text('messageId', message_id)}"
         return cls(message_id, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=15).hexdigest())
 
@@ -114,7 +114,7 @@ class Deduplication:
         self.unsaved.append(DedupEntry("dedup", now, queue_name, dedup_key, (message_id,)))
 
     def _keep_request(self, entry: DedupEntry) -> None:
-        """What a crash left of a request may tell only a part of it: it adds to what the journal knows."""
+        """Add what a crash left of a request, which may be a part of it, to what the journal knows."""
         numbers = tuple(map(names.id_as_number, entry.ids))
         key = fingerprint(entry.key)
         before = self._requests.get(key)

@@ -49,7 +49,7 @@ def _wall_ms() -> int:
 
 
 def _no_log(key: str, sentence: str, **facts: object) -> None:
-    """For those who keep no log."""
+    """Do nothing: the log of those who keep none."""
 
 
 class Published(NamedTuple):
@@ -326,7 +326,7 @@ class Engine:
     def _lease(
         self, queue: QueueState, state: State, name: str, consumer: str, digest: str, until: int, now: int
     ) -> Leased | None:
-        """None when there is nothing to hand out after all: expired, malformed or gone."""
+        """Return the leased message; None when it is expired, malformed or gone."""
         if len(name) != names.PLAIN_LENGTH and 0 < names.expires_of(name) <= now:
             self._drop(queue, name)
             return None

@@ -192,7 +192,7 @@ class Leases:
         return min(ends[0][0] if ends else NEVER for ends in (self._old_ends, self._ends))
 
     def _clear_outdated(self) -> None:
-        """Every extension leaves an entry behind, every ack too: forget a part of them when there are many."""
+        """Forget some outdated entries when there are many: every extension and every ack leaves one behind."""
         if not self._old_ends and len(self._ends) > 2 * len(self.by_message_id) + 4096:
             self._old_ends, self._ends = self._ends, []
         for _ in range(min(OUTDATED_AT_ONCE, len(self._old_ends))):

@@ -208,7 +208,7 @@ def is_envelope(value: Any) -> bool:
 
 
 def _loads_object(text: object) -> dict[str, Any]:
-    """Older envelopes hold attributes and payload as JSON texts."""
+    """Return an object that older envelopes hold as a JSON text."""
     try:
         value = orjson.loads(text or "{}") if isinstance(text, str) else None
     except orjson.JSONDecodeError:

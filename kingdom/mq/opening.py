@@ -118,7 +118,7 @@ class Opening:
         self._log("mq.adopted", f"{stray.file} in {queue.name} is {key} now", queue=queue.name)
 
     def _forget_dead(self, queue: QueueState, file: str) -> None:
-        """A dead letter that a person has moved back to work is none any more."""
+        """Forget a dead letter that a person has moved back to the waiting messages."""
         name = queue.dead.get(file.removesuffix(".json")[names.MESSAGE_ID])
         if name is not None:
             try:

@@ -49,7 +49,7 @@ def policy_left_behind(given: object) -> dict[str, Any]:
 
 
 def _at_once(config: dict[str, Any]) -> dict[str, Any]:
-    """A policy of the original that says nothing of a delay means none."""
+    """Return a policy of the original with the delay that it means when it names none: 0."""
     defaults = config.get("policyDefaults", {})
     return {**config, "policyDefaults": {**defaults, "retry": {"initialDelaySec": 0, **defaults.get("retry", {})}}}
 

@@ -26,7 +26,7 @@ _MISSING = object()
 
 
 def checker(schema: Mapping[str, Any] | None, rules: Sequence[Mapping[str, Any]]) -> Check | None:
-    """None when everything is accepted."""
+    """Return the check of payloads by a schema and rules; None when everything is accepted."""
     checks: list[Check] = []
     if schema is not None:
         checks.append(_by_schema(schema))

@@ -52,7 +52,7 @@ class Together(Generic[Asked]):
         self._last = 1
 
     def serve(self, asked: Asked, seconds: float = FOREVER) -> bool:
-        """Have it served. False when nobody has begun to, `seconds` from now."""
+        """Wait until it is served. Return False when nobody has begun to within `seconds`."""
         turn = _Turn(asked, time.monotonic() + seconds)
         with self._lock:
             if self._free:
@@ -100,7 +100,7 @@ class Together(Generic[Asked]):
                 one.woken.release()
 
     def _await_stragglers(self) -> None:
-        """Those who were served together come back together."""
+        """Wait a moment for those who were served together: they come back together."""
         until = time.monotonic() + STRAGGLERS_SECONDS
         while len(self._waiting) + 1 < self._last and time.monotonic() < until:
             time.sleep(0)
@@ -116,7 +116,7 @@ class Together(Generic[Asked]):
         following.woken.release()
 
     def _withdraw(self, turn: _Turn[Asked]) -> None:
-        """Interrupted while it waited."""
+        """Take back a call that was interrupted while it waited."""
         with self._lock:
             if turn in self._waiting:
                 self._waiting.remove(turn)

@@ -43,7 +43,7 @@ def to_stderr(sentence: str) -> None:
 
 
 def to_nobody(sentence: str) -> None:
-    """Tell nobody: for those who do not want to hear of every message."""
+    """Do nothing: for those who do not want to hear of every message."""
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class Runner:
         self._stopping.set()
 
     def _wait_for_the_end(self) -> None:
-        """Those who wait for a message while there is no manager are not waited for longer than a poll."""
+        """Wait for the threads to end; for those that wait for a message without a manager, no longer than a poll."""
         until: float | None = None
         said = False
         while self._running:
@@ -246,7 +246,7 @@ class Runner:
         return None
 
     def _raise_unless_following(self, error: Exception) -> None:
-        """A worker that follows waits for its manager and its queue."""
+        """Raise the error unless the worker follows: then it waits for its manager and its queue."""
         if not self._follow:
             raise error
         self._report(f"{error}; trying again")

@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Filed)
 
 
 def follow_due(backlogs: Iterable[Backlog[Any]], arrivals: Arrivals, now: float) -> bool:
-    """Let those follow for which something has arrived, or whose time it is. Return whether one was rescanned."""
+    """Follow those for which something has arrived, or whose time it is. Return whether one was rescanned."""
     rescanned = False
     for backlog in backlogs:
         if arrivals is None or backlog.folder in arrivals or now >= backlog.next_look:

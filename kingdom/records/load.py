@@ -69,7 +69,7 @@ def _tasks(places: Places) -> Iterator[str]:
 
 
 def _could_run(places: Places, task: str, installed: Collection[str], now: float) -> bool:
-    """False before its time, while its general is stopped or not installed, and for what is no task at all."""
+    """Return False before its time, while its general is stopped or not installed, and for what is not a task."""
     try:
         about = os.lstat(task)
         general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)

@@ -160,12 +160,12 @@ class Event(Filed):
 
     @property
     def answers_question(self) -> bool:
-        """A person answered a task's question; another answer is a reply in a conversation."""
+        """Whether a person answered a task's question; another answer is a reply in a conversation."""
         return self.type.endswith(QUESTION_ANSWERED)
 
     @property
     def is_chat(self) -> bool:
-        """A person wrote to us, on whatever channel."""
+        """Whether a person wrote to us, on whatever channel."""
         return self.type.endswith(CHAT_TYPES)
 
     def queued(self) -> Queued:

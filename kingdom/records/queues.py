@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from kingdom.disk.atomic import Disk, is_there
 from kingdom.disk.codec import read_json, to_json
-from kingdom.errors import BadFile, BadInput
+from kingdom.errors import BadFile, BadInput, IllegalMove
 from kingdom.home.places import Places, check_name, is_hidden
-from kingdom.home.states import MOVES, check_move
+from kingdom.home.states import MOVES
 from kingdom.log import Log
 from kingdom.records import foreign
 from kingdom.records.messages import Event, Filed, Message, Order, Task
@@ -57,9 +57,9 @@ class Queue(Generic[R]):
         self.update(state, [self.read(state, id).evolve(**changes)])
 
     def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
-        """Move records between states, durable together. Return the ids that could not: gone, or already in `dst`."""
-        check_move(self.kind, src, dst)
-        names = [f"{check_name(self.kind, id)}.json" for id in ids]
+        """Move records that were read, durable together. Return the ids that could not: gone, or already in `dst`."""
+        self._check_move(src, dst)
+        names = [f"{id}.json" for id in ids]
         before, after = self._folders[src], self._folders[dst]
         stuck = self._disk.move_all([(f"{before}/{name}", f"{after}/{name}") for name in names])
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
@@ -106,7 +106,7 @@ class Queue(Generic[R]):
 
     def move_to_dead(self, state: str, filename: str, reason: str) -> None:
         """Set a file aside with its reason beside it. The reason is written first: nothing lies there unexplained."""
-        check_move(self.kind, state, "dead")
+        self._check_move(state, "dead")
         path, target = self.folder(state) / filename, self._free_dead_path(filename)
         filename, reason = _printable(filename), _printable(reason)
         note = {"file": filename, "from": f"{self.kind}/{state}", "reason": reason, "buried_at": stamp(self._clock())}
@@ -117,6 +117,10 @@ class Queue(Generic[R]):
             return
         moved = f"moved {self.kind}/{state}/{filename} to {self.kind}/dead/{target.name}: {reason}"
         self._log.error(moved, event="file.buried", kind=self.kind, file=target.name, reason=reason)
+
+    def _check_move(self, src: str, dst: str) -> None:
+        if dst not in MOVES[self.kind][src]:
+            raise IllegalMove(what=self.kind, src=src, dst=dst)
 
     def _path(self, state: str, id: str) -> str:
         return f"{self._folders[state]}/{check_name(self.kind, id)}.json"
@@ -164,5 +168,5 @@ class Queues:
 
 
 def _printable(text: str) -> str:
-    """Names that are not UTF-8, or that break a line, as text that can be written and shown."""
+    """Return a name that is not UTF-8, or breaks a line, as text that can be written and shown."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")

@@ -88,12 +88,12 @@ def candidates(event_type: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without case, and with every syllable as one character however it was typed."""
+    """Return a text without case, and with every syllable as one character however it was typed."""
     return unicodedata.normalize("NFC", text).casefold()
 
 
 def _says(text: str, word: str) -> bool:
-    """Whole words where the script has them; in Korean or Japanese endings follow without a space."""
+    """Return whether a text says a word: as a whole word, but in Korean and Japanese endings follow without a space."""
     if word.isascii():
         return re.search(rf"(?<![a-z0-9_]){re.escape(word)}(?![a-z0-9_])", text) is not None
     return word in text

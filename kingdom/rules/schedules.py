@@ -98,7 +98,7 @@ def next_run(entry: ScheduleEntry, after: float, zone: tzinfo) -> float:
 
 
 def _times(moments: Iterator[float], entry: ScheduleEntry, zone: tzinfo) -> Iterator[float]:
-    """Where the clock is set back an hour passes twice: what has its own hour happens in the first one alone."""
+    """Yield an entry's times. Where an hour passes twice, as the clock is set back, those of fixed hours come once."""
     every_hour = entry.schedule.cron.split()[1].startswith("*")
     return (moment for moment in moments if every_hour or _local(entry, moment, zone).fold == 0)
 

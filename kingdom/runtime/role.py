@@ -17,7 +17,7 @@ from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.lock import Lock
 from kingdom.errors import Exit, KingdomError, LockLost
 from kingdom.home import config as configuration
-from kingdom.home import dotenv, roster
+from kingdom.home import dotenv, roster, schemas
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_home
 from kingdom.log import Log
@@ -48,6 +48,8 @@ class RoleSpec:
     config_name: str
     #: Which others it reads: a change there is one to its configuration too.
     also_reads: tuple[str, ...] = ()
+    #: The schemas of what it takes in. They are compiled before the first of it comes.
+    takes_in: tuple[str, ...] = ()
     #: Stop as soon as there is nothing left to do.
     once: bool = False
     #: Ignore SIGHUP and the launcher's end, which stop any other role.
@@ -216,7 +218,7 @@ def _services(spec: RoleSpec, places: Places, lock: Lock) -> Services:
     disk = Disk(places.scratch(name), durability=system["durability"], guard=lock.check)
     disk.sweep_scratch()
     unsynced = Disk(places.scratch(name), durability="process", guard=lock.check)
-    log = Log(places, name, unsynced, time.time, secrets.values())
+    log = Log(places, name, Disk(places.scratch(name)), time.time, secrets.values())
     queues = Queues(places, disk, log, time.time)
     _warn_of_what_is_ignored(spec, places, log)
     return Services(name, places, disk, unsynced, queues, log, time.time, system, config, secrets=secrets)
@@ -247,6 +249,7 @@ class _Loop:
         self._arm_timer()
         self._services.log.info(f"starts, pid {os.getpid()}", event="system.startup", role=self._services.name)
         self.heartbeat.write("starting")
+        schemas.compile_early(self._spec.takes_in)
         arrivals: dict[Path, list[str]] | None = {}
         while not self._stopping:
             self._reload_if_changed()

@@ -202,7 +202,7 @@ def _close(*fds: int) -> None:
 
 
 def _arrival_flags() -> int:
-    """Renamed or linked in, and closed by a program that writes in place: when created, that file is not whole yet."""
+    """Return the kernel's events of whole files: renamed or linked in, or closed by a program that writes in place."""
     from inotify_simple import flags
 
     return int(flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR)

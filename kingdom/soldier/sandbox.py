@@ -152,7 +152,7 @@ def _limit(limits: Mapping[str, int]) -> None:
 
 
 def _own_processes() -> int:
-    """The kernel counts all processes of a user, not those of one tree."""
+    """Return how many processes this user has already: the kernel counts all of a user, not those of one tree."""
     count = 0
     for name in os.listdir("/proc"):
         with suppress(OSError):
@@ -203,7 +203,7 @@ def _set_mount(path: str, flags: int, on: int, off: int) -> None:
 
 
 def _drop_privileges() -> None:
-    """Root keeps its user id and its files, and loses every capability that would lead out of the sandbox."""
+    """Drop every capability of root that would lead out of the sandbox; it keeps its user id and its files."""
     for capability in range(_CAPABILITIES):
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)

@@ -64,10 +64,10 @@ def serve(task_id: str) -> int:
     if missing is not None and order.external:
         report = _ask_for_consent(order, missing)
     else:
-        report = _run(order, engines.load(order.engine), cgroup)
+        report = _run(order, engines.load(order.engine), cgroup, places)
     _end_tree()
     cgroup.kill_all()
-    _keep_output(order)
+    _keep_output(order, places)
     seconds = round(time.monotonic() - begun, 3)
     report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
     disk = Disk(places.soldier_folder(task_id))
@@ -80,12 +80,12 @@ def serve(task_id: str) -> int:
 
 
 def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
-    """Without a whole sandbox, words from outside are not obeyed before a person has said so."""
+    """Return a question as the report: without a whole sandbox, words from outside need a person's consent."""
     question = {"status": "needs_human", "question": f"{missing}. {order.question}"}
     return RawReport(order.attempt, ended=NEVER_RAN, output_tail=missing, result=question, asks=CONSENT)
 
 
-def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
+def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup, places: Places) -> RawReport:
     signal.signal(signal.SIGTERM, _stop_requested)
     watch = Limits(os.environ["KINGDOM_HOME"], order.limits, (order.out, order.err))
     report = RawReport(order.attempt)
@@ -93,7 +93,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
         code = _wait(_spawn(order, engine.argv(order), cgroup), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
-        _keep_output(order)
+        _keep_output(order, places)
         return report._replace(ended=STOPPED, output_tail=_output_tail(order))
     except LimitExceeded as error:
         return _over_limit(order, error.exceeded)
@@ -105,7 +105,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup) -> RawReport:
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
         return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why)
-    _keep_output(order)
+    _keep_output(order, places)
     report = report._replace(ended=BY_ITSELF, exit_code=code, output_tail=_output_tail(order))
     try:
         result = engine.result(order, code)
@@ -172,16 +172,16 @@ def _reap_orphans(engine: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def _keep_output(order: SoldierOrder) -> None:
+def _keep_output(order: SoldierOrder, places: Places) -> None:
     """Make what it printed fit to be kept; `.env` is read now, because nothing that runs beside an engine knows it."""
     secrets: Iterable[str] = ()
     with suppress(OSError, BadFile):
-        secrets = dotenv.lines(Places(find_home()))[0].values()
+        secrets = dotenv.lines(places)[0].values()
     streams.repair(order, secrets)
 
 
 def _make_room(order: SoldierOrder) -> None:
-    """On a full disk not even the report can be written: what this soldier made has to go."""
+    """Delete what this soldier made: on a full disk not even its report could be written."""
     run(["rm", "-rf", "--", *order.may_write], stderr=DEVNULL, check=False)
     os.mkdir(os.path.dirname(order.result_path), 0o700)
     for stream in (order.out, order.err):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from kingdom.errors import KingdomError
-from kingdom.home.places import Places
-from kingdom.records import notes
-from kingdom.records.messages import Task
+from kingdom.records.messages import Checkpoint, Task
 from kingdom.records.soldiers import CONSENT
 
 TYPED_HERE = "console.message"
@@ -21,12 +19,12 @@ def question(general: str) -> str:
     return f"May {general} work on text from outside without a sandbox, yes or no? (`sandbox: off` says yes for good)"
 
 
-def task_and_trust(places: Places, general: str, task: Task) -> tuple[Task, bool]:
+def task_and_trust(asked: Checkpoint | None, general: str, task: Task) -> tuple[Task, bool]:
     """Return the task to do, and whether its words come from outside and still need a whole sandbox or a person's yes.
 
+    `asked` is what the task left behind whose question this one answers, if any.
     A yes brings back the task that waited for it; ConsentRefused is raised for any other answer.
     """
-    asked = notes.question_answered_by(places, task)
     if asked is None or asked.asks != CONSENT or asked.target_general != general or asked.type is None:
         return task, task.scheduled_for is None and task.type != TYPED_HERE
     answer = str(task.payload.get("human_response", ""))

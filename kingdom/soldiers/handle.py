@@ -21,7 +21,7 @@ from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.runtime.cgroup import Cgroup
-from kingdom.runtime.processes import age, carriers, end_carriers, send, slept, soldier_markers, started_at
+from kingdom.runtime.processes import Markers, age, carriers, end_carriers, send, slept, soldier_markers, started_at
 from kingdom.soldiers.cleanup import remove_tree
 
 STDERR_TAIL = 500
@@ -45,7 +45,7 @@ class Look:
 
     @property
     def seconds(self) -> float:
-        """For how long it has run. While the machine was suspended it did not."""
+        """Seconds for which it has run, without those while the machine was suspended."""
         if self.started is None:
             return 0.0
         since = 0.0 if self.started.slept is None else slept() - self.started.slept
@@ -74,7 +74,6 @@ class SoldierHandle:
         self._stderr = self.control_folder / "trouble.txt"
         self._report = places.raw_result(task)
         self._home = places.home
-        self._markers = soldier_markers(places.home, task)
 
     def is_running(self) -> bool:
         return is_locked(self._lock)
@@ -93,13 +92,16 @@ class SoldierHandle:
         )
 
     @cached_property
+    def _markers(self) -> Markers:
+        return soldier_markers(self._home, self.task)
+
+    @cached_property
     def order(self) -> SoldierOrder | None:
         """What it was started with: the manifest and the default engine may be others by now."""
         return _read_record(SoldierOrder, "soldier-order", self._order)
 
     def start(self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str]) -> Popen[bytes] | None:
         """Start a soldier under the lock, which it inherits; None when another one holds it."""
-        make_folder(self.control_folder)
         make_folder(self.folder)
         lock = Lock(self._lock, self.task)
         try:

@@ -95,7 +95,9 @@ def order(
     ConsentRefused when a person does not want the task done; NeedsSetUp when there is no prompt to be filled in.
     """
     places = services.places
-    task, external = consent.task_and_trust(places, manifest.name, task)
+    asked = notes.question_answered_by(places, task)
+    is_own = task.original is not None and asked is not None and asked.target_general == manifest.name
+    task, external = consent.task_and_trust(asked, manifest.name, task)
     name = soldier_name(task)
     task_file = soldier.control_folder / "task.json"
     make_folder(soldier.control_folder)
@@ -123,7 +125,7 @@ def order(
         env={"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(soldier.folder)},
         session_id=session_id if task.type == "resume" and isinstance(session_id, str) else None,
         plugins=list(manifest.cc_plugins),
-        may_read=[str(path) for path in _checkpoint(services, manifest, task)],
+        may_read=[str(places.checkpoint(str(task.original)))] if is_own else [],
     )
 
 
@@ -145,13 +147,6 @@ def environment(
 
 def soldier_name(task: Task) -> str:
     return f"soldier-{task.id}-{task.attempt}"
-
-
-def _checkpoint(services: Services, manifest: Manifest, task: Task) -> Iterator[Path]:
-    """Yield the checkpoint that the task of an answer names, if it is one of this general's questions."""
-    asked = notes.question_answered_by(services.places, task)
-    if task.original and asked and asked.target_general == manifest.name:
-        yield services.places.checkpoint(task.original)
 
 
 def _keys() -> Iterator[Path]:
@@ -176,14 +171,14 @@ def _write_prompt(services: Services, manifest: Manifest, task: Task, engine: st
 def _template(services: Services, manifest: Manifest, task: Task, engine: str) -> str:
     """Return the text of the prompt that is most of all for this task: for its action and its engine, else for one."""
     package = services.places.package(manifest.name)
-    for name in _template_names(task, engine):
-        try:
-            return read_bytes(package / name).decode("utf-8")
-        except FileNotFoundError:
-            continue
-        except (BadFile, UnicodeDecodeError) as error:
-            raise NeedsSetUp(why=f"{package / name}: {error}") from None
-    raise NeedsSetUp(why=f"{package / 'prompt.md'} is not there")
+    there = set(os.listdir(package)) if package.is_dir() else set()
+    name = next((name for name in _template_names(task, engine) if name in there), "prompt.md")
+    try:
+        return read_bytes(package / name).decode("utf-8")
+    except FileNotFoundError:
+        raise NeedsSetUp(why=f"{package / name} is not there") from None
+    except (BadFile, UnicodeDecodeError) as error:
+        raise NeedsSetUp(why=f"{package / name}: {error}") from None
 
 
 def _template_names(task: Task, engine: str) -> Iterator[str]:

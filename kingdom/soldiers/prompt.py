@@ -30,7 +30,7 @@ def write(template: str, task: Task, *, memory: str, boundary: str, largest_byte
 
 
 def _remembered(memory: str, boundary: str) -> str:
-    """Lessons were learned from tasks, and a task may have taught what its author wanted."""
+    """Return the lessons as data: they were learned from tasks, and a task may teach what its author wants."""
     return f"\n\nWhat you learned before:\n{_data(memory, boundary, 'notes from earlier tasks')}\n"
 
 
@@ -60,7 +60,7 @@ def _data(text: str, boundary: str, what: str = "data from outside") -> str:
 
 
 def _bare_or_data(text: str, boundary: str) -> str:
-    """Numbers, names and paths stand bare, because prompts put them into commands. Everything else is data.
+    """Return numbers, names and paths bare, because prompts put them into commands, and everything else as data.
 
     What could pass for an option of a command, or leave its folder, is data as well.
     """

@@ -76,13 +76,17 @@ class Workspaces:
         asked = notes.question_answered_by(self._places, task)
         return str(asked.workspace) if asked and asked.workspace else None
 
-    def clear_if_done(self, task_id: str, inherited: str | None = None) -> None:
-        """Remove the workspace of a task that has ended and neither failed nor asked: nobody needs it any more."""
+    def clear_if_done(self, task_id: str, inherited: str | None = None, status: str | None = None) -> None:
+        """Remove the workspace of a task that has ended and neither failed nor asked: nobody needs it any more.
+
+        Without the `status` of its result that is read.
+        """
         try:
-            if read_json(self._places.result(task_id)).get("status") not in KEPT_AFTER:
-                self.clear(task_id, inherited)
+            status = status or read_json(self._places.result(task_id)).get("status")
         except (FileNotFoundError, BadInput):
             return
+        if status not in KEPT_AFTER:
+            self.clear(task_id, inherited)
 
     def clear(self, task_id: str, inherited: str | None = None) -> None:
         """Remove a task's workspaces, and end the git call that was making one."""
@@ -121,7 +125,7 @@ class Workspaces:
         return None
 
     def _finish(self, task_id: str, repo: str, git: GitRun) -> None:
-        """What a child made takes its name only when it is whole."""
+        """Give what a child has made its name, now that it is whole. NoWorkspace when the child failed."""
         if git.child.returncode != 0:
             why = self._git_output(task_id) or f"git ended with code {git.child.returncode}"
             raise NoWorkspace(repo=repo, why=f"{why}{self._hint(repo)}")
@@ -173,7 +177,7 @@ class Workspaces:
             return ""
 
     def _own_workspace(self, path: Path) -> Path | None:
-        """A path from a checkpoint is used only when it is a workspace of this very general."""
+        """Return a path from a checkpoint when it is a workspace of this very general, else None."""
         try:
             expected = self._places.workspace(self._general, path.name)
         except BadName:

@@ -9,8 +9,10 @@ import pytest
 
 from kingdom.home import schemas
 from kingdom.home.places import Places
+from kingdom.records import notes
 from kingdom.records.messages import Task
-from kingdom.soldiers.consent import ConsentRefused, task_and_trust
+from kingdom.soldiers import consent
+from kingdom.soldiers.consent import ConsentRefused
 from tests import fixtures
 from tests.fixtures import founded, write
 
@@ -31,6 +33,10 @@ def answer(text: str) -> Task:
     return a_task(type="resume", payload={"original_task_id": ASKED, "human_response": text})
 
 
+def trusted(places: Places, task: Task) -> tuple[Task, bool]:
+    return consent.task_and_trust(notes.question_answered_by(places, task), "gen-pr", task)
+
+
 @pytest.mark.parametrize(
     ("fields", "external"),
     [
@@ -44,19 +50,19 @@ def test_words_are_from_outside_unless_typed_here_or_scheduled(
     places: Places, fields: dict[str, Any], external: bool
 ) -> None:
     task = a_task(**fields)
-    assert task_and_trust(places, "gen-pr", task) == (task, external)
+    assert trusted(places, task) == (task, external)
 
 
 @pytest.mark.parametrize("text", ["yes", "Yes.", " OK! ", "네", "はい"])
 def test_a_yes_brings_back_the_task_that_asked(places: Places, text: str) -> None:
     write(places.checkpoint(ASKED), CHECKPOINT)
-    task, external = task_and_trust(places, "gen-pr", answer(text))
+    task, external = trusted(places, answer(text))
     assert (task.type, task.payload, external) == ("github.pr.mentioned", {"a": 1}, False)
 
 
 def test_a_checkpoint_without_a_payload_comes_back_with_an_empty_one(places: Places) -> None:
     write(places.checkpoint(ASKED), {key: part for key, part in CHECKPOINT.items() if key != "payload"})
-    task, _ = task_and_trust(places, "gen-pr", answer("yes"))
+    task, _ = trusted(places, answer("yes"))
     assert (task.type, task.payload) == ("github.pr.mentioned", {})
 
 
@@ -70,7 +76,7 @@ def test_a_question_from_before_an_upgrade_is_not_asked_again(
     """Today's generals write `asks` beside every question: a soldier that repeats the old words gains nothing."""
     before = {key: part for key, part in CHECKPOINT.items() if key != "asks"}
     write(places.checkpoint(ASKED), {**before, "question": f"No Landlock here. {OLD}", **asks})
-    task, external = task_and_trust(places, "gen-pr", answer("yes"))
+    task, external = trusted(places, answer("yes"))
     assert (task.type == "github.pr.mentioned", external) == (is_consent, not is_consent)
 
 
@@ -78,7 +84,7 @@ def test_a_question_from_before_an_upgrade_is_not_asked_again(
 def test_any_other_answer_refuses(places: Places, text: str) -> None:
     write(places.checkpoint(ASKED), CHECKPOINT)
     with pytest.raises(ConsentRefused, match="a person answered"):
-        task_and_trust(places, "gen-pr", answer(text))
+        trusted(places, answer(text))
 
 
 @pytest.mark.parametrize(
@@ -87,10 +93,10 @@ def test_any_other_answer_refuses(places: Places, text: str) -> None:
 def test_a_yes_to_another_question_is_no_consent(places: Places, changes: dict[str, Any]) -> None:
     write(places.checkpoint(ASKED), {**CHECKPOINT, **changes})
     task = answer("yes")
-    assert task_and_trust(places, "gen-pr", task) == (task, True)
+    assert trusted(places, task) == (task, True)
 
 
 @pytest.mark.parametrize("original", ["../../x", "task-gone", 7, None])
 def test_an_answer_to_nothing_is_a_task_like_any_other(places: Places, original: object) -> None:
     task = a_task(type="resume", payload={"original_task_id": original, "human_response": "yes"})
-    assert task_and_trust(places, "gen-pr", task) == (task, True)
+    assert trusted(places, task) == (task, True)

@@ -224,7 +224,7 @@ class HybridStore(SqliteStore):
         self._doomed[self._folder(queue), file] = keep
 
     def _remove_files(self) -> None:
-        """Their rows are gone for good."""
+        """Delete the files of rows that are gone for good."""
         for (folder, file), keep in self._doomed.items():
             with suppress(FileNotFoundError):
                 self._batch.remove(folder, file, folder if keep else "")
@@ -246,7 +246,7 @@ class HybridStore(SqliteStore):
         return next((queue for queue, name in self._folders.items() if name == folder), "")
 
     def _was_closed(self) -> bool:
-        """Whether the life before this one said farewell: then nothing can be left over. True only once."""
+        """Return whether the process before this one closed the store, so that nothing is left over. True only once."""
         said = bool(self._query("select_body", (CLOSED,)))
         if said:
             self._query("delete_body", (CLOSED,))
@@ -257,14 +257,14 @@ class HybridStore(SqliteStore):
             os.unlink(f"{self._root}/{folder}/{file}")
 
     def _clear_spares(self) -> None:
-        """A killed life leaves them behind."""
+        """Delete spare files that a killed process left behind."""
         for folder in self._folders.values():
             for file in os.listdir(f"{self._root}/{folder}"):
                 if file.endswith(SPARE):
                     os.unlink(f"{self._root}/{folder}/{file}")
 
     def _orphans(self, found: Iterable[Found]) -> Iterator[tuple[str, str]]:
-        """Files that no row names: a publish that was never committed, or a removal that was."""
+        """Yield the files that no row names: of a publish that was never committed, or a removal that was."""
         named: dict[str, set[str]] = {}
         for queue, _, listed in found:
             named.setdefault(queue, set()).update(map(_file, listed))

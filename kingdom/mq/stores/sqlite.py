@@ -225,7 +225,7 @@ class SqliteStore:
             self._bytes = 0
 
     def _settle_if_there_is_room(self) -> None:
-        """On a full disk: what is in the log is safe, also while the tables cannot take it in."""
+        """Bring the tables up to date unless the disk is full: what is in the log is safe meanwhile."""
         self._empty_wal()
         bodies = sum(len(change.body) for change in self._changes.values() if change.body and change.state != GONE)
         if self._reserve.free() >= 3 * (bodies + BYTES_OF_A_STATE * len(self._changes)) + LEAST_FREE:
@@ -240,7 +240,7 @@ class SqliteStore:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _write_many(self, steps: Sequence[Step]) -> None:
-        """Neighbours of one kind go down together."""
+        """Write changes, neighbours of one kind in one statement."""
         start = 0
         while start < len(steps):
             statement = steps[start][0]
@@ -324,7 +324,7 @@ class SqliteStore:
         self._save(f"policy:{queue}", record, "policy")
 
     def _save(self, key: str, value: str, kind: str) -> None:
-        """Right away: it is rare, and must not be lost with a group."""
+        """Write it right away: it is rare, and must not be lost with a group."""
         now = time.time_ns() // 1_000_000
         try:
             self._connection.execute(self._sql["save_record"], (key, value, kind, now, now))
@@ -547,5 +547,5 @@ def _row_of_body(key: str, name: str, body: str) -> tuple[Any, ...]:
 
 
 def _text(value: object) -> str:
-    """A foreign writer may have stored bytes, or a number."""
+    """Return a stored value as text: a foreign writer may have stored bytes, or a number."""
     return message_format.decoded(value) if isinstance(value, bytes) else str(value)
