@@ -27,7 +27,7 @@ class EnvoyJob:
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         heard = bool(self._inbound.names) and self._inbound.take_in()
-        if self._backlog.follow(arrivals, self._services.monotonic()):
+        if self._backlog.refresh(arrivals, self._services.monotonic()):
             self._conversations.close_silent()
         messages = self._next_messages()
         if messages or arrivals is None:

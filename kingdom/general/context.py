@@ -35,7 +35,7 @@ class Context:
         self.budgets.rules = {**services.config["budgets"], **services.config["quota"]}
         self.workspaces.rules = services.config["repositories"]
 
-    def follow_manifest(self) -> None:
+    def reread_manifest(self) -> None:
         """Read the manifest again when its file has changed. One that is broken is logged, and the old one kept."""
         seen = manifests.fingerprint(self.services.places.manifest(self.name))
         if seen == self._manifest_seen:

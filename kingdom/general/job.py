@@ -16,7 +16,7 @@ from kingdom.errors import BadInput, BadName
 from kingdom.general import report
 from kingdom.general.context import Context
 from kingdom.records import load, notes
-from kingdom.records.backlog import Backlog, follow_due
+from kingdom.records.backlog import Backlog, refresh_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
 from kingdom.rules import gate
 from kingdom.runtime.role import Services, Turn
@@ -48,7 +48,7 @@ class GeneralJob:
         """What was last seen of running soldiers."""
         self._children: dict[str, Popen[bytes]] = {}
         self._adopted = False
-        """Whether it follows soldiers that an earlier life has started."""
+        """Whether it watches soldiers that an earlier life has started."""
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
         self._clear_what_ended()
@@ -61,7 +61,7 @@ class GeneralJob:
 
     def reload(self, services: Services) -> None:
         self._general.take_over(services)
-        self._general.follow_manifest()
+        self._general.reread_manifest()
 
     def close(self) -> None:
         """Let soldiers go on: the next process of this general finds them by their locks."""
@@ -69,7 +69,7 @@ class GeneralJob:
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         failed: list[OSError] = []
         try:
-            self._follow(arrivals)
+            self._refresh(arrivals)
         except OSError as error:
             failed.append(error)
         if self._adopted:
@@ -84,13 +84,13 @@ class GeneralJob:
         more = self._starts_again or (worked and bool(self._pending.waiting))
         return Turn(worked, wait=self._sleep(), busy=bool(self._in_progress.waiting), settled=not more)
 
-    def _follow(self, arrivals: dict[Path, list[str]] | None) -> None:
+    def _refresh(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._general.services.monotonic()
         if arrivals is None:
             self._general.sessions.repair()
-        look = follow_due((self._pending, self._in_progress), arrivals, now)
+        look = refresh_due((self._pending, self._in_progress), arrivals, now)
         if look or (arrivals and self._general.services.places.manifests in arrivals):
-            self._general.follow_manifest()
+            self._general.reread_manifest()
 
     def _claim(self) -> list[Queued]:
         """Claim what there is room for. Return what was claimed."""
@@ -150,26 +150,26 @@ class GeneralJob:
             return False
         look = soldier.look(task.attempt)
         if look.report is not None:
-            return self._follow_up(queued, report.receive(general, task, soldier, look, look.report))
+            return self._go_on(queued, report.receive(general, task, soldier, look, look.report))
         if (by := notes.cancelled_by(services.places, task.id)) is not None:
-            return self._follow_up(queued, report.cancel(general, task, soldier, by))
+            return self._go_on(queued, report.cancel(general, task, soldier, by))
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
             if look.started is not None and task.id not in self._children:
-                services.exits.follow(look.started.pid)
+                services.exits.watch(look.started.pid)
                 self._adopted = True
             self._last_looks[queued.filename] = task, look
             return self._enforce_timeout(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
         if look.has_ended(task.attempt):
-            return self._follow_up(queued, report.died(general, task, soldier, look))
+            return self._go_on(queued, report.died(general, task, soldier, look))
         if rests_until(task.not_before, services.clock()) is not None and not self._may_be_free(task):
             self._resting.add(queued.filename)
             return False
         return self._may_start(task) and self._start(queued, task, soldier)
 
-    def _follow_up(self, queued: Queued, has_ended: bool) -> bool:
+    def _go_on(self, queued: Queued, has_ended: bool) -> bool:
         """Leave an ended task to the king; let another have its next step at once. Return True: something was done."""
         if has_ended:
             self._in_progress.drop([queued.filename])
@@ -209,9 +209,9 @@ class GeneralJob:
             order = prepare.order(services, manifest, task, soldier, chosen, workspace)
         except (NeedsSetUp, ConsentRefused) as error:
             skipped = Result(task_id=task.id, status="skipped", reason=str(error))
-            return self._follow_up(queued, report.finish(general, task, soldier, skipped))
+            return self._go_on(queued, report.finish(general, task, soldier, skipped))
         except NoWorkspace as error:
-            return self._follow_up(queued, report.failed(general, task, soldier, Retryable(str(error))))
+            return self._go_on(queued, report.failed(general, task, soldier, Retryable(str(error))))
         environment = prepare.environment(services, manifest, task, soldier, chosen.engine)
         child = soldier.start(services.unsynced, order, environment)
         if child is None:

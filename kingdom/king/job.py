@@ -12,7 +12,7 @@ from kingdom.king.dispatch import Dispatch
 from kingdom.king.orders import Orders
 from kingdom.king.outcomes import Outcomes
 from kingdom.king.schedule_log import ScheduleLog
-from kingdom.records.backlog import Arrivals, follow_due
+from kingdom.records.backlog import Arrivals, refresh_due
 from kingdom.records.messages import alert
 from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
@@ -49,7 +49,7 @@ class KingJob:
 
     def turn(self, arrivals: Arrivals) -> Turn:
         king, now = self._king, self._king.monotonic()
-        look = follow_due(king.backlogs, arrivals, now)
+        look = refresh_due(king.backlogs, arrivals, now)
         completed = self._outcomes.complete(arrivals, look)
         ordered = self._orders.carry_out_next()
         dispatched = False

@@ -21,12 +21,12 @@ Version = tuple[int, int, int]
 T = TypeVar("T", bound=Filed)
 
 
-def follow_due(backlogs: Iterable[Backlog[Any]], arrivals: Arrivals, now: float) -> bool:
-    """Follow those for which something has arrived, or whose time it is. Return whether one was rescanned."""
+def refresh_due(backlogs: Iterable[Backlog[Any]], arrivals: Arrivals, now: float) -> bool:
+    """Refresh those for which something has arrived, or whose time it is. Return whether one was rescanned."""
     rescanned = False
     for backlog in backlogs:
         if arrivals is None or backlog.folder in arrivals or now >= backlog.next_look:
-            rescanned |= backlog.follow(arrivals, now)
+            rescanned |= backlog.refresh(arrivals, now)
     return rescanned
 
 
@@ -63,11 +63,11 @@ class Backlog(Generic[R]):
         self.waiting: list[Queued] = []
         """What waits, in the order of service."""
         self.next_look = 0.0
-        """When `follow` wants to be called at the latest, by the monotonic clock."""
+        """When `refresh` wants to be called at the latest, by the monotonic clock."""
         self.unsettled = False
         """Whether something may still be written at this moment: rescan in LOOK_AGAIN_SECONDS."""
 
-    def follow(self, arrivals: Arrivals, now: float) -> bool:
+    def refresh(self, arrivals: Arrivals, now: float) -> bool:
         """Take in what has arrived; rescan when arrivals were lost or it is time to. Return whether it rescanned."""
         rescans = arrivals is None or now >= self.next_look
         if arrivals is None or rescans:

@@ -173,25 +173,25 @@ class ProcessExits:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._followed: dict[int, int] = {}
+        self._watched: dict[int, int] = {}
 
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    def follow(self, pid: int) -> None:
+    def watch(self, pid: int) -> None:
         """Wake when this process ends; no error if it has ended already."""
-        if pid in self._followed.values():
+        if pid in self._watched.values():
             return
         with suppress(OSError):  # gone already, or too many: the role also looks from time to time
             fd = os.pidfd_open(pid)
-            self._followed[fd] = pid
+            self._watched[fd] = pid
             self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def new(self) -> frozenset[int]:
-        """Return the followed processes that have ended since the last call."""
+        """Return the watched processes that have ended since the last call."""
         ended = set()
         for fd, _ in self._epoll.poll(0):
-            ended.add(self._followed.pop(fd))
+            ended.add(self._watched.pop(fd))
             os.close(fd)
         return frozenset(ended)
 

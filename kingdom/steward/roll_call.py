@@ -205,7 +205,7 @@ class RollCall:
             return None
         holder = holder_pid(lock)
         if holder is not None:
-            self._ends.follow(holder)
+            self._ends.watch(holder)
         heartbeat = holder, fingerprint(self._places.heartbeat(role))
         return self._unchanged.since(f"{role}'s heartbeat", heartbeat, now)
 
@@ -214,7 +214,7 @@ class RollCall:
         state = diagnose(seen, threshold, 2 * self._period)
         before, self._states[row.name] = self._states.get(row.name), state
         if state is State.WELL and status is not None and status.pid is not None:
-            self._ends.follow(status.pid)
+            self._ends.watch(status.pid)
         if state is State.STOPPED and before in (State.UNWANTED, State.LINGERING):
             state = State.ABSENT
         is_new = state is not before

@@ -307,7 +307,7 @@ def test_a_manifest_that_breaks_again_in_the_same_way_is_logged_again(general: G
     assert general.places.role_log(GENERAL).read_text().count("keeps its old manifest") == 2
 
 
-def test_a_manifest_is_followed_when_it_arrives_and_noted_as_in_use(general: GeneralRig) -> None:
+def test_a_manifest_is_read_again_when_it_arrives_and_noted_as_in_use(general: GeneralRig) -> None:
     assert manifests.is_in_use(general.places, GENERAL, GENERAL)
     general.job.turn(None)
     general.manifest(timeout_seconds=77)

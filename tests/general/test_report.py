@@ -17,7 +17,7 @@ from kingdom.general.job import GeneralJob
 from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
-from kingdom.records.backlog import follow_due
+from kingdom.records.backlog import refresh_due
 from kingdom.records.queues import Queues
 from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
@@ -279,7 +279,7 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
         put(general.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
         context = Context(king)
         orders = Orders(context)
-        follow_due(context.backlogs, None, 0.0)
+        refresh_due(context.backlogs, None, 0.0)
         assert orders.carry_out_next()
 
     general.runs(says(**result))

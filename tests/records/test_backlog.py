@@ -140,18 +140,18 @@ def test_few_and_small_records_are_kept(queues: Queues, home: Path) -> None:
 
 def test_it_says_when_it_wants_to_look_again(queues: Queues, home: Path, clock: Clock) -> None:
     backlog = Backlog(queues.events, period=lambda: 10.0)
-    assert backlog.follow({}, 100.0), "nothing was ever looked at"
+    assert backlog.refresh({}, 100.0), "nothing was ever looked at"
     put(home, "events", "pending", **event("evt-1"))
-    assert (backlog.follow({}, 109.0), len(backlog.waiting), backlog.next_look) == (False, 0, 110.0)
-    assert (backlog.follow({}, 110.0), len(backlog.waiting), backlog.next_look) == (True, 1, 120.0)
+    assert (backlog.refresh({}, 109.0), len(backlog.waiting), backlog.next_look) == (False, 0, 110.0)
+    assert (backlog.refresh({}, 110.0), len(backlog.waiting), backlog.next_look) == (True, 1, 120.0)
     put(home, "events", "pending", **event("evt-2"))
-    assert (backlog.follow({queues.events.folder("pending"): ["evt-2.json"]}, 111.0), len(backlog.waiting)) == (
+    assert (backlog.refresh({queues.events.folder("pending"): ["evt-2.json"]}, 111.0), len(backlog.waiting)) == (
         False,
         2,
     )
-    assert (backlog.follow(None, 112.0), backlog.next_look) == (True, 122.0)
+    assert (backlog.refresh(None, 112.0), backlog.next_look) == (True, 122.0)
     half = queues.events.folder("pending") / "evt-3.json"
     half.write_text("{")
     clock.now = half.stat().st_mtime
-    backlog.follow(None, 113.0)
+    backlog.refresh(None, 113.0)
     assert backlog.next_look == 113.0 + LOOK_AGAIN_SECONDS

@@ -207,13 +207,13 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_the_end_of_a_followed_process_ends_the_sleep_and_is_told_once(
+def test_the_end_of_a_watched_process_ends_the_sleep_and_is_told_once(
     waker: Waker, stranger: subprocess.Popen[bytes]
 ) -> None:
     ends = ProcessExits()
     waker.add_descriptor(ends.fileno())
-    ends.follow(stranger.pid)
-    ends.follow(stranger.pid)
+    ends.watch(stranger.pid)
+    ends.watch(stranger.pid)
     assert waker.wait(0) == {}
     assert ends.new() == frozenset()
     stranger.kill()
@@ -222,11 +222,11 @@ def test_the_end_of_a_followed_process_ends_the_sleep_and_is_told_once(
     assert ends.new() == frozenset()
 
 
-def test_who_has_ended_before_is_not_followed(stranger: subprocess.Popen[bytes]) -> None:
+def test_who_has_ended_before_is_not_watched(stranger: subprocess.Popen[bytes]) -> None:
     stranger.kill()
     stranger.wait()
     ends = ProcessExits()
-    ends.follow(stranger.pid)
+    ends.watch(stranger.pid)
     assert ends.new() == frozenset()
 
 
