@@ -1,3 +1,6 @@
+-- name: ping
+SELECT 1 AS answer;
+
 -- name: add_room
 INSERT INTO rooms (id, name, created_at) VALUES (:id, :name, :created_at);
 

@@ -1,0 +1,151 @@
+"""Listen, and write to web sockets without a detour: one frame, encoded once, goes to many of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.http11 import Request
+
+from kingdom.errors import KingdomError
+
+LARGEST_INCOMING = 128 << 10
+BACKLOG = 2048
+"""After a restart everybody comes back at once."""
+KEEP_ALIVE_SECONDS = 20
+_TEXT = 0x81
+FRAMES = "kingdom.frames"
+"""Under this name the connection stands in the state of its ASGI scope."""
+
+
+class PortTaken(KingdomError):
+    """cannot listen on {host} port {port}: {why}; free it, or change `port` in config/hall.yaml"""
+
+
+def text_frame(payload: bytes) -> bytes:
+    """Return a whole text frame as a server sends it."""
+    size = len(payload)
+    if size < 126:
+        return bytes((_TEXT, size)) + payload
+    if size < 1 << 16:
+        return bytes((_TEXT, 126)) + size.to_bytes(2, "big") + payload
+    return bytes((_TEXT, 127)) + size.to_bytes(8, "big") + payload
+
+
+class FrameProtocol(WebSocketsSansIOProtocol):
+    """A web socket that also takes finished frames, whether or not its reader keeps up."""
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if hasattr(self, "scope"):  # else the handshake was refused
+            self.scope["state"][FRAMES] = self
+
+    def put(self, frame: bytes) -> int:
+        """Send a frame, and return how many bytes wait for the reader now."""
+        if self.close_sent or self.disconnected:
+            return 0
+        self.transport.write(frame)
+        return self.transport.get_write_buffer_size()
+
+    def cut(self) -> None:
+        """End the connection at once; what waits is lost."""
+        self.transport.abort()
+
+
+class Listener:
+    """The sockets that the gateway listens on, and the connections that came in."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._config = uvicorn.Config(
+            app,
+            http="h11",
+            ws=FrameProtocol,
+            ws_max_size=LARGEST_INCOMING,
+            ws_ping_interval=None,  # Engine.IO has pings of its own
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._servers: list[asyncio.Server] = []
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen, on both families where the host is loopback, and return the port."""
+        loop = asyncio.get_running_loop()
+        factory: Callable[[], Any] = partial(
+            _http_protocol(self._config), config=self._config, server_state=self._state, app_state={}
+        )
+        for bound in _bind(host, port):
+            self._servers.append(await loop.create_server(factory, sock=bound, backlog=BACKLOG))
+        return int(self._servers[0].sockets[0].getsockname()[1])
+
+    def refuse_more(self) -> None:
+        """Stop listening. Connections that are open go on."""
+        for server in self._servers:
+            server.close()
+
+    async def close(self, seconds: float) -> None:
+        """End every connection, after the requests that are under way, for which there is so much time."""
+        self.refuse_more()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=seconds)
+        for task in self._state.tasks:
+            task.cancel()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+
+
+def _http_protocol(config: uvicorn.Config) -> Callable[..., Any]:
+    protocol: Callable[..., Any] = config.http_protocol_class
+    return protocol
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    try:
+        first = _bound(host, port)
+        others = []
+        if host in ("127.0.0.1", "localhost"):
+            others = _bound_if_there("::1", first.getsockname()[1])
+    except OSError as error:
+        raise PortTaken(host=host, port=port, why=error.strerror or error) from None
+    return [first, *others]
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.setblocking(False)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _bound_if_there(host: str, port: int) -> list[socket.socket]:
+    """Return the socket of a family that this machine may not have."""
+    try:
+        return [_bound(host, port)]
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise
+        return []

@@ -1,0 +1,141 @@
+"""Read what requests and sockets bring: every text is checked here, and trusted afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from starlette.requests import ClientDisconnect, Request
+
+from kingdom.disk.codec import parse_json
+from kingdom.gateway.refusals import Refusal, invalid
+from kingdom.hall.ids import is_ulid
+from kingdom.hall.records import unfit_content
+
+LARGEST_BODY = 64 << 10
+MOST_MESSAGES = 100
+USUAL_MESSAGES = 50
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+\Z")
+LONGEST_EMAIL = 254
+SENT_TYPES = ("TEXT", "IMAGE")
+Check = Callable[[Any], str]
+
+
+class Page(NamedTuple):
+    """Which messages of a room are asked for."""
+
+    limit: int
+    before: str | None
+    after: str | None
+
+
+class Sent(NamedTuple):
+    """A message as its sender gave it."""
+
+    room: str
+    client_msg_id: str
+    type: str
+    content: str
+
+
+async def body(request: Request, **checks: Check) -> dict[str, Any]:
+    """Return the checked fields of a JSON body; other fields are ignored."""
+    value = await _json(request)
+    errors = [(name, why) for name, check in checks.items() if (why := check(value.get(name)))]
+    if errors:
+        raise invalid(*errors)
+    return {name: value[name] for name in checks}
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    raw = bytearray()
+    try:
+        async for part in request.stream():
+            raw += part
+            if len(raw) > LARGEST_BODY:
+                raise Refusal(413, f"The body is larger than {LARGEST_BODY} bytes")
+    except ClientDisconnect:
+        raise Refusal(400, "The request was not sent whole") from None
+    try:
+        value = parse_json(bytes(raw)) if raw.strip() else {}
+    except ValueError as error:
+        raise invalid(("", f"Not JSON: {error}")) from None
+    if not isinstance(value, dict):
+        raise invalid(("", "Expected an object"))
+    return value
+
+
+def text(least: int, most: int) -> Check:
+    """Return a check for texts of so many characters."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            return "Required" if value is None else "Expected a string"
+        if not least <= len(value) <= most:
+            return f"Must have {least} to {most} characters"
+        return "Must not hold U+0000" if "\0" in value else ""
+
+    return check
+
+
+def email(value: Any) -> str:
+    """Return what is wrong with an email address, or ""."""
+    if not isinstance(value, str):
+        return "Required" if value is None else "Expected a string"
+    return "" if len(value) <= LONGEST_EMAIL and EMAIL.match(value) else "Invalid email"
+
+
+def cursor(value: Any) -> str:
+    """Return what is wrong with the id of a message, or ""."""
+    if not isinstance(value, str):
+        return "Required" if value is None else "Expected a string"
+    return "" if is_ulid(value) else "Expected 26 upper-case Crockford characters"
+
+
+def room_id(request: Request) -> str:
+    """Return the room that the path names, in lower case."""
+    given: str = request.path_params["id"]
+    if not UUID.match(given):
+        raise Refusal(400, "Validation failed (uuid is expected)")
+    return given.lower()
+
+
+def page(request: Request) -> Page:
+    """Return which messages the query asks for."""
+    errors: list[tuple[str, str]] = []
+    given: dict[str, str | None] = {}
+    for name in ("limit", "before", "after"):
+        values = request.query_params.getlist(name)
+        given[name] = values[0] if values else None
+        if len(values) > 1:
+            errors.append((name, "Must be given once"))
+    limit = USUAL_MESSAGES
+    if given["limit"] is not None:
+        if re.fullmatch(r"[1-9][0-9]{0,2}", given["limit"], re.ASCII) and int(given["limit"]) <= MOST_MESSAGES:
+            limit = int(given["limit"])
+        else:
+            errors.append(("limit", f"Must be a whole number from 1 to {MOST_MESSAGES}"))
+    errors += [(name, why) for name in ("before", "after") if given[name] is not None and (why := cursor(given[name]))]
+    if errors:
+        raise invalid(*errors)
+    return Page(limit, given["before"], given["after"])
+
+
+def sent(value: object) -> Sent | None:
+    """Return the message in the payload of a `sendMessage`, or None when there is none."""
+    if not isinstance(value, Mapping):
+        return None
+    room, client_msg_id, content = value.get("roomId"), value.get("clientMsgId"), value.get("content")
+    type_ = value.get("type", "TEXT")
+    if not isinstance(content, str) or unfit_content(content) or type_ not in SENT_TYPES:
+        return None
+    if not is_uuid(room) or not is_uuid(client_msg_id):
+        return None
+    return Sent(str(room).lower(), str(client_msg_id), type_, content)
+
+
+def is_uuid(value: object) -> bool:
+    """Return whether a value is a UUID as text."""
+    return isinstance(value, str) and UUID.match(value) is not None

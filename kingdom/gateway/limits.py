@@ -1,0 +1,37 @@
+"""How much one caller may ask for: so many at once, and then as many as the time brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+MOST_REMEMBERED = 50_000
+
+
+class Limit(NamedTuple):
+    """So many within so many seconds."""
+
+    most: int
+    seconds: float
+
+
+class Rate:
+    """Counts for each caller. One that has been quiet for a whole period is forgotten."""
+
+    def __init__(self, limit: Limit, clock: Callable[[], float]) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._free_at: dict[Hashable, float] = {}
+
+    def wait_seconds(self, caller: Hashable) -> float:
+        """Count one more, and return 0; or return how long the caller has to wait, and count nothing."""
+        now = self._clock()
+        each = self.limit.seconds / self.limit.most
+        free_at = max(self._free_at.get(caller, 0.0), now)
+        # As if each took its share of the period: a whole period of them may lie ahead.
+        if (wait := free_at + each - now - self.limit.seconds) > each * 1e-6:
+            return wait
+        self._free_at[caller] = free_at + each
+        if len(self._free_at) > MOST_REMEMBERED:
+            self._free_at = {known: at for known, at in self._free_at.items() if at > now}
+        return 0.0

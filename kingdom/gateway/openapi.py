@@ -1,0 +1,179 @@
+"""What /openapi.json says. The tests call every operation with inputs made from it, and hold the answers against it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kingdom import __version__
+
+Json = dict[str, Any]
+UUID: Json = {"type": "string", "format": "uuid", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
+CURSOR: Json = {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
+MOMENT: Json = {"type": "string", "format": "date-time", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$"}
+EMAIL: Json = {
+    "type": "string",
+    "format": "email",
+    "maxLength": 254,
+    "pattern": r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+$",
+}
+NO_NUL = r"^[^\u0000]*$"
+
+
+def _or_null(schema: Json) -> Json:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _object(needed: Json, optional: Json | None = None) -> Json:
+    return {"type": "object", "required": list(needed), "properties": {**needed, **(optional or {})}}
+
+
+def _text(least: int, most: int) -> Json:
+    return {"type": "string", "minLength": least, "maxLength": most, "pattern": NO_NUL}
+
+
+SUCCESS: Json = {**_object({"success": {"const": True}}), "additionalProperties": False}
+REFUSAL = _object({"message": {"type": "string"}, "error": {"type": "string"}, "statusCode": {"type": "integer"}})
+ERRORS: Json = {"type": "array", "items": _object({"path": {"type": "string"}, "message": {"type": "string"}})}
+INVALID = {**REFUSAL, "properties": {**REFUSAL["properties"], "errors": ERRORS}}
+STATUS = _object({"status": {"enum": ["up", "down"]}})
+PARTS = {"type": "object", "additionalProperties": STATUS}
+HEALTH: Json = {
+    **_object({"status": {"enum": ["ok", "error"]}, "info": PARTS, "error": PARTS, "details": PARTS}),
+    "additionalProperties": False,
+}
+ROOM = _object(
+    {
+        "id": UUID,
+        "name": {"type": "string"},
+        "createdAt": MOMENT,
+        "lastMessageId": _or_null(CURSOR),
+        "lastMessageAt": _or_null(MOMENT),
+    }
+)
+UNREAD: Json = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 1000}, {"const": "1000+"}]}
+LISTED_ROOM = _object({**ROOM["properties"], "unread": UNREAD})
+MEMBER = _object({"roomId": UUID, "userId": UUID, "joinedAt": MOMENT, "lastReadMessageId": _or_null(CURSOR)})
+NAMED_MEMBER = _object({**MEMBER["properties"], "name": _or_null({"type": "string"})})
+MESSAGE = _object(
+    {
+        "id": CURSOR,
+        "roomId": UUID,
+        "senderId": UUID,
+        "clientMsgId": UUID,
+        "type": {"enum": ["TEXT", "IMAGE", "SYSTEM"]},
+        "content": {"type": "string"},
+        "createdAt": MOMENT,
+    },
+    {"senderName": {"type": "string"}},
+)
+
+_SAYS = {
+    "400": "What was sent does not fit",
+    "401": "No token, or none that is good",
+    "403": "Not allowed",
+    "404": "There is no such room",
+    "409": "It is so already",
+    "413": "The body is too large",
+    "429": "Too many requests; Retry-After says when to come back",
+    "500": "The service failed",
+    "503": "A part of the service is away; try again",
+}
+
+
+def _response(says: str, schema: Json) -> Json:
+    return {"description": says, "content": {"application/json": {"schema": schema}}}
+
+
+def _operation(
+    name: str, status: str, result: Json, refusals: str, body: Json | None = None, needs_token: bool = True
+) -> Json:
+    told: Json = {"operationId": name, "responses": {status: _response("Done", result)}}
+    for code in (*refusals.split(), *(("401",) if needs_token else ()), "403", "429", "500", "503"):
+        told["responses"].setdefault(code, _response(_SAYS[code], INVALID if code == "400" else REFUSAL))
+    if body is not None:
+        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if needs_token:
+        told["security"] = [{"token": []}]
+    return told
+
+
+def _parameter(name: str, schema: Json) -> Json:
+    return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+ROOM_IN_PATH = [{"name": "id", "in": "path", "required": True, "schema": UUID}]
+PAGE = [
+    _parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 50}),
+    _parameter("before", CURSOR),
+    _parameter("after", CURSOR),
+]
+REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)})
+CREDENTIALS = _object({"email": _text(1, 320), "password": _text(1, 100)})
+
+DESCRIPTION: Json = {
+    "openapi": "3.1.0",
+    "info": {"title": "Kingdom: the hall", "version": __version__},
+    "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}},
+    "paths": {
+        "/auth/register": {
+            "post": _operation(
+                "register", "201", _object({"id": UUID, "email": EMAIL}), "400 409 413", REGISTRATION, False
+            )
+        },
+        "/auth/login": {
+            "post": _operation(
+                "login", "200", _object({"accessToken": {"type": "string"}}), "400 401 413", CREDENTIALS, False
+            )
+        },
+        "/rooms": {
+            "get": _operation("rooms", "200", {"type": "array", "items": LISTED_ROOM}, ""),
+            "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": _text(1, 100)})),
+        },
+        "/rooms/{id}/join": {
+            "parameters": ROOM_IN_PATH,
+            "post": _operation("join", "201", MEMBER, "400 404 409"),
+        },
+        "/rooms/{id}/leave": {
+            "parameters": ROOM_IN_PATH,
+            "post": _operation("leave", "201", _object({"roomId": UUID, "userId": UUID}), "400 404"),
+        },
+        "/rooms/{id}/members": {
+            "parameters": ROOM_IN_PATH,
+            "get": _operation("members", "200", {"type": "array", "items": NAMED_MEMBER}, "400"),
+        },
+        "/rooms/{id}/messages": {
+            "parameters": ROOM_IN_PATH,
+            "get": {
+                **_operation("messages", "200", {"type": "array", "items": MESSAGE}, "400"),
+                "parameters": PAGE,
+                "description": "From the oldest to the newest. Without a cursor the newest; `before` the ones just "
+                "before it; `after` the next ones; both: just before `before`, above `after`.",
+            },
+        },
+        "/rooms/{id}/read": {
+            "parameters": ROOM_IN_PATH,
+            "post": _operation("markRead", "201", SUCCESS, "400 413", _object({"lastReadMessageId": CURSOR})),
+        },
+        "/health": {
+            "get": {
+                "operationId": "health",
+                "responses": {
+                    "200": _response("All is well; a missing worker shows in the details", HEALTH),
+                    "503": _response("The database or the topics are away", HEALTH),
+                    "403": _response(_SAYS["403"], REFUSAL),
+                    "429": _response(_SAYS["429"], REFUSAL),
+                },
+            }
+        },
+        "/openapi.json": {
+            "get": {
+                "operationId": "description",
+                "responses": {
+                    "200": _response("This", {"type": "object"}),
+                    "403": _response(_SAYS["403"], REFUSAL),
+                    "429": _response(_SAYS["429"], REFUSAL),
+                },
+            }
+        },
+    },
+}

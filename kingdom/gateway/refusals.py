@@ -1,0 +1,56 @@
+"""What a request is told that is not carried out: always an object with one sentence in it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+Errors = list[dict[str, str]]
+
+
+class Refusal(Exception):
+    """Ends a request. Answered by `answer`."""
+
+    def __init__(self, status: int, message: str, errors: Errors | None = None, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.errors = errors
+        self.retry_after = retry_after
+
+
+def unauthorized() -> Refusal:
+    return Refusal(401, "Unauthorized")
+
+
+def not_a_member() -> Refusal:
+    return Refusal(403, "Not a member of this room")
+
+
+def no_such_room() -> Refusal:
+    return Refusal(404, "Room not found")
+
+
+def invalid(*errors: tuple[str, str]) -> Refusal:
+    """Return the refusal of a body or query: each error is a dotted path and a sentence."""
+    return Refusal(400, "Validation failed", [{"path": path, "message": sentence} for path, sentence in errors])
+
+
+def answer(refusal: Refusal) -> Response:
+    """Return the response that says so."""
+    body: dict[str, object] = {"message": refusal.message}
+    if refusal.errors is not None:
+        body["errors"] = refusal.errors
+    body |= {"error": HTTPStatus(refusal.status).phrase, "statusCode": refusal.status}
+    headers = {"Retry-After": str(int(refusal.retry_after) + 1)} if refusal.retry_after else {}
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(body, refusal.status, headers)
+
+
+async def on_refusal(request: Request, error: Exception) -> Response:
+    """Answer a refusal that a route has raised."""
+    assert isinstance(error, Refusal)
+    return answer(error)

@@ -1,0 +1,166 @@
+"""The REST part: one function for each operation, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kingdom.gateway import inputs, store
+from kingdom.gateway.limits import Rate
+from kingdom.gateway.openapi import DESCRIPTION
+from kingdom.gateway.passwords import Passwords
+from kingdom.gateway.refusals import Refusal, unauthorized
+from kingdom.gateway.store import Store
+from kingdom.gateway.tokens import Caller, Tokens
+from kingdom.hall.base import Connection, Row
+from kingdom.hall.ids import iso
+
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
+LONGEST_NAME = 100
+
+
+class Told(Protocol):
+    """Hears of what changes rooms, to pass it on to sockets and other gateways."""
+
+    def joined(self, room: str, user: str) -> None: ...
+
+    def left(self, room: str, user: str) -> None: ...
+
+    def read(self, room: str, user: str, message: str) -> None: ...
+
+
+class Rest:
+    """Everything that the operations work with."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Tokens,
+        passwords: Passwords,
+        rates: dict[str, Rate],
+        told: Told,
+        health: Callable[[], Awaitable[dict[str, str]]],
+        ended: Callable[[Caller], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        """`health` returns what is up or down; `ended` says whether a token's session was ended before its time."""
+        self.registration = "closed"
+        self._store = store
+        self._tokens = tokens
+        self._passwords = passwords
+        self._rates = rates
+        self._told = told
+        self._health = health
+        self._ended = ended
+        self._clock = clock
+
+    async def register(self, request: Request) -> Response:
+        self._limit("registrations", request)
+        password = inputs.text(SHORTEST_PASSWORD, LONGEST_PASSWORD)
+        given = await inputs.body(request, email=inputs.email, password=password)
+        if self.registration != "open":
+            raise Refusal(403, "Registration is closed")
+        hashed = await self._passwords.hash(given["password"])
+        email, now = given["email"].lower(), iso(self._clock())
+        return JSONResponse(await self._store.run(lambda db: store.register(db, email, hashed, now)), 201)
+
+    async def login(self, request: Request) -> Response:
+        self._limit("logins", request)
+        given = await inputs.body(request, email=inputs.text(1, 320), password=inputs.text(1, LONGEST_PASSWORD))
+        spelt, password = given["email"], given["password"]
+        user = await self._store.read(lambda db: db.one("user_by_email", email=spelt.lower(), spelt=spelt))
+        known = None if user is None else user["password_hash"]
+        if not await self._passwords.verify(known, password) or user is None:
+            raise Refusal(401, "Invalid credentials")
+        await self._renew_hash(user, password)
+        return JSONResponse({"accessToken": self._tokens.make(user["id"], user["email"])})
+
+    async def add_room(self, request: Request) -> Response:
+        user = self._caller(request).user
+        given = await inputs.body(request, name=inputs.text(1, LONGEST_NAME))
+        now = iso(self._clock())
+        return JSONResponse(await self._store.run(lambda db: store.add_room(db, user, given["name"], now)), 201)
+
+    async def join(self, request: Request) -> Response:
+        user, room = self._caller(request).user, inputs.room_id(request)
+        now = iso(self._clock())
+        member = await self._store.run(lambda db: store.join(db, room, user, now))
+        self._told.joined(room, user)
+        return JSONResponse(member, 201)
+
+    async def leave(self, request: Request) -> Response:
+        user, room = self._caller(request).user, inputs.room_id(request)
+        left = await self._store.run(lambda db: store.leave(db, room, user))
+        self._told.left(room, user)
+        return JSONResponse(left, 201)
+
+    async def rooms(self, request: Request) -> Response:
+        user = self._caller(request).user
+        return JSONResponse(await self._store.read(lambda db: store.rooms_of(db, user)))
+
+    async def members(self, request: Request) -> Response:
+        return await self._of_room(request, store.members)
+
+    async def messages(self, request: Request) -> Response:
+        user, room = self._caller(request).user, inputs.room_id(request)
+        page = inputs.page(request)
+        return JSONResponse(await self._store.read(lambda db: store.messages(db, room, user, page)))
+
+    async def mark_read(self, request: Request) -> Response:
+        user, room = self._caller(request).user, inputs.room_id(request)
+        message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
+        await self._store.run(lambda db: store.mark_read(db, room, user, message))
+        self._told.read(room, user, message)
+        return JSONResponse({"success": True}, 201)
+
+    async def health(self, request: Request) -> Response:
+        states = {name: {"status": state} for name, state in (await self._health()).items()}
+        needed = {name: state for name, state in states.items() if name != "worker"}
+        failed = {name: state for name, state in needed.items() if state["status"] != "up"}
+        working = {name: state for name, state in needed.items() if name not in failed}
+        body = {"status": "error" if failed else "ok", "info": working, "error": failed, "details": states}
+        return JSONResponse(body, 503 if failed else 200)
+
+    async def description(self, request: Request) -> Response:
+        return JSONResponse(DESCRIPTION)
+
+    async def _of_room(self, request: Request, work: Callable[[Connection, str, str], list[Row]]) -> Response:
+        user, room = self._caller(request).user, inputs.room_id(request)
+        return JSONResponse(await self._store.read(lambda db: work(db, room, user)))
+
+    async def _renew_hash(self, user: Row, password: str) -> None:
+        """Replace a hash of an older kind, now that the password is known."""
+        old = user["password_hash"]
+        if self._passwords.is_outdated(old):
+            new = await self._passwords.hash(password)
+            await self._store.run(lambda db: db.do("change_password_hash", id=user["id"], old=old, new=new))
+
+    def _caller(self, request: Request) -> Caller:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        caller = self._tokens.read(token.strip()) if kind.lower() == "bearer" else None
+        if caller is None or self._ended(caller):
+            raise unauthorized()
+        return caller
+
+    def _limit(self, what: str, request: Request) -> None:
+        if wait := self._rates[what].wait_seconds(request.client.host if request.client else ""):
+            raise Refusal(429, "Too many requests", retry_after=wait)
+
+
+OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]] = {
+    ("POST", "/auth/register"): Rest.register,
+    ("POST", "/auth/login"): Rest.login,
+    ("GET", "/rooms"): Rest.rooms,
+    ("POST", "/rooms"): Rest.add_room,
+    ("POST", "/rooms/{id}/join"): Rest.join,
+    ("POST", "/rooms/{id}/leave"): Rest.leave,
+    ("GET", "/rooms/{id}/members"): Rest.members,
+    ("GET", "/rooms/{id}/messages"): Rest.messages,
+    ("POST", "/rooms/{id}/read"): Rest.mark_read,
+    ("GET", "/health"): Rest.health,
+    ("GET", "/openapi.json"): Rest.description,
+}
+"""Each has its entry in `openapi.py`."""

@@ -1,0 +1,138 @@
+"""What happens in rooms besides messages, told to the sockets here and, by signals, to the other gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kingdom.gateway.clients import Client, Clients, Outgoing
+from kingdom.gateway.membership import Membership
+from kingdom.gateway.presence import Change, Presence
+from kingdom.gateway.tokens import Caller
+from kingdom.hall.records import Signal
+from kingdom.topics.base import Outcome, Producer
+from kingdom.topics.names import SIGNALS
+
+
+class Rooms:
+    def __init__(
+        self, gateway: str, clients: Clients, membership: Membership, presence: Presence, producer: Producer
+    ) -> None:
+        """`gateway` names this life of this gateway: its own signals come back to it."""
+        self._gateway = gateway
+        self._clients = clients
+        self._membership = membership
+        self._presence = presence
+        self._producer = producer
+        #: Tokens that a user was given until then are no longer good, seconds since the epoch.
+        self._ended: dict[str, float] = {}
+
+    def has_ended(self, caller: Caller) -> bool:
+        """Return whether the session of a token was ended before its time."""
+        return self._ended.get(caller.user, -1.0) >= caller.since
+
+    # What happens here
+
+    def enter(self, client: Client, room: str) -> None:
+        """Let a client have what comes into a room, and tell it who is there."""
+        for user in self._presence.users_in(room):
+            self._clients.send(client, Outgoing("presence", {"roomId": room, "userId": user, "on": True}))
+        self._clients.join(client, room)
+        self.seen(client)
+
+    def seen(self, client: Client) -> None:
+        """Note that a client is there, in all the rooms that it has joined."""
+        assert client.caller is not None
+        if client.rooms:
+            self._tell_presence(self._presence.seen(client.sid, client.caller.user, client.rooms))
+            self._signal("presence", client.caller.user, socket=client.sid, rooms=sorted(client.rooms))
+
+    def gone(self, client: Client) -> None:
+        """Forget a client whose connection has ended."""
+        assert client.caller is not None
+        was_present = bool(client.rooms)
+        self._clients.forget(client)
+        self._tell_presence(self._presence.gone(client.sid))
+        if was_present:
+            self._signal("presence", client.caller.user, socket=client.sid, rooms=[])
+
+    def expire(self) -> None:
+        """Tell of those who have been silent for too long."""
+        self._tell_presence(self._presence.expire())
+
+    def typing(self, client: Client, room: str, on: bool) -> None:
+        """Tell the others in a room that somebody types, or no longer does."""
+        assert client.caller is not None
+        self._tell_typing(room, client.caller.user, on, but=client)
+        self._signal("typing", client.caller.user, roomId=room, on=on)
+
+    def joined(self, room: str, user: str) -> None:
+        """Note a new member, who still has to join with each socket."""
+        self._membership.begins(room, user)
+
+    def left(self, room: str, user: str) -> None:
+        """End the delivery of a room to somebody who is no longer a member."""
+        self._remove(room, user)
+        self._signal("left", user, roomId=room)
+
+    def read(self, room: str, user: str, message: str) -> None:
+        """Tell a room how far somebody has read."""
+        self._tell_read(room, user, message)
+        self._signal("read", user, roomId=room, lastReadMessageId=message)
+
+    # What other gateways tell
+
+    async def hear(self, signal: Signal, disconnect: Callable[[Client], Awaitable[None]]) -> None:
+        """Take over what another gateway, or the worker, tells. What does not fit is no news."""
+        if signal.gateway == self._gateway:
+            return
+        facts = signal.facts
+        user, room = facts.get("userId"), facts.get("roomId")
+        if not isinstance(user, str):
+            return
+        if signal.kind == "presence":
+            self._hear_presence(user, facts.get("socket"), facts.get("rooms"))
+        elif signal.kind == "session_ended" and isinstance(facts.get("at"), int | float):
+            self._ended[user] = float(facts["at"])
+            for client in list(self._clients.of_user.get(user, ())):
+                if client.caller is not None and self.has_ended(client.caller):
+                    await disconnect(client)
+        elif not isinstance(room, str):
+            return
+        elif signal.kind == "left":
+            self._remove(room, user)
+        elif signal.kind == "typing":
+            self._tell_typing(room, user, facts.get("on") is True)
+        elif signal.kind == "read" and isinstance(facts.get("lastReadMessageId"), str):
+            self._tell_read(room, user, facts["lastReadMessageId"])
+
+    def _hear_presence(self, user: str, socket: Any, rooms: Any) -> None:
+        if isinstance(socket, str) and isinstance(rooms, list) and all(isinstance(room, str) for room in rooms):
+            changes = self._presence.seen(socket, user, rooms) if rooms else self._presence.gone(socket)
+            self._tell_presence(changes)
+
+    def _remove(self, room: str, user: str) -> None:
+        self._membership.ends(room, user)
+        for client in self._clients.of_user_in(user, room):
+            self._clients.leave(client, room)
+            self._tell_presence(self._presence.seen(client.sid, user, client.rooms))
+            self._signal("presence", user, socket=client.sid, rooms=sorted(client.rooms))
+
+    def _tell_presence(self, changes: list[Change]) -> None:
+        for room, user, on in changes:
+            self._clients.send_to_room(room, Outgoing("presence", {"roomId": room, "userId": user, "on": on}))
+
+    def _tell_typing(self, room: str, user: str, on: bool, but: Client | None = None) -> None:
+        self._clients.send_to_room(room, Outgoing("typing", {"roomId": room, "userId": user, "on": on}), but)
+
+    def _tell_read(self, room: str, user: str, message: str) -> None:
+        facts = {"roomId": room, "userId": user, "lastReadMessageId": message}
+        self._clients.send_to_room(room, Outgoing("read", facts))
+
+    def _signal(self, kind: str, user: str, **facts: object) -> None:
+        signal = Signal(kind, self._gateway, {"userId": user, **facts})
+        self._producer.append(SIGNALS, user, signal.to_json(), _ignore)
+
+
+def _ignore(outcome: Outcome, why: str) -> None:
+    """Do nothing: a signal that is lost is not sent again."""

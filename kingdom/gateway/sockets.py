@@ -1,0 +1,376 @@
+"""The Socket.IO part: who connects, what they ask for, and the table of it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+import socketio
+from engineio.async_socket import AsyncSocket
+from engineio.exceptions import EngineIOError
+
+from kingdom.gateway import inputs
+from kingdom.gateway.clients import Client, Clients, Outgoing
+from kingdom.gateway.frames import FRAMES, LARGEST_INCOMING, FrameProtocol, text_frame
+from kingdom.gateway.limits import Rate
+from kingdom.gateway.membership import Membership
+from kingdom.gateway.rooms import Rooms
+from kingdom.gateway.tokens import Caller, Tokens
+from kingdom.hall.base import Unavailable
+from kingdom.hall.ids import iso, new_uuid
+from kingdom.hall.records import MessageCreated
+from kingdom.topics.base import Outcome, Producer
+from kingdom.topics.names import MESSAGES
+
+PING_SECONDS, PONG_SECONDS = 25, 20
+CLOSE_SECONDS = 5.0
+"""How long a refused client may take to hang up by itself."""
+BUSY_RETRY_MS = 1000
+SUCCESS = {"success": True}
+NOT_AUTHENTICATED = "Not authenticated"
+INVALID = "Invalid message format"
+NOT_A_MEMBER = "Not a member of this room"
+UNDELIVERED = "Message delivery failed"
+_CONNECT, _NOOP = "40", "6"
+
+
+class Answer(NamedTuple):
+    """The answer to a call of a client, which may be given later."""
+
+    client: Client
+    #: None: the client does not want to know.
+    number: int | None
+    clients: Clients
+
+    def give(self, result: object) -> None:
+        """Send it."""
+        if self.number is not None:
+            self.clients.send(self.client, Outgoing.answer(self.number, result))
+
+
+class Settled(NamedTuple):
+    """What became of a message that was appended."""
+
+    answer: Answer
+    client_msg_id: str
+    outcome: Outcome
+
+
+class HallSocket:
+    """What Engine.IO reads and writes a web socket through."""
+
+    def __init__(self, handler: Callable[[HallSocket], Awaitable[None]], server: object) -> None:
+        self._handler = handler
+        self._pipe: AsyncSocket = handler.__self__  # type: ignore[attr-defined]
+        self._hall: Sockets = self._pipe.server.hall
+
+    async def __call__(self, environ: dict[str, Any]) -> str:
+        self._receive, self._send = environ["asgi.receive"], environ["asgi.send"]
+        self._frames: FrameProtocol = environ["asgi.scope"]["state"][FRAMES]
+        await self._send({"type": "websocket.accept"})
+        await self._handler(self)
+        return ""
+
+    async def send(self, message: str) -> None:
+        """Send a packet. From a NOOP on, which comes after everything before it, frames may go directly."""
+        if self._frames.put(text_frame(message.encode())) > self._hall.most_queued():
+            self._frames.cut()
+        if message == _NOOP or message.startswith(_CONNECT):
+            self._hall.can_take_frames(self._pipe.sid, self._frames)
+
+    async def wait(self) -> str | bytes:
+        """Return the next packet; OSError when there will be none."""
+        event = await self._receive()
+        if event["type"] != "websocket.receive":
+            raise OSError
+        received: str | bytes = event["text"] if event.get("text") is not None else event["bytes"]
+        return received
+
+    async def close(self) -> None:
+        """Close the web socket."""
+        if not self._frames.disconnected and not self._frames.close_sent:
+            await self._send({"type": "websocket.close"})
+
+
+class _Server(socketio.AsyncServer):  # type: ignore[misc]
+    """Socket.IO whose events go to one place: the answer to some of them is given later, in whatever order."""
+
+    hall: Sockets
+
+    async def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: object) -> None:
+        if namespace in (None, "/") and isinstance(data, list) and data:
+            await self.hall.handle(eio_sid, data[0], data[1] if len(data) > 1 else None, id)
+
+
+class Sockets:
+    """Everything that happens on sockets."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        rooms: Rooms,
+        membership: Membership,
+        tokens: Tokens,
+        producer: Producer,
+        rate: Rate,
+        most_queued: Callable[[], int],
+        ended: Callable[[Caller], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        #: Why messages are not taken now, or "".
+        self.refuses = ""
+        self.rate = rate
+        self.accepted = self.failed = self.refused_sockets = 0
+        self.most_queued = most_queued
+        self._clients = clients
+        self._rooms = rooms
+        self._membership = membership
+        self._tokens = tokens
+        self._producer = producer
+        self._ended = ended
+        self._clock = clock
+        self._ends: list[tuple[float, str]] = []
+        self._settled: deque[Settled] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.server = _new_server(self)
+        self.server.on("connect", self._connect)
+        self.server.on("disconnect", self._disconnect)
+
+    # Engine.IO
+
+    def can_take_frames(self, pipe: str, frames: FrameProtocol) -> None:
+        """Note that nothing is left on the way to a client besides what is sent to this web socket."""
+        client = self._clients.by_pipe.get(pipe)
+        if client is not None:
+            client.frames = frames
+
+    def cut(self, client: Client) -> None:
+        """End the connection of a client: it comes back and resumes, or it does not read anyway."""
+        if client.frames is not None:
+            client.frames.cut()
+        else:
+            self._later(client.pipe.close(wait=False, abort=True))
+            self.server.eio.sockets.pop(client.pipe.sid, None)
+
+    async def drop_silent(self) -> None:
+        """Close the connections that do not answer pings any more, and forget what is closed."""
+        pipes: dict[str, AsyncSocket] = self.server.eio.sockets
+        for sid, pipe in list(pipes.items()):
+            if not pipe.closed and pipe.last_ping and time.time() - pipe.last_ping > PONG_SECONDS:
+                await pipe.close(wait=False, abort=True, reason=self.server.eio.reason.PING_TIMEOUT)
+                client = self._clients.by_pipe.get(sid)
+                if client is not None and client.frames is not None:
+                    client.frames.cut()
+            if pipe.closed:
+                pipes.pop(sid, None)
+
+    async def end_sessions(self) -> None:
+        """Disconnect those whose tokens have ended."""
+        now = self._clock()
+        while self._ends and self._ends[0][0] <= now:
+            client = self._clients.by_pipe.get(heapq.heappop(self._ends)[1])
+            if client is not None:
+                await self.disconnect(client)
+
+    async def disconnect(self, client: Client) -> None:
+        """Tell a client that it is not served any more, and hang up if it does not."""
+        await self.server.disconnect(client.sid)
+        self._hang_up_later(client.pipe)
+
+    async def _connect(self, sid: str, environ: dict[str, Any], auth: object = None) -> None:
+        pipe_sid = self.server.manager.eio_sid_from_sid(sid, "/")
+        pipe: AsyncSocket = self.server.eio.sockets[pipe_sid]
+        token = auth.get("token") if isinstance(auth, Mapping) else None
+        if token is None:
+            kind, _, given = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
+            token = given.strip() if kind.lower() == "bearer" else None
+        # It would be kept for as long as the socket lives.
+        environ.clear()
+        caller = self._tokens.read(token)
+        if caller is None or self._ended(caller) or pipe_sid in self._clients.by_pipe:
+            self.refused_sockets += 1
+            await self.server.disconnect(sid)
+            self._hang_up_later(pipe)
+            return
+        client = Client(pipe)
+        client.sid = sid
+        self._clients.by_pipe[pipe_sid] = client
+        self._clients.signed_in(client, caller)
+        heapq.heappush(self._ends, (caller.until, pipe_sid))
+
+    async def _disconnect(self, sid: str, reason: str) -> None:
+        pipe_sid = self.server.manager.eio_sid_from_sid(sid, "/")
+        client = self._clients.by_pipe.get(pipe_sid)
+        if client is not None and client.sid == sid:
+            self._rooms.gone(client)
+
+    def _hang_up_later(self, pipe: AsyncSocket) -> None:
+        async def hang_up() -> None:
+            await asyncio.sleep(CLOSE_SECONDS)
+            if not pipe.closed:
+                await pipe.close(wait=False)
+
+        self._later(hang_up())
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Events
+
+    async def handle(self, pipe: str, event: object, payload: object, number: int | None) -> None:
+        """Carry out one event. The next one of this client waits until this returns."""
+        client = self._clients.by_pipe.get(pipe)
+        if client is None:
+            await self._answer_stranger(pipe, event, number)
+            return
+        answer = Answer(client, number, self._clients)
+        handler = EVENTS.get(event) if isinstance(event, str) else None
+        if handler is None:
+            answer.give({"success": False, "error": "Unknown event"})
+        else:
+            await handler(self, client, payload, answer)
+
+    async def _answer_stranger(self, pipe: str, event: object, number: int | None) -> None:
+        if number is None:
+            return
+        failed = _failed("", NOT_AUTHENTICATED) if event == "sendMessage" else _error(NOT_AUTHENTICATED)
+        try:
+            await self.server.eio.send(pipe, f"3{number}{orjson.dumps([failed]).decode()}")
+        except (KeyError, EngineIOError):
+            return
+
+    async def send_message(self, client: Client, payload: object, answer: Answer) -> None:
+        """Take a message in. It is accepted when the topic has it durably."""
+        assert client.caller is not None
+        user = client.caller.user
+        sent = inputs.sent(payload)
+        if sent is None:
+            self._fail(answer, "", INVALID)
+        elif wait := self.rate.wait_seconds(client.sid):
+            self._fail(answer, sent.client_msg_id, "Too many messages", int(wait * 1000) + 1)
+        elif self.refuses:
+            self._fail(answer, sent.client_msg_id, self.refuses, BUSY_RETRY_MS)
+        elif why := await self._may_not_send(sent.room, user):
+            self._fail(answer, sent.client_msg_id, why)
+        else:
+            self._append(sent, user, answer)
+
+    async def _may_not_send(self, room: str, user: str) -> str:
+        if self._membership.knows(room, user):
+            return ""
+        try:
+            return "" if await self._membership.ask(room, user) else NOT_A_MEMBER
+        except Unavailable:
+            return UNDELIVERED
+
+    def _append(self, sent: inputs.Sent, user: str, answer: Answer) -> None:
+        event = MessageCreated(
+            new_uuid(), sent.room, user, sent.client_msg_id, sent.type, sent.content, iso(self._clock())
+        )
+
+        def done(outcome: Outcome, why: str) -> None:
+            self._settle(Settled(answer, sent.client_msg_id, outcome))
+
+        self._loop = asyncio.get_running_loop()
+        self._producer.append(MESSAGES, event.key, event.to_json(), done)
+
+    def _settle(self, settled: Settled) -> None:
+        """Let the event loop answer. Called on any thread; a batch of a topic wakes the loop once."""
+        wakes = not self._settled
+        self._settled.append(settled)
+        if wakes and self._loop is not None:
+            self._loop.call_soon_threadsafe(self.answer_settled)
+
+    def answer_settled(self) -> None:
+        """Answer all whose fate is known."""
+        while self._settled:
+            answer, client_msg_id, outcome = self._settled.popleft()
+            if outcome is Outcome.STORED:
+                self.accepted += 1
+                answer.give({"clientMsgId": client_msg_id, "status": "ACCEPTED"})
+            else:
+                # Also when nobody knows: the client sends again under its own id, and the doubled one is dropped.
+                self._fail(answer, client_msg_id, UNDELIVERED)
+
+    def _fail(self, answer: Answer, client_msg_id: str, error: str, retry_after_ms: int = 0) -> None:
+        self.failed += 1
+        answer.give(_failed(client_msg_id, error, retry_after_ms))
+
+    async def join_room(self, client: Client, payload: object, answer: Answer) -> None:
+        """Let a member have what comes into a room."""
+        assert client.caller is not None
+        given = payload.get("roomId") if isinstance(payload, Mapping) else None
+        if not inputs.is_uuid(given):
+            answer.give(_error("Invalid room id"))
+            return
+        room = str(given).lower()
+        if why := await self._may_not_send(room, client.caller.user):
+            answer.give(_error("The room cannot be joined now" if why is UNDELIVERED else why))
+        elif client.pipe.sid in self._clients.by_pipe:  # and not gone while the database was asked
+            answer.give(SUCCESS)
+            self._rooms.enter(client, room)
+
+    async def heartbeat(self, client: Client, payload: object, answer: Answer) -> None:
+        """Note that a client is there."""
+        self._rooms.seen(client)
+        answer.give(SUCCESS)
+
+    async def typing(self, client: Client, payload: object, answer: Answer) -> None:
+        """Tell the others in a room that somebody types, or no longer does."""
+        given = payload if isinstance(payload, Mapping) else {}
+        room = str(given.get("roomId")).lower()
+        if room not in client.rooms or not isinstance(given.get("on"), bool):
+            answer.give(_error(NOT_A_MEMBER if isinstance(given.get("on"), bool) else INVALID))
+            return
+        self._rooms.typing(client, room, given["on"])
+        answer.give(SUCCESS)
+
+
+EVENTS: dict[str, Callable[[Sockets, Client, object, Answer], Awaitable[None]]] = {
+    "joinRoom": Sockets.join_room,
+    "sendMessage": Sockets.send_message,
+    "heartbeat": Sockets.heartbeat,
+    "typing": Sockets.typing,
+}
+"""What clients may call."""
+
+
+def _failed(client_msg_id: str, error: str, retry_after_ms: int = 0) -> dict[str, object]:
+    later = {"retryAfterMs": retry_after_ms} if retry_after_ms else {}
+    return {"clientMsgId": client_msg_id, "status": "FAILED", "error": error, **later}
+
+
+def _error(why: str) -> dict[str, object]:
+    return {"success": False, "error": why}
+
+
+def _new_server(hall: Sockets) -> _Server:
+    quiet = logging.getLogger("kingdom.sockets")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    server = _Server(
+        async_mode="asgi",
+        # A refused client sees that it is connected, and then why not; otherwise it would try again and again.
+        always_connect=True,
+        async_handlers=False,
+        # Origins are checked before anything else, in `doors`.
+        cors_allowed_origins=[],
+        max_http_buffer_size=LARGEST_INCOMING,
+        ping_interval=PING_SECONDS,
+        ping_timeout=PONG_SECONDS,
+        monitor_clients=False,
+        logger=quiet,
+        engineio_logger=quiet,
+    )
+    server.hall = server.eio.hall = hall
+    server.eio._async = {**server.eio._async, "websocket": HallSocket}
+    return server

@@ -1,0 +1,168 @@
+"""What the gateway reads and writes in the chat's database: away from its event loop, within a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from kingdom.gateway.inputs import Page
+from kingdom.gateway.refusals import Refusal, no_such_room, not_a_member
+from kingdom.hall.base import Connection, Database, Row, Unavailable
+from kingdom.hall.ids import new_uuid
+
+T = TypeVar("T")
+THREADS = 4
+MOST_UNREAD = 1000
+LONGEST_WAIT = 8.0
+
+
+class Store:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="database")
+        self._migrating = threading.Lock()
+        self._is_migrated = False
+
+    async def read(self, work: Callable[[Connection], T], seconds: float = LONGEST_WAIT) -> T:
+        """Return what `work` returns; Unavailable when the database does not answer in time."""
+        return await self._apart(self._database.read, work, seconds)
+
+    async def run(self, work: Callable[[Connection], T], seconds: float = LONGEST_WAIT) -> T:
+        """Return what `work` returns when its writes are durable."""
+        return await self._apart(self._database.run, work, seconds)
+
+    def close(self) -> None:
+        """Close the connections, after what runs has ended."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._database.close()
+
+    async def _apart(
+        self, transaction: Callable[[Callable[[Connection], T]], T], work: Callable[[Connection], T], seconds: float
+    ) -> T:
+        def carry_out() -> T:
+            self._migrate()
+            return transaction(work)
+
+        waiting = asyncio.get_running_loop().run_in_executor(self._threads, carry_out)
+        try:
+            return await asyncio.wait_for(asyncio.shield(waiting), seconds)
+        except TimeoutError:
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise Unavailable(why=f"no answer within {seconds:g} s") from None
+
+    def _migrate(self) -> None:
+        """Bring the tables up to date before the first use: the database may have been away when the role started."""
+        if not self._is_migrated:
+            with self._migrating:
+                if not self._is_migrated:
+                    self._database.migrate()
+                    self._is_migrated = True
+
+
+def register(db: Connection, email: str, password_hash: str, now: str) -> Row:
+    """Add a user, whom the others see by the first part of the email."""
+    user = new_uuid()
+    if db.one("add_user", id=user, email=email, password_hash=password_hash, created_at=now) is None:
+        raise Refusal(409, "Email already registered")
+    db.do("name_user", user_id=user, name=email.partition("@")[0][:100])
+    return {"id": user, "email": email}
+
+
+def add_room(db: Connection, user: str, name: str, now: str) -> Row:
+    """Add a room whose first member made it."""
+    room = new_uuid()
+    db.do("add_room", id=room, name=name, created_at=now)
+    db.one("add_member", room_id=room, user_id=user, joined_at=now)
+    return {"id": room, "name": name, "createdAt": now, "lastMessageId": None, "lastMessageAt": None}
+
+
+def join(db: Connection, room: str, user: str, now: str) -> Row:
+    """Make somebody a member."""
+    if db.one("room", id=room) is None:
+        raise no_such_room()
+    if db.one("add_member", room_id=room, user_id=user, joined_at=now) is None:
+        raise Refusal(409, "Already a member of this room")
+    return {"roomId": room, "userId": user, "joinedAt": now, "lastReadMessageId": None}
+
+
+def leave(db: Connection, room: str, user: str) -> Row:
+    """End a membership."""
+    if not db.do("remove_member", room_id=room, user_id=user):
+        raise not_a_member() if db.one("room", id=room) else no_such_room()
+    return {"roomId": room, "userId": user}
+
+
+def is_member(db: Connection, room: str, user: str) -> bool:
+    """Return whether somebody is a member of a room that there is."""
+    return db.one("membership", room_id=room, user_id=user) is not None
+
+
+def _check_member(db: Connection, room: str, user: str) -> None:
+    if not is_member(db, room, user):
+        raise not_a_member()
+
+
+def rooms_of(db: Connection, user: str) -> list[Row]:
+    """Return somebody's rooms, the newest activity first."""
+    return [
+        {
+            "id": row["id"],
+            "name": row["name"],
+            "createdAt": row["created_at"],
+            "lastMessageId": row["last_message_id"],
+            "lastMessageAt": row["last_message_at"],
+            "unread": f"{MOST_UNREAD}+" if row["unread"] > MOST_UNREAD else row["unread"],
+        }
+        for row in db.all("rooms_of", user_id=user, most=MOST_UNREAD + 1)
+    ]
+
+
+def members(db: Connection, room: str, user: str) -> list[Row]:
+    """Return who is in a room, for one of them."""
+    _check_member(db, room, user)
+    return [
+        {
+            "roomId": row["room_id"],
+            "userId": row["user_id"],
+            "name": row["name"],
+            "joinedAt": row["joined_at"],
+            "lastReadMessageId": row["last_read_message_id"],
+        }
+        for row in db.all("members", room_id=room)
+    ]
+
+
+def messages(db: Connection, room: str, user: str, page: Page) -> list[Row]:
+    """Return a page of a room's history from the oldest to the newest, for a member."""
+    _check_member(db, room, user)
+    if page.before is not None:
+        after = page.after or ""
+        rows = db.all("messages_before", room_id=room, before=page.before, after=after, most=page.limit)[::-1]
+    elif page.after is not None:
+        rows = db.all("messages_after", room_id=room, after=page.after, most=page.limit)
+    else:
+        rows = db.all("newest_messages", room_id=room, most=page.limit)[::-1]
+    return [_message(row) for row in rows]
+
+
+def _message(row: Row) -> Row:
+    named = {} if row["sender_name"] is None else {"senderName": row["sender_name"]}
+    return {
+        "id": row["id"],
+        "roomId": row["room_id"],
+        "senderId": row["sender_id"],
+        **named,
+        "clientMsgId": row["client_msg_id"],
+        "type": row["type"],
+        "content": row["content"],
+        "createdAt": row["created_at"],
+    }
+
+
+def mark_read(db: Connection, room: str, user: str, message: str) -> None:
+    """Note up to which message a member has read."""
+    _check_member(db, room, user)
+    db.do("mark_read", room_id=room, user_id=user, message_id=message)

@@ -1,0 +1,75 @@
+"""Tokens by which a request says whose it is: signed, with an end, and for this service alone."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import jwt
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadHome, Collision
+
+ALGORITHM = "HS256"
+AUDIENCE = "kingdom-hall"
+LIFETIME_SECONDS = 86_400
+SECRET = "KINGDOM_JWT_SECRET"
+"""Names a secret in the environment or in `.env` that is taken instead of one made here."""
+SHORTEST_SECRET = 16
+
+
+class Caller(NamedTuple):
+    """Whose token it is."""
+
+    user: str
+    email: str
+    #: When the token was given out and when it ends, seconds since the epoch.
+    since: float
+    until: float
+
+
+class Tokens:
+    def __init__(self, secret: bytes, clock: Callable[[], float]) -> None:
+        self._secret = secret
+        self._clock = clock
+
+    def make(self, user: str, email: str) -> str:
+        """Return a token of a user."""
+        now = int(self._clock())
+        claims = {"sub": user, "email": email, "aud": AUDIENCE, "iat": now, "exp": now + LIFETIME_SECONDS}
+        return jwt.encode(claims, self._secret, ALGORITHM)
+
+    def read(self, token: object) -> Caller | None:
+        """Return whose token this is; None when it is none of ours, or has ended."""
+        if not isinstance(token, str):
+            return None
+        try:
+            claims = jwt.decode(
+                token,
+                self._secret,
+                algorithms=[ALGORITHM],
+                audience=AUDIENCE,
+                options={"require": ["sub", "email", "iat", "exp", "aud"], "verify_exp": False, "verify_iat": False},
+            )
+            caller = Caller(claims["sub"], claims["email"], float(claims["iat"]), float(claims["exp"]))
+        except (jwt.InvalidTokenError, ValueError, TypeError, UnicodeEncodeError):
+            return None
+        # By our own clock, which tests can set.
+        within = caller.since <= self._clock() + 60 and self._clock() < caller.until
+        return caller if within and isinstance(caller.user, str) and isinstance(caller.email, str) else None
+
+
+def find_secret(given: Mapping[str, str], path: Path, disk: Disk) -> bytes:
+    """Return the secret that is given, or the one at `path`, which is made when there is none."""
+    if named := given.get(SECRET):
+        if len(named) < SHORTEST_SECRET:
+            raise BadHome(path=path, why=f"{SECRET} is shorter than {SHORTEST_SECRET} characters")
+        return named.encode()
+    make_folder(path.parent)
+    with suppress(Collision):
+        disk.create(path, secrets.token_hex(32).encode())
+    return read_bytes(path)

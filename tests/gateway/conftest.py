@@ -1,0 +1,24 @@
+"""One hall for all tests of a file that only look at what it answers."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.halls import Hall
+
+
+@pytest.fixture(scope="module")
+def hall() -> Iterator[Hall]:
+    """A gateway and a worker at work."""
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    opened = Hall(home)
+    try:
+        opened.start("gateway")
+        opened.start("worker")
+        yield opened
+    finally:
+        opened.close()
+        shutil.rmtree(home, ignore_errors=True)
