@@ -63,7 +63,7 @@ web-test: ## the pages in a browser
 	@if [ -d tests/web ]; then exec $(PY) -m pytest tests/web; else echo 'no hall yet: nothing to test'; fi
 
 test-distributed: ## the hall on Kafka and PostgreSQL
-	@bin/setup dev
+	@bin/setup distributed
 	@if [ -d tests/distributed ]; then exec $(PY) -m pytest tests/distributed; else echo 'no hall yet: nothing to test'; fi
 
 faults: export KINGDOM_CAMPAIGN = 1

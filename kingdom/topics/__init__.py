@@ -5,15 +5,22 @@ Roles choose the transport in config/hall.yaml; what they may rely on stands in 
 
 from __future__ import annotations
 
+from kingdom.errors import BadInput
 from kingdom.runtime import tables
 from kingdom.topics.base import Kit, Topics
 
 TOPICS = {
     "files": "kingdom.topics.files:FilesTopics",
+    "kafka": "kingdom.topics.kafka:KafkaTopics",
 }
 
 
 def open_topics(transport: str, kit: Kit) -> Topics:
     """Return the topics of a transport. Nothing is connected yet: a broker that is away shows when it is used."""
-    opened: Topics = tables.load(TOPICS[transport])(kit)
+    try:
+        opened: Topics = tables.load(TOPICS[transport])(kit)
+    except ModuleNotFoundError as missing:
+        raise BadInput(
+            message=f"transport {transport} needs {missing.name}: pip install 'kingdom[{transport}]'"
+        ) from None
     return opened

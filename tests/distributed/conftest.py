@@ -1,0 +1,36 @@
+"""Brokers and a database for the whole run. What is missing here is skipped in capitals."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.kafka import Brokers, Missing
+from tests.distributed.postgres import Postgres
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[Brokers]:
+    with tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as folder:
+        try:
+            started = Brokers(Path(folder))
+        except Missing as missing:
+            pytest.skip(f"no Kafka: {missing}")
+        started.start()
+        yield started
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with tempfile.TemporaryDirectory(prefix="kd-postgres-", dir="/tmp") as folder:
+        try:
+            started = Postgres(Path(folder))
+        except Missing as missing:
+            pytest.skip(f"no PostgreSQL: {missing}")
+        started.start()
+        yield started
+        started.stop()

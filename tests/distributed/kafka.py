@@ -1,0 +1,195 @@
+"""Real Kafka brokers on loopback: started from pinned jars, killed and started again by the tests."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import uuid
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.waiting import wait_until
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parent.parent
+JARS = CHECKOUT / "build" / "kafka-jars"
+HASHES = HERE / "kafka.sha256"
+START_SECONDS = 90.0
+PROPERTIES = """\
+process.roles=broker,controller
+node.id={node}
+controller.quorum.voters={voters}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs={folder}/data
+auto.create.topics.enable=false
+unclean.leader.election.enable=false
+default.replication.factor={replicas}
+min.insync.replicas={in_sync}
+offsets.topic.replication.factor={replicas}
+offsets.topic.num.partitions=3
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={in_sync}
+transaction.state.log.num.partitions=3
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={in_sync}
+group.initial.rebalance.delay.ms=0
+group.consumer.min.session.timeout.ms=1000
+group.min.session.timeout.ms=1000
+broker.session.timeout.ms=6000
+broker.heartbeat.interval.ms=1000
+log.cleaner.dedupe.buffer.size=2097152
+num.network.threads=2
+num.io.threads=2
+"""
+
+
+class Missing(Exception):
+    """What keeps brokers from running here."""
+
+
+def jars() -> Path:
+    """The folder of the broker's jars, each with the digest that is written down."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise Missing(f"no {program} here")
+    JARS.parent.mkdir(exist_ok=True)
+    with open(JARS.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _differs(JARS):
+            shutil.rmtree(JARS, ignore_errors=True)
+            _fetch(JARS)
+            if why := _differs(JARS):
+                raise AssertionError(f"the jars are not those of {HASHES.name}: {why}")
+    return JARS
+
+
+def _fetch(folder: Path) -> None:
+    copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    command = ["mvn", "-B", "-q", "-C", "-f", str(HERE / "pom.xml"), copy]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    for _ in range(3):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400)
+        if done.returncode == 0:
+            return
+    raise Missing(f"Maven could not fetch the broker: {done.stdout[-300:]}")
+
+
+def _differs(folder: Path) -> str:
+    wanted = dict(reversed(line.split()) for line in HASHES.read_text().splitlines())
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jar")}
+    return ", ".join(sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)))
+
+
+class Brokers:
+    """A cluster of nodes that are broker and controller at once."""
+
+    def __init__(self, folder: Path, nodes: int = 1) -> None:
+        self._jars = jars()
+        self._folder = folder
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        ports = _free_ports(2 * nodes)
+        self._ports, self._controllers = ports[:nodes], ports[nodes:]
+        self._format()
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    def start(self, *nodes: int) -> None:
+        """Start these nodes, or all, and wait until they answer."""
+        for node in nodes or range(len(self._ports)):
+            with open(self._of(node) / "out.log", "ab") as log:
+                self._processes[node] = subprocess.Popen(
+                    [*self._java("192m"), "kafka.Kafka", str(self._of(node) / "server.properties")],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment(),
+                    start_new_session=True,
+                )
+        wait_until(self._answer, START_SECONDS, "the brokers answer")
+
+    def signal(self, node: int, number: signal.Signals) -> None:
+        self._processes[node].send_signal(number)
+
+    def kill(self, node: int = 0) -> None:
+        process = self._processes.pop(node)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+
+    def _format(self) -> None:
+        voters = ",".join(f"{node + 1}@127.0.0.1:{port}" for node, port in enumerate(self._controllers))
+        cluster = _cluster_id()
+        replicas = len(self._ports)
+        for node, (port, controller) in enumerate(zip(self._ports, self._controllers, strict=True)):
+            folder = self._of(node)
+            folder.mkdir(parents=True)
+            properties = folder / "server.properties"
+            properties.write_text(
+                PROPERTIES.format(
+                    node=node + 1,
+                    voters=voters,
+                    port=port,
+                    controller=controller,
+                    folder=folder,
+                    replicas=replicas,
+                    in_sync=max(1, replicas - 1),
+                )
+            )
+            command = [*self._java("128m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            subprocess.run(command, env=self._environment(), check=True, capture_output=True)
+
+    def _answer(self) -> bool:
+        for node, process in self._processes.items():
+            if process.poll() is not None:
+                raise AssertionError(f"broker {node} ended: {(self._of(node) / 'out.log').read_text()[-1500:]}")
+        try:
+            client = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+            return len(client.list_topics(timeout=1).brokers) >= len(self._processes)
+        except KafkaException:
+            return False
+
+    def _of(self, node: int) -> Path:
+        return self._folder / f"node-{node + 1}"
+
+    def _java(self, heap: str) -> list[str]:
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return ["java", f"-Xms{heap}", f"-Xmx{heap}", *quick, quiet, "-cp", f"{self._jars}/*"]
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self._folder), "LANG": "C.UTF-8"}
+
+
+def _cluster_id() -> str:
+    """A random id. One that begins with a dash would be taken for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports

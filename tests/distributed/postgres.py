@@ -1,0 +1,91 @@
+"""A real PostgreSQL on loopback, in a folder of its own and as a user who is not root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.distributed.kafka import Missing
+from tests.waiting import wait_until
+
+START_SECONDS = 60.0
+
+
+def programs() -> Path:
+    """The folder with initdb and postgres."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    if named := shutil.which("postgres"):
+        return Path(named).parent
+    raise Missing("no PostgreSQL here")
+
+
+class Postgres:
+    def __init__(self, folder: Path) -> None:
+        self._programs = programs()
+        self._folder = folder
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            owner = next((name for name in ("postgres", "nobody") if _is_user(name)), "")
+            shutil.chown(folder, owner)
+            self._as = {"user": owner, "group": pwd.getpwnam(owner).pw_gid, "extra_groups": []}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        make = [self._programs / "initdb", "-D", folder / "data", "-U", "hall", "-A", "trust", "-E", "UTF8"]
+        subprocess.run([*map(str, make), "--no-sync"], check=True, capture_output=True, cwd=folder, **self._as)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://hall@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        """Start it and wait until it answers; after a kill it needs a moment."""
+        options = ["-k", str(self._folder), "-h", "127.0.0.1", "-p", str(self._port)]
+        wait_until(lambda: self._tries(options), START_SECONDS, "PostgreSQL answers")
+
+    def _tries(self, options: list[str]) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            with open(self._folder / "log", "ab") as log:
+                self._process = subprocess.Popen(
+                    [str(self._programs / "postgres"), "-D", str(self._folder / "data"), *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self._folder,
+                    start_new_session=True,
+                    **self._as,
+                )
+        try:
+            psycopg.connect(self.url, connect_timeout=1).close()
+        except psycopg.Error:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill it with all its children, as the kernel would when memory is short."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True

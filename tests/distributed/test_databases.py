@@ -1,0 +1,17 @@
+"""What every database of the chat does, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.contracts.test_hall_databases import *  # noqa: F403
+from tests.distributed.postgres import Postgres
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> str:
+    """A database without tables, as each test expects it."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    return postgres.url
