@@ -135,7 +135,7 @@ class Topics(Protocol):
     """The topics of one transport."""
 
     def producer(self, *, patient: bool = False) -> Producer:
-        """Return a publisher. A patient one waits as long as it takes rather than tell UNKNOWN."""
+        """Return a publisher. A patient one tries as long as it takes, and publishes in `flush` at the latest."""
 
     def follow(self, *topics: str) -> Follower:
         """Return a reader of what is published from now on. TopicsAway when the end of a topic cannot be learnt."""

@@ -38,7 +38,7 @@ LONGEST_KEY = 200
 NOTE_SECONDS = 0.25
 """A group's position is written this often at most: what was read since is read again after a crash."""
 LOOK_SECONDS = 1.0
-"""How often a reader that stands by tries to take hold, and a patient writer tries again."""
+"""How often a reader that stands by tries to take hold."""
 POLL_SECONDS = 0.02
 
 
@@ -47,6 +47,8 @@ class FilesTopics:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
+        for folder in kit.scratch.glob("*/"):
+            Disk(folder).sweep_scratch()
         self._opened: list[FilesProducer | FilesFollower | FilesGroupReader] = []
         self._failed = ""
 
@@ -119,7 +121,10 @@ class FilesTopics:
 
 
 class FilesProducer:
-    """One thread for each topic that is published to; what is appended while it writes goes into its next file."""
+    """What is appended while a file is written goes into the next one.
+
+    A thread for each topic writes at once; a patient producer has none, and writes in `flush`.
+    """
 
     def __init__(self, topics: FilesTopics, patient: bool) -> None:
         self._topics = topics
@@ -156,17 +161,21 @@ class FilesProducer:
             return self._writers[topic]
 
 
+Appended = tuple[bytes, Done]
+
+
 class _Writer:
     def __init__(self, topics: FilesTopics, topic: str, patient: bool) -> None:
         self._topics = topics
         self._batches = topics.batches(topic)
         self._patient = patient
-        self._queue: deque[tuple[bytes, Done]] = deque()
+        self._queue: deque[Appended] = deque()
         self._changed = threading.Condition()
         self._writing = False
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"topic {topic}", daemon=True)
-        self._thread.start()
+        self._thread = None if patient else threading.Thread(target=self._run, name=f"topic {topic}", daemon=True)
+        if self._thread is not None:
+            self._thread.start()
 
     def append(self, line: bytes, done: Done) -> None:
         with self._changed:
@@ -177,6 +186,9 @@ class _Writer:
         done(Outcome.REFUSED, "the topic is closed")
 
     def settled(self, seconds: float) -> bool:
+        """Return whether all that was appended is told of, within this time."""
+        if self._thread is None:
+            return all(self._write(batch) for batch in iter(self._next_batch, []))
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._writing, max(0.0, seconds))
 
@@ -184,43 +196,45 @@ class _Writer:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
-        while batch := self._next_batch():
-            outcome, why = self._write([line for line, _ in batch])
-            for _, done in batch:
-                done(outcome, why)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._closed)
+                batch = self._next_batch()
+                self._writing = bool(batch)
+            if not batch:
+                return
+            self._write(batch)
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
 
-    def _next_batch(self) -> list[tuple[bytes, Done]]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closed)
-            batch: list[tuple[bytes, Done]] = []
-            size = 0
-            while self._queue and len(batch) < MOST_EVENTS and (size := size + len(self._queue[0][0])) < LARGEST_BATCH:
-                batch.append(self._queue.popleft())
-            self._writing = bool(batch)
-            return batch
+    def _next_batch(self) -> list[Appended]:
+        batch: list[Appended] = []
+        size = 0
+        while self._queue and len(batch) < MOST_EVENTS and (size := size + len(self._queue[0][0])) < LARGEST_BATCH:
+            batch.append(self._queue.popleft())
+        return batch
 
-    def _write(self, lines: list[bytes]) -> tuple[Outcome, str]:
-        while True:
-            try:
-                self._batches.append(lines)
-            except NotDurable as error:
-                self._topics.note(str(error))
-                return Outcome.UNKNOWN, str(error)
-            except (OSError, KingdomError) as error:
-                self._topics.note(str(error))
-                if not self._patient or self._closed:
-                    return Outcome.REFUSED, str(error)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed, LOOK_SECONDS)
-            else:
-                self._topics.note("")
-                return Outcome.STORED, ""
+    def _write(self, batch: list[Appended]) -> bool:
+        """Write events as one file and tell of them. Return False if they are to be tried again."""
+        outcome, why = Outcome.STORED, ""
+        try:
+            self._batches.append([line for line, _ in batch])
+        except NotDurable as error:
+            outcome, why = Outcome.UNKNOWN, str(error)
+        except (OSError, KingdomError) as error:
+            outcome, why = Outcome.REFUSED, str(error)
+        self._topics.note(why)
+        if outcome is Outcome.REFUSED and self._patient:
+            self._queue.extendleft(reversed(batch))
+            return False
+        for _, done in batch:
+            done(outcome, why)
+        return True
 
 
 class FilesFollower:

@@ -1,0 +1,169 @@
+"""One life of a publisher or a reader of a topic in files.
+
+    python tests/faults/hall/acts.py HOME DURABILITY publish|read
+
+The ledgers HOME/acked and HOME/effects play the outside: a line of the first is there, synced, once an event was told
+to be stored; a line of the second is the reader's effect, known by the event's position, before it commits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from kingdom.disk.atomic import Disk
+from kingdom.errors import KingdomError
+from kingdom.topics import open_topics
+from kingdom.topics.base import Kit, Outcome, Topics
+
+TOPIC, GROUP = "chat.messages.v1", "readers"
+EVENTS = 7
+TOGETHER = 3
+
+
+def opened(home: Path, durability: str, who: str) -> Topics:
+    kit = Kit(
+        folder=home / "topics",
+        scratch=home / f"scratch-{who}",
+        durability=durability,  # type: ignore[arg-type]
+        guard=lambda: None,
+        settings={},
+    )
+    return open_topics("files", kit)
+
+
+def publish(home: Path, durability: str) -> None:
+    """Publish what was not acknowledged yet, in groups, and note what is acknowledged."""
+    ledger = Disk(home / "ledger-scratch", durability="power")
+    known = set(lines(home / "acked"))
+    topics = opened(home, durability, "publisher")
+    producer = topics.producer(patient=True)
+    missing = [number for number in range(EVENTS) if str(number) not in known]
+    for at in range(0, len(missing), TOGETHER):
+        told: dict[int, Outcome] = {}
+        for number in missing[at : at + TOGETHER]:
+            producer.append(TOPIC, "room", b'{"n":%d}' % number, _teller(told, number))
+        if producer.flush(5.0) and set(told.values()) == {Outcome.STORED}:
+            ledger.append(home / "acked", "".join(f"{number}\n" for number in told).encode(), sync=True)
+        else:
+            raise SystemExit(1)
+    topics.close()
+
+
+def _teller(told: dict[int, Outcome], number: int):  # type: ignore[no-untyped-def]
+    return lambda outcome, why: told.__setitem__(number, outcome)
+
+
+def prepare_reading(home: Path) -> None:
+    publish(home, "process")
+    (home / "acked").unlink()
+
+
+def read(home: Path, durability: str) -> None:
+    """Read on for the group: first the effect, then the commit."""
+    ledger = Disk(home / "ledger-scratch", durability="power")
+    topics = opened(home, durability, "reader")
+    reader = topics.group(GROUP, TOPIC)
+    while records := reader.poll(0.0, 2):
+        effects = "".join(f"{record.position} {json.loads(record.value)['n']}\n" for record in records)
+        ledger.append(home / "effects", effects.encode(), sync=True)
+        reader.commit(records)
+        reader._noted_at = 0.0  # a note each time: all its calls are swept
+    topics.close()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def whole(home: Path) -> list[str]:
+    """Every file that a reader may see is whole."""
+    wrong = []
+    for path in (home / "topics").rglob("*.json*"):
+        for line in path.read_bytes().splitlines() or [b""]:
+            try:
+                json.loads(line) if path.suffix == ".jsonl" else json.loads(path.read_bytes())
+            except ValueError as error:
+                wrong.append(f"half visible: {path}: {error}")
+    return wrong
+
+
+def events(home: Path) -> list[int]:
+    """What lies in the topic, in order; AssertionError-like lines are left to `check`."""
+    found = []
+    for path in sorted((home / "topics" / TOPIC).glob("*.jsonl")):
+        found += [(json.loads(line)["value"]["n"]) for line in path.read_text().splitlines()]
+    return found
+
+
+def numbering(home: Path) -> list[str]:
+    """Files follow one another without a gap."""
+    wrong, at = [], 0
+    for path in sorted((home / "topics" / TOPIC).glob("*.jsonl")):
+        if int(path.stem) != at:
+            wrong.append(f"{path.name} follows on {at}")
+        at = int(path.stem) + len(path.read_text().splitlines())
+    return wrong
+
+
+def litter(home: Path) -> list[str]:
+    return [f"litter: {path}" for path in home.glob("scratch-*/**/*") if path.is_file()]
+
+
+def check_publishing(home: Path) -> list[str]:
+    there = events(home)
+    lost = {int(number) for number in lines(home / "acked")} - set(there)
+    wrong = [f"acknowledged, but not there: {number}" for number in sorted(lost)]
+    wrong += [f"never published: {number}" for number in sorted(set(range(EVENTS)) - set(there))]
+    return [*wrong, *whole(home), *numbering(home), *litter(home)]
+
+
+def check_reading(home: Path) -> list[str]:
+    effects = dict(line.split() for line in lines(home / "effects"))
+    expected = {f"0:{number}": str(number) for number in range(EVENTS)}
+    wrong = [] if effects == expected else [f"effects are {effects}"]
+    note = home / "topics" / TOPIC / "groups" / f"{GROUP}.json"
+    passed = json.loads(note.read_text())["next"] if note.exists() else None
+    wrong += [] if passed == EVENTS else [f"the group has passed {passed}"]
+    return [*wrong, *whole(home), *litter(home)]
+
+
+def check_while_reading(home: Path) -> list[str]:
+    """Right after a fault nothing is passed that had no effect."""
+    note = home / "topics" / TOPIC / "groups" / f"{GROUP}.json"
+    wrong = whole(home)
+    if not wrong and note.exists():
+        passed = json.loads(note.read_text())["next"]
+        done = {line.split()[0] for line in lines(home / "effects") if " " in line}
+        wrong += [f"passed without effect: {n}" for n in range(passed) if f"0:{n}" not in done]
+    return wrong
+
+
+def check_while_publishing(home: Path) -> list[str]:
+    """Right after a fault all that was acknowledged is there."""
+    if wrong := whole(home):
+        return wrong
+    there = set(events(home))
+    return [f"acknowledged, but not there: {n}" for n in _complete(home / "acked") if n not in there]
+
+
+def _complete(path: Path) -> Iterable[int]:
+    text = path.read_text() if path.exists() else ""
+    return [int(line) for line in text.split("\n")[:-1] if line]
+
+
+def main() -> int:
+    os.umask(0o077)
+    try:
+        {"publish": publish, "read": read}[sys.argv[3]](Path(sys.argv[1]), sys.argv[2])
+    except (OSError, KingdomError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

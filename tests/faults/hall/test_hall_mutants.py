@@ -1,0 +1,96 @@
+"""The sweeps and power cuts of topics and worker are shown programs with a defect, and must catch it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import mutants
+from tests.faults.changes import before, drop, replace
+from tests.faults.hall.test_sweep_hall import WORKER, publishing, reading
+from tests.faults.mutants import Check, Mutant
+from tests.faults.oracle import Figure
+from tests.faults.powerloss import OUTCOMES
+from tests.faults.sweep import KILL, Step, power_cuts, sweep
+
+
+def killed(step: Step) -> Check:
+    return lambda tree, near: sweep(step, KILL, tree=tree, near=near, stop_at=1).bad
+
+
+def cut(step: Step) -> Check:
+    """`near` is the outcome of a cut that shows it; without one all are tried."""
+    return lambda tree, near: power_cuts(step, tree=tree, stop_at=1, outcomes=[near] if near else OUTCOMES).bad
+
+
+CHECKS = {
+    "publish kill": killed(publishing()),
+    "publish power": cut(publishing("power")),
+    "read kill": killed(reading()),
+    "worker kill": killed(WORKER),
+}
+
+MUTANTS = [
+    Mutant(
+        "a batch is not synced before it is acknowledged",
+        "kingdom.disk.atomic:Disk._draft",
+        drop("fsync"),
+        "publish power",
+        near="names",
+        quick=True,
+    ),
+    Mutant(
+        "the name of a batch is not synced before it is acknowledged",
+        "kingdom.disk.atomic:Disk.drafted",
+        drop("_sync_folders"),
+        "publish power",
+        near="synced",
+    ),
+    Mutant(
+        "a batch is written in place",
+        "kingdom.disk.atomic:NewFile.take",
+        replace("rename_new(A, B)", "(Path(B).write_bytes(Path(A).read_bytes()), os.unlink(A))"),
+        "publish kill",
+        near="^write topics",
+    ),
+    Mutant(
+        "unfinished batches of a killed writer are left",
+        "kingdom.topics.files:FilesTopics",
+        drop("sweep_scratch"),
+        "publish kill",
+        near="scratch-publisher",
+    ),
+    Mutant(
+        "a group forgets that it has passed anything",
+        "kingdom.topics.files:FilesGroupReader.close",
+        drop("_note"),
+        "worker kill",
+        near="hall.db",
+    ),
+    Mutant(
+        "messages are passed before they are told",
+        "kingdom.worker.job:Worker._publish",
+        before("self._producer.append", "self._reader.commit(self._in_hand)"),
+        "worker kill",
+        near="persisted",
+        quick=True,
+    ),
+    Mutant(
+        "what was stored before is taken for a message that its client sent again",
+        "kingdom.hall.persist:_stored_before",
+        replace("A is None or B or C", "True"),
+        "worker kill",
+        near="persisted",
+    ),
+    Mutant(
+        "a message that its client sent again gets an id of its own",
+        "kingdom.hall.persist:_client_key",
+        replace("event.client_msg_id.lower()", "__import__('uuid').uuid4().hex"),
+        "worker kill",
+        near="hall.db",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", mutants.chosen(MUTANTS), ids=lambda mutant: mutant.name)
+def test_a_seeded_defect_is_caught(mutant: Mutant, figure: Figure) -> None:
+    assert mutants.is_caught(mutant, CHECKS[mutant.caught_by])

@@ -1,0 +1,163 @@
+"""The topic in files and the worker, killed or cut off from their disk at every file call, and under power cuts.
+
+What was acknowledged is there, each message is stored and told under one id, nothing is passed without its effect."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kingdom.disk.atomic import Disk
+from kingdom.hall.base import Connection
+from kingdom.hall.opening import open_database
+from kingdom.hall.records import MessageCreated
+from kingdom.home.places import Places
+from kingdom.topics import open_topics
+from kingdom.topics.base import Kit, Outcome
+from kingdom.topics.names import DEAD, MESSAGES, PERSISTED
+from tests.faults import homes, oracle, trees
+from tests.faults.hall import acts
+from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
+
+QUICK_POINTS = {KILL: 6, FULL: 3, BROKEN: 4}
+QUICK_STATES = 6
+ACTS = str(Path(acts.__file__))
+USER, ROOM, NOBODY = (f"{number}b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a00{number}" for number in (1, 2, 3))
+LONG_AGO = "2026-02-07T10:00:00.000Z"
+
+
+def _message(number: int, sender: str = USER) -> MessageCreated:
+    ids = [f"{number:08x}-6a55-4b0e-9d0a-{kind:012x}" for kind in (1, 2)]
+    return MessageCreated(ids[0], ROOM, sender, ids[1], "TEXT", f"message {number}", LONG_AGO)
+
+
+GOOD = (0, 1, 3, 4, 5)
+BATCHES = ([_message(0), _message(1)], [_message(2, NOBODY), _message(3), _message(1)], [_message(4), _message(5)])
+"""Among them one of an unknown sender, and one that its client has sent twice."""
+
+
+def prepare(home: Path) -> None:
+    places = homes.make(home)
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, places)
+    database.migrate()
+
+    def fill(db: Connection) -> None:
+        db.one("add_user", id=USER, email="a@example.org", password_hash="x", created_at=LONG_AGO)
+        db.do("add_room", id=ROOM, name="a room", created_at=LONG_AGO)
+
+    database.run(fill)
+    database.close()
+    kit = Kit(places.topics, places.topic_scratch("gateway"), "process", lambda: None, {})
+    topics = open_topics("files", kit)
+    producer = topics.producer(patient=True)
+    outcomes: list[Outcome] = []
+    for batch in BATCHES:
+        for event in batch:
+            producer.append(MESSAGES, event.key, event.to_json(), lambda outcome, _: outcomes.append(outcome))
+        producer.flush(5.0)
+    topics.close()
+    assert outcomes == [Outcome.STORED] * 7
+
+
+def check(home: Path) -> list[str]:
+    return [*oracle.tidy(home), *half_visible(home), *_stored(home), *_told(home), *_dead(home), *_passed(home)]
+
+
+def half_visible(home: Path) -> list[str]:
+    wrong = []
+    for path in Places(home).topics.rglob("*.jsonl"):
+        for line in path.read_bytes().splitlines() or [b""]:
+            try:
+                json.loads(line)
+            except ValueError as error:
+                wrong.append(f"half visible: {path}: {error}")
+    return wrong
+
+
+def at_fault(home: Path) -> list[str]:
+    """Nothing is passed that was not stored and told."""
+    wrong = [*oracle.half_visible(home), *half_visible(home)]
+    note = Places(home).topics / MESSAGES / "groups" / "chat-persistor.json"
+    if not wrong and note.exists():
+        passed = json.loads(note.read_text())["next"]
+        told = {event["content"] for event in _events(home, PERSISTED)} | {"message 2"}
+        sent = [event.content for batch in BATCHES for event in batch]
+        wrong += [f"passed, but not told: {content}" for content in sent[:passed] if content not in told]
+    return wrong
+
+
+def _rows(home: Path) -> list[tuple[str, str]]:
+    with sqlite3.connect(home / "state" / "hall" / "hall.db") as db:
+        rows = db.execute("SELECT id, content FROM messages ORDER BY id").fetchall()
+    db.close()
+    return rows
+
+
+def _events(home: Path, topic: str) -> list[dict[str, str]]:
+    files = sorted((Places(home).topics / topic).glob("*.jsonl"))
+    return [json.loads(line)["value"] for path in files for line in path.read_text().splitlines()]
+
+
+def _stored(home: Path) -> list[str]:
+    contents = [content for _, content in _rows(home)]
+    expected = [f"message {number}" for number in GOOD]
+    return [] if contents == expected else [f"stored are {contents}"]
+
+
+def _told(home: Path) -> list[str]:
+    told = list(dict.fromkeys((event["messageId"], event["content"]) for event in _events(home, PERSISTED)))
+    return [] if told == _rows(home) else [f"told is {told}, stored {_rows(home)}"]
+
+
+def _dead(home: Path) -> list[str]:
+    positions = {letter["position"] for letter in _events(home, DEAD)}
+    return [] if positions == {"0:2"} else [f"dead letters are of {positions}"]
+
+
+def _passed(home: Path) -> list[str]:
+    note = Places(home).topics / MESSAGES / "groups" / "chat-persistor.json"
+    passed = json.loads(note.read_text())["next"] if note.exists() else 0
+    left = [f"litter: {path}" for path in Places(home).state.glob("worker/topics/**/*") if path.is_file()]
+    return left if passed == 7 else [f"the worker has passed {passed}", *left]
+
+
+WORKER = Step("worker", ("-m", "kingdom.worker", "--once"), prepare, check, at_fault=at_fault, steady=False)
+
+
+def reading(durability: str = "process") -> Step:
+    argv = (ACTS, "{home}", durability, "read")
+    return Step("topic read", argv, acts.prepare_reading, acts.check_reading, at_fault=acts.check_while_reading)
+
+
+def publishing(durability: str = "process") -> Step:
+    def prepare(home: Path) -> None:
+        Disk(home / "ledger-scratch").sweep_scratch()
+
+    argv = (ACTS, "{home}", durability, "publish")
+    return Step("topic publish", argv, prepare, acts.check_publishing, at_fault=acts.check_while_publishing)
+
+
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+@pytest.mark.parametrize("step", [publishing(), reading()], ids=lambda step: step.name)
+def test_no_fault_at_any_call_loses_an_event_or_passes_one(step: Step, fault: str, figure: oracle.Figure) -> None:
+    report = sweep(step, fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+    assert not report.missed, report.details
+
+
+@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL])
+def test_no_fault_at_any_call_of_the_worker_loses_or_doubles_a_message(fault: str, figure: oracle.Figure) -> None:
+    report = sweep(WORKER, fault, budget=QUICK_POINTS[fault])
+    figure(report.line)
+    assert not report.bad, report.details
+
+
+@pytest.mark.parametrize("step", [publishing("power"), reading("power"), WORKER], ids=lambda step: step.name)
+def test_no_power_cut_loses_what_was_acknowledged(step: Step, figure: oracle.Figure) -> None:
+    report = power_cuts(step, budget=QUICK_STATES)
+    figure(report.line)
+    assert not report.bad, report.details
