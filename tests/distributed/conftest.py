@@ -10,6 +10,9 @@ import pytest
 
 from tests.distributed.kafka import Brokers, Missing
 from tests.distributed.postgres import Postgres
+from tests.faults.conftest import figure
+
+__all__ = ["brokers", "figure", "postgres"]
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -88,6 +89,12 @@ class Hall:
     def person(self, url: str = "") -> Person:
         """Return somebody new who has signed in."""
         return Person(url or self.url)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on, for a gateway that is to come back where it was."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def _text(path: Path) -> str:

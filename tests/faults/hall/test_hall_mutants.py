@@ -60,13 +60,6 @@ MUTANTS = [
         near="scratch-publisher",
     ),
     Mutant(
-        "a group forgets that it has passed anything",
-        "kingdom.topics.files:FilesGroupReader.close",
-        drop("_note"),
-        "worker kill",
-        near="hall.db",
-    ),
-    Mutant(
         "messages are passed before they are told",
         "kingdom.worker.job:Worker._publish",
         before("self._producer.append", "self._reader.commit(self._in_hand)"),
