@@ -90,6 +90,11 @@ class Picture:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def load(self) -> list[str]:
+        """Return how much of the machine is used, for people: `cpu 33 %`."""
+        known = {name: self.vitals.get(f"{name}_percent") for name in ("cpu", "memory", "disk")}
+        return [f"{name} {value:.0f} %" for name, value in known.items() if isinstance(value, int | float)]
+
 
 def of(places: Places, system: Mapping[str, Any], now: float) -> Picture:
     """Return the picture of a kingdom with the roles that its system.yaml and manifests name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from kingdom.disk.codec import read_json, to_json
 from kingdom.home.places import find_data
+from kingdom.times import stamp
 from tests.fixtures import founded, install, put, task, write
 
 TASK = "task-20260207-001"
@@ -65,6 +67,12 @@ def test_the_doctor_goes_by_the_configured_limit_of_the_disk(home: Path, full_at
     told = result_of("gen-doctor", home)["summary"]
     assert "king is not running\n    kingdom start king" in told
     assert ("% full" in told) is tells
+
+
+def test_the_doctor_says_how_busy_the_machine_is(home: Path) -> None:
+    load = {"cpu_percent": 97.4, "memory_available_mb": 900.2, "load_average": [9.1, 4.2, 3.0]}
+    write(founded(home).resources, {"timestamp": stamp(time.time()), "health": "red", "system": load})
+    assert "the machine is red (cpu 97 %), so new work" in result_of("gen-doctor", home)["summary"]
 
 
 def test_the_herald_names_what_others_can_do(home: Path) -> None:

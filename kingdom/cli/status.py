@@ -100,14 +100,8 @@ def sections(places: Places, view: Picture) -> Iterator[Section]:
 
 
 def _head(view: Picture) -> Section:
-    vitals = view.vitals
-    known = [
-        f", {name} {vitals[key]:.0f} %"
-        for key, name in (("cpu_percent", "cpu"), ("memory_percent", "memory"), ("disk_percent", "disk"))
-        if isinstance(vitals.get(key), int | float)
-    ]
     health = Part(view.health, HEALTH_STYLES.get(view.health, "bold"))
-    figures = Part(f"{''.join(known)}{_what_starts(view.health)}")
+    figures = Part(f"{''.join(f', {figure}' for figure in view.load())}{_what_starts(view.health)}")
     return Section([Line([Part(f"{view.home}: "), health, figures], indent=0)])
 
 
