@@ -63,7 +63,7 @@ class Step:
     check: Check
     at_fault: Check = oracle.half_visible
     env: Mapping[str, str] = field(default_factory=dict)
-    timeout: float = 20.0
+    timeout: float = 60.0
     restarts: int = 1
     steady: bool = True
 
