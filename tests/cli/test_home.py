@@ -98,7 +98,7 @@ def test_a_commented_default_is_the_default(name: str, terminal: Terminal) -> No
 
 
 def _is_setting(line: str) -> bool:
-    return re.fullmatch(r" *[a-z_]+:( +[^ #]+)?( +#.*)?", line) is not None
+    return re.fullmatch(r" *[a-z_]+:( +[^ #]+( = [^ #]+)?)?( +#.*)?", line) is not None
 
 
 def test_the_command_is_named_as_one_would_type_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_wide_window_shows_all_that_a_narrow_one_leaves_out(at_work: Terminal)
     wide = bare(in_window(200, 60, "status"))
     assert QUESTION in wide
     assert "last heartbeat" in wide
-    assert "acme/shop  for 6" in wide
+    assert re.search(r"acme/shop  for \d+ (s|min)", wide)
     narrow = bare(in_window(60, 60, "status"))
     assert "last heartbeat" not in narrow
     assert "restarts" in narrow
