@@ -14,6 +14,7 @@ import orjson
 import socketio
 from engineio.async_socket import AsyncSocket
 from engineio.exceptions import EngineIOError
+from engineio.payload import Payload
 
 from kingdom.gateway import inputs
 from kingdom.gateway.clients import Client, Clients, Outgoing
@@ -29,8 +30,12 @@ from kingdom.topics.base import Outcome, Producer
 from kingdom.topics.names import MESSAGES
 
 PING_SECONDS, PONG_SECONDS = 25, 20
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 1.0
 """How long a refused client may take to hang up by itself."""
+REFUSAL_SECONDS = 0.1
+"""Some clients overlook a refusal that comes in one piece with the connection."""
+MOST_PACKETS = 1000
+"""What a polling client may send in one request."""
 BUSY_RETRY_MS = 1000
 SUCCESS = {"success": True}
 NOT_AUTHENTICATED = "Not authenticated"
@@ -196,6 +201,7 @@ class Sockets:
         caller = self._tokens.read(token)
         if caller is None or self._ended(caller) or pipe_sid in self._clients.by_pipe:
             self.refused_sockets += 1
+            await asyncio.sleep(REFUSAL_SECONDS)
             await self.server.disconnect(sid)
             self._hang_up_later(pipe)
             return
@@ -372,5 +378,6 @@ def _new_server(hall: Sockets) -> _Server:
         engineio_logger=quiet,
     )
     server.hall = server.eio.hall = hall
+    Payload.max_decode_packets = MOST_PACKETS
     server.eio._async = {**server.eio._async, "websocket": HallSocket}
     return server

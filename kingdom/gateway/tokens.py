@@ -19,7 +19,7 @@ AUDIENCE = "kingdom-hall"
 LIFETIME_SECONDS = 86_400
 SECRET = "KINGDOM_JWT_SECRET"
 """Names a secret in the environment or in `.env` that is taken instead of one made here."""
-SHORTEST_SECRET = 16
+SHORTEST_SECRET = 32
 
 
 class Caller(NamedTuple):

@@ -41,6 +41,10 @@ ROLES: dict[str, RoleRow] = {
 }
 
 
+INSTANCED = ("gateway", "worker")
+"""Roles of which several may run, each under a name of its own."""
+
+
 def general(name: str) -> RoleRow:
     """Return the row of an installed general."""
     return RoleRow(name, "kingdom.general", argument=name, serves="a general")
@@ -50,6 +54,13 @@ def rows(installed_generals: list[str], also: frozenset[str] = frozenset()) -> l
     """Return the roles that should run: the default ones, those switched on by name, and the installed generals."""
     fixed = [row for row in ROLES.values() if row.by_default or row.name in also]
     return [*fixed, *(general(name) for name in sorted(installed_generals))]
+
+
+def instances(places: Places, role: str) -> list[RoleRow]:
+    """Return the further processes of a role of the hall, by the names that hall.yaml gives them."""
+    row = ROLES[role]
+    names = config.for_looking(places, "hall")[0]["instances"].get(role, ())
+    return [RoleRow(f"{role}-{name}", row.module, name, row.by_default, row.serves) for name in sorted(names)]
 
 
 def desired_state(places: Places, name: str) -> str:
@@ -63,11 +74,16 @@ def desired_state(places: Places, name: str) -> str:
 
 def is_switched_on(places: Places, name: str) -> bool:
     """Return whether a role should run in this home, as far as its system.yaml says: all do unless it is optional."""
-    row = ROLES.get(name)
-    return row is None or row.by_default or bool(config.for_looking(places, "system")[0]["roles"][name])
+    role, _, instance = name.partition("-")
+    row = ROLES.get(role)
+    if row is None or row.by_default:
+        return True
+    is_named = not instance or name in [row.name for row in instances(places, role)]
+    return is_named and bool(config.for_looking(places, "system")[0]["roles"][role])
 
 
 def roles_of(places: Places, system: Mapping[str, Any]) -> list[RoleRow]:
     """Return the roles that should run in this home unless stopped by hand, by its system.yaml and its manifests."""
     switched_on = frozenset(name for name, on in system["roles"].items() if on)
-    return rows(manifests.names(places), switched_on)
+    further = [row for role in INSTANCED if role in switched_on for row in instances(places, role)]
+    return [*rows(manifests.names(places), switched_on), *further]

@@ -22,3 +22,8 @@ def hall() -> Iterator[Hall]:
     finally:
         opened.close()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

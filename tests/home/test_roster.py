@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home import schemas
+from kingdom.home import config, roster, schemas
 from kingdom.home.places import Places, find_data, find_schema
 from kingdom.home.roster import ROLES, general
+from tests.fixtures import founded
 
 
 @pytest.mark.parametrize("name", [*ROLES, "general"])
@@ -29,3 +30,16 @@ def test_every_role_has_a_program_whose_configuration_is_there(name: str) -> Non
 def test_the_roles_that_system_yaml_switches_on_are_those_that_do_not_run_by_default() -> None:
     switches = set(schemas.load("config/system")["properties"]["roles"]["properties"])
     assert switches == {name for name, row in ROLES.items() if not row.by_default}
+
+
+def test_instances_of_the_hall_run_when_their_role_is_switched_on(home: Path) -> None:
+    places = founded(
+        home,
+        system={"roles": {"gateway": True}},
+        hall={"instances": {"gateway": {"b": 7701}, "worker": ["c"]}},
+    )
+    rows = {row.name: row.argv for row in roster.roles_of(places, config.load(places, "system"))}
+    assert rows["gateway-b"] == ("-m", "kingdom.gateway", "b")
+    assert "worker-c" not in rows
+    asked = ("gateway", "gateway-b", "gateway-x", "worker", "worker-c", "gen-briefing")
+    assert [name for name in asked if roster.is_switched_on(places, name)] == ["gateway", "gateway-b", "gen-briefing"]

@@ -1,0 +1,248 @@
+"""Readers that do not read, callers that ask too much, many that come at once, and ends that lose nothing."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+import requests
+import socketio
+
+from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+QUEUED_BYTES = 65_536
+GOOD_READERS = 100 if os.environ.get("KINGDOM_CAMPAIGN") else 5
+ROUNDS = 40
+LIMITS = {"messages": {"count": 20_000, "seconds": 1}, "queued_bytes": QUEUED_BYTES}
+
+
+@pytest.fixture
+def own() -> Iterator[Hall]:
+    """A hall of a test's own, whose roles it may end."""
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    hall = Hall(home, {**OPEN, "limits": LIMITS})
+    try:
+        hall.start("gateway")
+        hall.start("worker")
+        yield hall
+    finally:
+        hall.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class StuckReader:
+    """A web socket that joins a room and then reads nothing any more."""
+
+    def __init__(self, person: Person, room: str) -> None:
+        address = urlsplit(person.url)
+        assert address.hostname
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.settimeout(SECONDS)
+        self._socket.connect((address.hostname, address.port))
+        key = "dGhlIHNhbXBsZSBub25jZQ=="
+        lines = ["GET /socket.io/?EIO=4&transport=websocket HTTP/1.1", f"Host: {address.netloc}", "Upgrade: websocket"]
+        lines += ["Connection: Upgrade", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}", "", ""]
+        self._socket.sendall("\r\n".join(lines).encode())
+        self._read_until(b"sid")
+        self._send(f'40{{"token":"{person.token}"}}')
+        self._read_until(b"40{")
+        self._send(f'420["joinRoom",{{"roomId":"{room}"}}]')
+        self._read_until(b'[{"success":true}]')
+
+    def _send(self, text: str) -> None:
+        payload = text.encode()
+        size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+        self._socket.sendall(b"\x81" + size + b"\0\0\0\0" + payload)
+
+    def _read_until(self, wanted: bytes) -> None:
+        seen = b""
+        while wanted not in seen:
+            seen += self._socket.recv(4096)
+
+    def read_to_the_end(self) -> int:
+        """How many bytes come before the connection ends."""
+        total = 0
+        try:
+            while part := self._socket.recv(1 << 20):
+                total += len(part)
+        except ConnectionResetError:
+            pass
+        finally:
+            self._socket.close()
+        return total
+
+
+async def test_a_reader_that_is_stuck_is_cut_and_keeps_nobody_waiting(own: Hall) -> None:
+    anna, ben = own.person(), own.person()
+    room = anna.room(ben)
+    stuck = StuckReader(ben, room)
+    readers = [anna.socket(room) for _ in range(GOOD_READERS)]
+    sockets = [await reader.__aenter__() for reader in readers]
+    content = "x" * 4900
+    try:
+        for _ in range(ROUNDS):
+            await asyncio.gather(*(sockets[0].send(room, content) for _ in range(50)))
+        await sockets[0].send(room, "last")
+        for one in sockets:
+            await one.wait("newMessage", lambda told: told["content"] == "last")
+            assert not one.all("disconnect")
+            assert len(one.all("newMessage")) == ROUNDS * 50 + 1
+        # Besides what may wait for it here it got what the kernel holds for a connection.
+        assert stuck.read_to_the_end() < ROUNDS * 50 * len(content)
+        assert (await sockets[0].call("heartbeat")) == {"success": True}
+    finally:
+        for reader in readers:
+            await reader.__aexit__(None, None, None)
+
+
+async def test_a_polling_reader_that_is_stuck_is_cut_as_well(own: Hall) -> None:
+    anna, ben = own.person(), own.person()
+    room = anna.room(ben)
+    poll = {"EIO": "4", "transport": "polling"}
+    session = requests.Session()
+    opened = session.get(f"{own.url}/socket.io/", params=poll, timeout=SECONDS).text
+    poll["sid"] = opened.partition('"sid":"')[2].partition('"')[0]
+    for packet in (f'40{{"token":"{ben.token}"}}', f'420["joinRoom",{{"roomId":"{room}"}}]'):
+        assert session.post(f"{own.url}/socket.io/", params=poll, data=packet, timeout=SECONDS).text == "OK"
+    async with anna.socket(room) as hers:
+        await asyncio.gather(*(hers.send(room, "x" * 4000) for _ in range(100)))
+        await hers.send(room, "last")
+        await hers.wait("newMessage", lambda told: told["content"] == "last")
+    answer = session.get(f"{own.url}/socket.io/", params=poll, timeout=SECONDS)
+    assert answer.status_code == 400
+    session.close()
+
+
+async def test_a_stop_answers_what_was_taken_in_and_lets_clients_come_back(own: Hall) -> None:
+    anna = own.person()
+    room = anna.room()
+    async with anna.socket(room) as hers:
+        sends = [asyncio.ensure_future(hers.send(room, str(number))) for number in range(300)]
+        await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
+        os.kill(own.pid("gateway"), signal.SIGTERM)
+        await hers.wait("disconnect")
+        # A transport close: a client comes back by itself. Only refused and ended sessions are disconnected.
+        assert hers.all("disconnect") == ["transport close"]
+        answered = {task.result()["clientMsgId"]: task.result()["status"] for task in sends if task.done()}
+        for task in sends:
+            task.cancel()
+    assert own.stop("gateway") == 0
+    accepted = {sent for sent, status in answered.items() if status == "ACCEPTED"}
+    assert accepted
+    own.url = ""
+    own.start("gateway")
+    async with anna.socket(room, url=own.url) as hers:
+        await hers.send(room, "last")
+        await hers.wait("newMessage", lambda told: told["content"] == "last")
+    kept: list[str] = []
+    after = ""
+    while page := anna.history(room, own.url, limit=100, **({"after": after} if after else {"after": "0" * 26})):
+        kept += [message["clientMsgId"] for message in page]
+        after = page[-1]["id"]
+    assert accepted <= set(kept)
+    assert len(kept) == len(set(kept))
+
+
+async def test_a_reconnect_storm_is_survived(own: Hall) -> None:
+    anna = own.person()
+    room = anna.room()
+    own.kill("gateway")
+    own.url = ""
+    own.start("gateway")
+    anna.url = own.url
+
+    async def come_back() -> Socket:
+        client = socketio.AsyncClient(reconnection=False)
+        back = Socket(client)
+        await client.connect(own.url, auth={"token": anna.token}, transports=["websocket"], wait_timeout=SECONDS)
+        assert await back.call("joinRoom", {"roomId": room}) == {"success": True}
+        return back
+
+    sockets = await asyncio.gather(*(come_back() for _ in range(150)))
+    try:
+        assert (await sockets[0].send(room, "here again"))["status"] == "ACCEPTED"
+        for one in sockets:
+            await one.wait("newMessage")
+    finally:
+        await asyncio.gather(*(one.client.shutdown() for one in sockets))
+
+
+async def test_only_the_declared_port_is_open_on_loopback(own: Hall) -> None:
+    process = psutil.Process(own.pid("gateway"))
+    listening = {c.laddr for c in process.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN}
+    port = urlsplit(own.url).port
+    assert {address.port for address in listening} == {port}
+    assert {address.ip for address in listening} <= {"127.0.0.1", "::1"}
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Hall]:
+    """A gateway with small limits, without a worker."""
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    few: dict[str, Any] = {"count": 3, "seconds": 3600}
+    hall = Hall(home, {**OPEN, "limits": {"messages": few, "registrations": few, "logins": few, "worker_lag": 1}})
+    try:
+        hall.start("gateway")
+        yield hall
+    finally:
+        hall.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+async def test_limits_say_when_to_come_back(strict: Hall) -> None:
+    anna = strict.person()
+    room = anna.room()
+    async with anna.socket(room) as hers:
+        answers = [await hers.send(room) for _ in range(4)]
+        statuses = [answer["status"] for answer in answers]
+        # Nothing stores what waits: once that is noticed, the answer is `busy`.
+        assert statuses[0] == "ACCEPTED"
+        assert answers[-1]["status"] == "FAILED"
+        assert answers[-1]["retryAfterMs"] > 0
+        async with anna.socket(room) as another:
+            answer = await another.send(room)
+            while answer["status"] == "ACCEPTED":
+                answer = await another.send(room, clientMsgId=str(uuid.uuid4()))
+            assert answer["error"] in ("busy", "Too many messages")
+    refused = None
+    for _ in range(4):
+        given = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD}
+        refused = requests.post(f"{strict.url}/auth/login", json=given, timeout=SECONDS)
+    assert refused is not None
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) > 0
+    assert refused.json()["message"] == "Too many requests"
+
+
+async def test_while_the_worker_lags_messages_fail_as_busy(strict: Hall) -> None:
+    ben = strict.person()
+    room = ben.room()
+    async with ben.socket(room) as his:
+        answer = await his.send(room)
+        async with asyncio.timeout(SECONDS):
+            while answer["error" if answer["status"] == "FAILED" else "status"] != "busy":
+                async with ben.socket(room) as another:  # each socket has a limit of its own
+                    answer = await another.send(room)
+        assert answer["retryAfterMs"] > 0
+
+
+async def test_registration_is_closed_without_a_configuration(home: Path) -> None:
+    hall = Hall(home, {"port": 0})
+    try:
+        hall.start("gateway")
+        given = {"email": "a@example.org", "password": PASSWORD}
+        refused = requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS)
+        assert (refused.status_code, refused.json()["message"]) == (403, "Registration is closed")
+    finally:
+        hall.close()

@@ -1,0 +1,168 @@
+"""The parts of a gateway that need no process: limits, presence, membership, tokens, frames, hosts and origins."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import jwt
+import pytest
+from websockets.frames import Frame, Opcode
+
+from kingdom.disk.atomic import Disk
+from kingdom.errors import BadHome
+from kingdom.gateway.frames import text_frame
+from kingdom.gateway.limits import Limit, Rate
+from kingdom.gateway.membership import FRESH_SECONDS, Membership
+from kingdom.gateway.passwords import Passwords
+from kingdom.gateway.presence import TTL_SECONDS, Change, Presence
+from kingdom.gateway.tokens import ALGORITHM, AUDIENCE, LIFETIME_SECONDS, SECRET, Tokens, find_secret
+from kingdom.hall.base import Unavailable
+from tests.fixtures import Clock
+
+
+def test_a_caller_may_ask_so_often_and_then_as_time_passes() -> None:
+    clock = Clock()
+    rate = Rate(Limit(3, 6.0), clock)
+    assert [rate.wait_seconds("a") > 0 for _ in range(4)] == [False, False, False, True]
+    assert rate.wait_seconds("b") == 0
+    wait = rate.wait_seconds("a")
+    assert wait == pytest.approx(2.0, abs=0.01)
+    clock.pass_(wait)
+    assert rate.wait_seconds("a") == 0
+    assert rate.wait_seconds("a") > 0
+    clock.pass_(6)
+    assert [rate.wait_seconds("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_presence_counts_the_sockets_of_a_user() -> None:
+    clock = Clock()
+    presence = Presence(clock)
+    assert presence.seen("phone", "anna", ["room"]) == [Change("room", "anna", True)]
+    assert presence.seen("desk", "anna", ["room"]) == []
+    assert presence.gone("phone") == []
+    assert presence.seen("desk", "anna", ["other"]) == [Change("room", "anna", False), Change("other", "anna", True)]
+    assert presence.users_in("other") == ["anna"]
+    assert presence.gone("desk") == [Change("other", "anna", False)]
+    assert presence.gone("desk") == []
+
+
+def test_a_socket_that_is_silent_is_no_longer_there() -> None:
+    clock = Clock()
+    presence = Presence(clock)
+    presence.seen("phone", "anna", ["room"])
+    presence.seen("desk", "ben", ["room"])
+    clock.pass_(TTL_SECONDS - 1)
+    presence.seen("desk", "ben", ["room"])
+    clock.pass_(1)
+    assert presence.expire() == [Change("room", "anna", False)]
+    assert presence.users_in("room") == ["ben"]
+
+
+class Members:
+    """A store that says who is a member, or is away."""
+
+    def __init__(self) -> None:
+        self.answers: list[bool | Exception] = []
+        self.meanwhile: Any = None
+
+    async def read(self, work: Any, seconds: float) -> bool:
+        answer = self.answers.pop(0)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_known_member_may_send_while_the_database_is_away_and_a_stranger_may_not() -> None:
+    store, clock = Members(), Clock()
+    membership = Membership(store, clock)  # type: ignore[arg-type]
+    store.answers = [True, Unavailable(why="away"), Unavailable(why="away")]
+    assert asyncio.run(membership.ask("room", "anna"))
+    assert membership.knows("room", "anna")
+    clock.pass_(FRESH_SECONDS)
+    assert not membership.knows("room", "anna")
+    assert asyncio.run(membership.ask("room", "anna"))
+    with pytest.raises(Unavailable):
+        asyncio.run(membership.ask("room", "ben"))
+
+
+def test_an_end_that_meets_an_answer_under_way_wins() -> None:
+    store = Members()
+    membership = Membership(store, Clock())  # type: ignore[arg-type]
+    store.answers = [True, False]
+    store.meanwhile = lambda: membership.ends("room", "anna")
+    assert not asyncio.run(membership.ask("room", "anna"))
+    assert not membership.knows("room", "anna")
+
+
+GOOD = {"sub": "anna", "email": "a@b.c", "iat": 1_000, "exp": 5_000, "aud": AUDIENCE}
+KEY = b"k" * 64
+TOKENS: list[tuple[str, Any, bool]] = [
+    ("ours", jwt.encode(GOOD, KEY, ALGORITHM), True),
+    ("another key", jwt.encode(GOOD, b"x" * 64, ALGORITHM), False),
+    ("no signature", jwt.encode(GOOD, "", "none"), False),
+    ("another algorithm", jwt.encode(GOOD, KEY, "HS512"), False),
+    ("another audience", jwt.encode({**GOOD, "aud": "elsewhere"}, KEY, ALGORITHM), False),
+    ("no audience", jwt.encode({k: v for k, v in GOOD.items() if k != "aud"}, KEY, ALGORITHM), False),
+    ("ended", jwt.encode({**GOOD, "exp": 2_000}, KEY, ALGORITHM), False),
+    ("no end", jwt.encode({k: v for k, v in GOOD.items() if k != "exp"}, KEY, ALGORITHM), False),
+    ("from the future", jwt.encode({**GOOD, "iat": 4_000}, KEY, ALGORITHM), False),
+    ("no subject", jwt.encode({k: v for k, v in GOOD.items() if k != "sub"}, KEY, ALGORITHM), False),
+    ("nothing", "", False),
+    ("nonsense", "a.b.c", False),
+    ("no text", 7, False),
+    ("not ASCII", "왕.국.임", False),
+]
+
+
+@pytest.mark.parametrize(("_", "token", "is_good"), TOKENS, ids=[row[0] for row in TOKENS])
+def test_only_our_own_tokens_are_good_and_only_until_they_end(_: str, token: Any, is_good: bool) -> None:
+    caller = Tokens(KEY, lambda: 2_000.0).read(token)
+    assert (caller is not None) is is_good
+    if caller is not None:
+        assert caller == ("anna", "a@b.c", 1_000.0, 5_000.0)
+
+
+def test_a_token_holds_for_a_day() -> None:
+    token = Tokens(KEY, lambda: 1_000.0).make("anna", "a@b.c")
+    assert Tokens(KEY, lambda: 999.0 + LIFETIME_SECONDS).read(token)
+    assert Tokens(KEY, lambda: 1_000.0 + LIFETIME_SECONDS).read(token) is None
+
+
+def test_the_secret_is_made_once_and_for_us_alone(home: Path) -> None:
+    path = home / "gateway" / "secret"
+    disk = Disk(home / "tmp", durability="process")
+    disk.sweep_scratch()
+    made = find_secret({}, path, disk)
+    assert len(made) >= 32
+    assert find_secret({}, path, disk) == made
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (
+        find_secret({SECRET: "a secret of 32 characters at least"}, path, disk) == b"a secret of 32 characters at least"
+    )
+    with pytest.raises(BadHome, match="shorter"):
+        find_secret({SECRET: "short"}, path, disk)
+
+
+def test_passwords_of_either_kind_are_verified_and_old_ones_are_outdated() -> None:
+    passwords = Passwords()
+    ours = asyncio.run(passwords.hash("long enough"))
+    theirs = bcrypt.hashpw(b"long enough", bcrypt.gensalt(4)).decode()
+    for known in (ours, theirs):
+        assert asyncio.run(passwords.verify(known, "long enough"))
+        assert not asyncio.run(passwords.verify(known, "wrong one"))
+    long = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
+    assert asyncio.run(passwords.verify(long, "x" * 90))
+    assert not asyncio.run(passwords.verify(None, "nobody"))
+    assert not asyncio.run(passwords.verify("no hash", "long enough"))
+    assert [passwords.is_outdated(known) for known in (ours, theirs)] == [False, True]
+    passwords.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
+def test_a_frame_is_what_the_protocol_says(size: int) -> None:
+    payload = b"x" * size
+    assert text_frame(payload) == Frame(Opcode.TEXT, payload).serialize(mask=False)
