@@ -1,0 +1,155 @@
+"""Whatever a page elsewhere, or a forger, may try with the gateway: one table of requests and what they must get."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+import psutil
+
+from kingdom.gateway.tokens import ALGORITHM, AUDIENCE
+from tests.gateway.halls import SECONDS, Hall, Person
+
+HTML = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+OURS, LISTED = "ours", "https://listed.example"
+
+
+def request(url: str, method: str, path: str, *headers: str, host: str = "", body: str = "") -> tuple[int, str]:
+    """Send a request with exactly these headers; return its status and all that comes back."""
+    address = urlsplit(url)
+    assert address.hostname
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host or address.netloc}", "Connection: close", *headers]
+    lines += [f"Content-Length: {len(body.encode())}", "", body]
+    with socket.create_connection((address.hostname, address.port), SECONDS) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        got = b""
+        while part := connection.recv(65_536):
+            got += part
+    return int(got.split(b" ", 2)[1]), got.decode("utf-8", "replace")
+
+
+def forged(hall: Hall, person: Person) -> dict[str, tuple[str, bool]]:
+    """Tokens by what is wrong with them, and whether they are good after all."""
+    secret = (hall.places.own("gateway") / "secret").read_bytes()
+    now = int(time.time())
+    good: dict[str, Any] = {"sub": person.id, "email": person.email, "iat": now, "exp": now + 60, "aud": AUDIENCE}
+    head, claims, _ = jwt.encode(good, secret, ALGORITHM).split(".")
+    return {
+        "good": (jwt.encode(good, secret, ALGORITHM), True),
+        "alg none": (jwt.encode(good, "", "none"), False),
+        "no signature": (f"{head}.{claims}.", False),
+        "another key": (jwt.encode(good, b"x" * 64, ALGORITHM), False),
+        "an empty key": (jwt.encode(good, b"\0" * 32, ALGORITHM), False),
+        "another algorithm": (jwt.encode(good, secret, "HS384"), False),
+        "ended": (jwt.encode({**good, "exp": now - 1}, secret, ALGORITHM), False),
+        "no end": (jwt.encode({k: v for k, v in good.items() if k != "exp"}, secret, ALGORITHM), False),
+        "another audience": (jwt.encode({**good, "aud": "elsewhere"}, secret, ALGORITHM), False),
+        "no audience": (jwt.encode({k: v for k, v in good.items() if k != "aud"}, secret, ALGORITHM), False),
+        "from tomorrow": (jwt.encode({**good, "iat": now + 86_400}, secret, ALGORITHM), False),
+    }
+
+
+def wrong_tokens(hall: Hall, person: Person) -> list[str]:
+    found = []
+    for name, (token, is_good) in forged(hall, person).items():
+        status, _ = request(hall.url, "GET", "/rooms", f"Authorization: Bearer {token}")
+        if status != (200 if is_good else 401):
+            found.append(f"a token with {name} gets {status}")
+        cookie, _ = request(hall.url, "GET", "/rooms", f"Cookie: token={token}; accessToken={token}")
+        if cookie != 401:
+            found.append(f"a cookie with a token, {name}, gets {cookie}")
+    return found
+
+
+def wrong_doors(hall: Hall) -> list[str]:
+    """Hosts and Origins. `OURS` stands for the gateway's own."""
+    port = urlsplit(hall.url).port
+    ours = urlsplit(hall.url).netloc
+    hosts = {
+        ours: 200,
+        f"localhost:{port}": 200,
+        f"[::1]:{port}": 200,
+        "localhost": 200,
+        "listed.example": 200,
+        "evil.example": 403,
+        f"evil.example:{port}": 403,
+        "127.0.0.1.evil.example": 403,
+        "localhost@evil.example": 403,
+        "169.254.169.254": 403,
+    }
+    origins = {
+        f"http://{ours}": 200,
+        LISTED: 200,
+        "http://evil.example": 403,
+        "null": 403,
+        f"http://{ours}.evil.example": 403,
+        f"http://127.0.0.1:{port}1": 403,
+        "https://listed.example.evil.example": 403,
+    }
+    found = []
+    websocket = "/socket.io/?EIO=4&transport=websocket"
+    for path in ("/health", "/socket.io/?EIO=4&transport=polling", websocket):
+        upgrade = ["Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
+        more = upgrade if path == websocket else []
+        good = {200, 101, 400} if path == websocket else {200}  # 400: it was let in, and asked for nothing
+        for host, status in hosts.items():
+            got, _ = request(hall.url, "GET", path, *more, host=host)
+            if got not in (good if status == 200 else {status}):
+                found.append(f"{path} with Host {host} gets {got}")
+        for origin, status in origins.items():
+            got, answer = request(hall.url, "GET", path, f"Origin: {origin}", *more)
+            if got not in (good if status == 200 else {status}):
+                found.append(f"{path} with Origin {origin} gets {got}")
+            if status != 200 and "access-control-allow-origin" in answer.lower():
+                found.append(f"{path} lets the page of {origin} read the answer")
+    return found
+
+
+def wrong_cross_site(hall: Hall, person: Person) -> list[str]:
+    """What a form or a script on another page can send."""
+    form = ["Content-Type: application/x-www-form-urlencoded", "Origin: http://evil.example"]
+    body = '{"name":"forged"}'
+    sent, _ = request(hall.url, "POST", "/rooms", f"Authorization: Bearer {person.token}", *form, body=body)
+    asked = ["Origin: http://evil.example", "Access-Control-Request-Method: POST"]
+    preflight, answer = request(hall.url, "OPTIONS", "/rooms", *asked)
+    found = [] if sent == 403 else [f"a form of another page gets {sent}"]
+    if preflight != 403 or "access-control-allow" in answer.lower():
+        found.append(f"another page may ask: {preflight}")
+    asked[0] = f"Origin: {LISTED}"
+    preflight, answer = request(hall.url, "OPTIONS", "/rooms", *asked)
+    if preflight != 204 or f"access-control-allow-origin: {LISTED}" not in answer.lower():
+        found.append(f"a listed page may not ask: {preflight}")
+    return found
+
+
+def wrong_html(hall: Hall, person: Person) -> list[str]:
+    """Names come back as they are, in JSON, which no browser takes for a page."""
+    made = person.call("POST", "/rooms", json={"name": HTML})
+    found = [] if made.json()["name"] == HTML else ["a name is changed"]
+    listed = person.call("GET", "/rooms")
+    kinds = {answer.headers["Content-Type"].partition(";")[0] for answer in (made, listed)}
+    if kinds != {"application/json"}:
+        found.append(f"names come as {kinds}")
+    missing, answer = request(hall.url, "GET", f"/{HTML.replace(' ', '%20')}")
+    if missing != 404 or "text/html" in answer:
+        found.append(f"a path with markup gets {missing}")
+    return found
+
+
+def wrong_rates(hall: Hall, most: int) -> list[str]:
+    """So many tries to sign in from one address, and no more."""
+    body = f'{{"email":"{uuid.uuid4()}@example.org","password":"guess"}}'
+    statuses = [request(hall.url, "POST", "/auth/login", body=body)[0] for _ in range(most + 1)]
+    return [] if 429 in statuses else [f"{most + 1} guesses of a password get {set(statuses)}"]
+
+
+def wrong_listeners(hall: Hall) -> list[str]:
+    process = psutil.Process(hall.pid("gateway"))
+    listening = {c.laddr for c in process.net_connections(kind="all") if c.status == psutil.CONN_LISTEN}
+    odd = {address for address in listening if address.port != urlsplit(hall.url).port}
+    foreign = {address for address in listening if address.ip not in ("127.0.0.1", "::1")}
+    return [f"it listens on {address}" for address in odd | foreign]
