@@ -166,6 +166,8 @@ class Application:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith(SOCKETS):
             await self._routes(scope, receive, send)
+        elif scope["type"] == "http" and b"transport=websocket" in scope["query_string"]:
+            await answer(Refusal(400, "Invalid websocket upgrade"))(scope, receive, send)
         elif self._is_stopping or not self._delivery.follows:
             await answer(Refusal(503, "Service unavailable", retry_after=1))(scope, receive, send)
         elif (

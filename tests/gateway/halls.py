@@ -22,6 +22,7 @@ from kingdom.home.places import Places
 from tests.fixtures import founded
 from tests.waiting import wait_until
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 PASSWORD = "long enough"
 # What this client takes in one answer to a poll: others have no such limit.
 Payload.max_decode_packets = 1000
@@ -34,10 +35,12 @@ OPEN: Mapping[str, Any] = {"registration": "open", "port": 0}
 class Hall:
     """Roles of the chat in one home."""
 
-    def __init__(self, home: Path, config: Mapping[str, Any] = OPEN, **environment: str) -> None:
+    def __init__(self, home: Path, config: Mapping[str, Any] = OPEN, tree: Path = CHECKOUT) -> None:
+        """`tree` holds the program that runs."""
         home.chmod(0o700)
         self.places: Places = founded(home, hall=config)
-        self._environment = {**os.environ, "KINGDOM_HOME": str(home), **environment}
+        self._tree = tree
+        self._environment = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": str(tree)}
         self._roles: dict[str, subprocess.Popen[bytes]] = {}
         self.url = ""
 
@@ -50,7 +53,9 @@ class Hall:
         out = self.places.home / f"{role}.out"
         with out.open("ab") as told:
             command = [sys.executable, "-m", f"kingdom.{module}", *([name] if name else [])]
-            self._roles[role] = subprocess.Popen(command, env=self._environment, stdout=told, stderr=told)
+            self._roles[role] = subprocess.Popen(
+                command, cwd=self._tree, env=self._environment, stdout=told, stderr=told
+            )
 
         def is_ready() -> bool:
             assert self._roles[role].poll() is None, f"{role} has ended: {out.read_text()}"

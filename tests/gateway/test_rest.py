@@ -91,6 +91,7 @@ REFUSED: list[tuple[str, str, str, dict[str, Any], int, str]] = [
     ("no uuid to join", "POST", "/rooms/7/join", {}, 400, "Validation failed (uuid is expected)"),
     ("no such path", "GET", "/nowhere", {}, 404, "Not Found"),
     ("no such method", "DELETE", "/rooms", {}, 405, "Method Not Allowed"),
+    ("no upgrade", "GET", "/socket.io/?EIO=4&transport=websocket", {}, 400, "Invalid websocket upgrade"),
     ("too large", "POST", "/rooms", {"data": b" " * 70_000}, 413, "The body is larger than 65536 bytes"),
 ]
 

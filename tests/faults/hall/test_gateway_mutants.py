@@ -1,0 +1,134 @@
+"""The checks of the gateway, each shown a gateway with a defect that it must catch."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults import mutants, trees
+from tests.faults.changes import drop, replace
+from tests.faults.mutants import Mutant
+from tests.faults.oracle import Figure
+from tests.gateway import flow_checks, web_table
+from tests.gateway.halls import OPEN, Hall
+
+Check = Callable[[Hall], list[str]]
+CONFIG = {
+    **OPEN,
+    "hosts": ["listed.example"],
+    "origins": [web_table.LISTED],
+    "limits": {"logins": {"count": 20, "seconds": 3600}, "queued_bytes": 65_536},
+}
+
+
+def flow(check: Callable[[Hall], Awaitable[list[str]]]) -> Check:
+    async def within(hall: Hall) -> list[str]:
+        async with asyncio.timeout(60):
+            return await check(hall)
+
+    return lambda hall: asyncio.run(within(hall))
+
+
+CHECKS: dict[str, Check] = {
+    "tokens": lambda hall: web_table.wrong_tokens(hall, hall.person()),
+    "doors": web_table.wrong_doors,
+    "cross-site": lambda hall: web_table.wrong_cross_site(hall, hall.person()),
+    "rates": lambda hall: web_table.wrong_rates(hall, 20),
+    "listeners": web_table.wrong_listeners,
+    "order": flow(flow_checks.wrong_order),
+    "away": flow(flow_checks.wrong_when_the_topic_is_away),
+    "redelivery": flow(flow_checks.wrong_redelivery),
+    "leaving": flow(flow_checks.wrong_after_leaving),
+    "poller": flow(flow_checks.wrong_poller),
+}
+
+TOKENS, DOORS = "kingdom.gateway.tokens:Tokens", "kingdom.gateway.doors:Doors"
+SOCKETS, MEMBERSHIP = "kingdom.gateway.sockets:Sockets", "kingdom.gateway.membership:Membership"
+MUTANTS = [
+    # 23: what other pages and forgers try
+    Mutant(
+        "signatures are not checked",
+        TOKENS,
+        replace('{"require": A, "verify_exp": B, "verify_iat": C}', '{"verify_signature": False}'),
+        "tokens",
+    ),
+    Mutant("the end of a token is not checked", TOKENS, replace("self._clock() < caller.until", "True"), "tokens"),
+    Mutant("any algorithm will do", TOKENS, replace("[ALGORITHM]", '["HS256", "HS384", "HS512"]'), "tokens"),
+    Mutant("the Host is not checked", DOORS, replace("_host_name(A) not in self._hosts", "False"), "doors", quick=True),
+    Mutant("the Origin is not checked", DOORS, replace("not self._admits(A, B)", "False"), "doors"),
+    Mutant("the Origin null passes", DOORS, replace('origin != "null" and A', 'origin == "null" or A'), "doors"),
+    Mutant("a preflight is answered to anybody", DOORS, drop("self._check"), "cross-site"),
+    Mutant("nobody counts", "kingdom.gateway.rest:Rest.login", drop("self._limit"), "rates"),
+    # 24: listeners
+    Mutant(
+        "it listens on every address",
+        "kingdom.gateway.frames:_bound",
+        replace("bound.bind((host, port))", "bound.bind(('::' if ':' in host else '0.0.0.0', port))"),
+        "listeners",
+    ),
+    # 27: messages
+    Mutant(
+        "accepted before it is in the topic",
+        SOCKETS,
+        replace("Settled(answer, A, outcome)", "Settled(answer, A, Outcome.STORED)"),
+        "away",
+        quick=True,
+    ),
+    Mutant(
+        "messages overtake each other",
+        f"{SOCKETS}._append",
+        replace(
+            "self._producer.append(MESSAGES, A, B, done)",
+            "self._loop.call_later(0.2 * (id(event) % 7), self._producer.append, MESSAGES, A, B, done)",
+        ),
+        "order",
+    ),
+    Mutant(
+        "what is published again is told again",
+        "kingdom.gateway.delivery:Delivery._deliver",
+        replace("message.message_id <= A", "False"),
+        "redelivery",
+    ),
+    Mutant("leaving a room ends nothing", "kingdom.gateway.rooms:Rooms.left", drop("self._remove"), "leaving"),
+    Mutant("membership is remembered after its end", f"{MEMBERSHIP}.ends", drop("A.pop"), "leaving"),
+    Mutant("nobody is cut", "kingdom.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
+]
+KNOWN = {mutant.name: mutant for mutant in MUTANTS}
+
+_caught: list[bool] = []
+
+
+def found_by(name: str, tree: Path) -> list[str]:
+    """What a check finds wrong with the program of a tree."""
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    hall = Hall(home, CONFIG, tree)
+    try:
+        hall.start("gateway")
+        return CHECKS[name](hall)
+    except (AssertionError, TimeoutError, OSError) as seen:
+        return [f"{type(seen).__name__}: {seen}"]
+    finally:
+        hall.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_seeded_defect_is_caught(name: str) -> None:
+    tree = mutants.plant(KNOWN[name])
+    try:
+        found = found_by(KNOWN[name].caught_by, tree)
+    finally:
+        trees.remove(tree)
+    print(f"{name}: {found[0][:300] if found else 'NOT CAUGHT'}")
+    _caught.append(bool(found))
+    assert found, f"{KNOWN[name].caught_by} does not see that {name}"
+
+
+def test_the_score(figure: Figure) -> None:
+    figure(f"gateway mutants caught: {sum(_caught)} of {len(_caught)}")

@@ -1,0 +1,137 @@
+"""What must hold of the way of a message through the gateway, as checks that say what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from kingdom.disk.atomic import make_folder
+from kingdom.hall.ids import new_uuid, next_ulid
+from kingdom.hall.records import MessagePersisted
+from kingdom.topics import open_topics
+from kingdom.topics.base import Kit, Outcome
+from kingdom.topics.names import MESSAGES, PASSING, PERSISTED
+from tests.gateway.halls import SECONDS, Hall, Person
+
+COUNT = 40
+FAILED = {"status": "FAILED", "error": "Message delivery failed"}
+
+
+async def wrong_order(hall: Hall) -> list[str]:
+    """Messages of one socket that do not wait for each other enter the topic in the order in which they came."""
+    anna = hall.person()
+    rooms = [anna.room() for _ in range(4)]
+    sent = [(rooms[number % 4], str(uuid.uuid4())) for number in range(COUNT)]
+    async with anna.socket() as hers:
+        for room in rooms:
+            await hers.call("joinRoom", {"roomId": room})
+        answers = await asyncio.gather(*(hers.send(room, "x", clientMsgId=key) for room, key in sent))
+    found = [f"answered {answer}" for answer in answers if answer["status"] != "ACCEPTED"]
+    kept = [json.loads(line)["value"]["clientMsgId"] for line in _lines(hall.places.topics / MESSAGES)]
+    mine = [key for key in kept if key in {key for _, key in sent}]
+    return found + ([] if mine == [key for _, key in sent] else [f"the topic has them in another order: {mine[:5]}…"])
+
+
+def _lines(folder: Path) -> list[str]:
+    return [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+async def wrong_when_the_topic_is_away(hall: Hall) -> list[str]:
+    """Nothing is accepted that the topic does not have; /health says so; it recovers by itself."""
+    anna = hall.person()
+    room = anna.room()
+    topic = hall.places.topics / MESSAGES
+    found = []
+    async with anna.socket(room) as hers:
+        await hers.send(room, "before")
+        aside = topic.with_name("aside")
+        topic.rename(aside)
+        topic.write_text("in the way")
+        key = str(uuid.uuid4())
+        answer = await hers.send(room, "meanwhile", clientMsgId=key)
+        if answer != {"clientMsgId": key, **FAILED}:
+            found.append(f"without a topic: {answer}")
+        health = requests.get(f"{hall.url}/health", timeout=SECONDS)
+        if health.status_code != 503 or list(health.json()["error"]) != ["topics"]:
+            found.append(f"without a topic /health says {health.text}")
+        topic.unlink()
+        aside.rename(topic)
+        answer = await hers.send(room, "after")
+        if answer["status"] != "ACCEPTED":
+            found.append(f"with the topic back: {answer}")
+    return found
+
+
+async def wrong_redelivery(hall: Hall) -> list[str]:
+    """What a killed worker has published twice is told once."""
+    anna = hall.person()
+    room = anna.room()
+    first = _persisted(anna, room, next_ulid(1_000))
+    second = _persisted(anna, room, next_ulid(2_000, first.message_id))
+    async with anna.socket(room) as hers:
+        _publish(hall, [first, second, first, second])
+        last = _persisted(anna, room, next_ulid(3_000, second.message_id))
+        _publish(hall, [last])
+        await hers.wait("newMessage", lambda told: told["id"] == last.message_id)
+        told = [message["id"] for message in hers.all("newMessage")]
+    wanted = [event.message_id for event in (first, second, last)]
+    return [] if told == wanted else [f"told {told} instead of {wanted}"]
+
+
+def _persisted(person: Person, room: str, message: str) -> MessagePersisted:
+    return MessagePersisted(message, room, person.id, new_uuid(), "TEXT", "x", "2026-11-19T01:02:03.123Z")
+
+
+def _publish(hall: Hall, events: list[MessagePersisted]) -> None:
+    scratch = hall.places.scratch("tests")
+    make_folder(scratch)
+    kit = Kit(hall.places.topics, scratch, "process", lambda: None, {}, PASSING)
+    topics = open_topics("files", kit)
+    producer = topics.producer()
+    outcomes: list[Any] = []
+    for event in events:
+        producer.append(PERSISTED, event.key, event.to_json(), lambda outcome, why: outcomes.append(outcome))
+    assert producer.flush(SECONDS)
+    assert outcomes == [Outcome.STORED] * len(events)
+    topics.close()
+
+
+async def wrong_after_leaving(hall: Hall) -> list[str]:
+    """Who has left a room hears nothing of it any more."""
+    anna, ben = hall.person(), hall.person()
+    room = anna.room(ben)
+    async with anna.socket(room) as hers, ben.socket(room) as his:
+        ben.call("POST", f"/rooms/{room}/leave")
+        _publish(hall, [_persisted(anna, room, next_ulid(1_000))])
+        await hers.wait("newMessage")
+        await his.call("heartbeat")
+        answer = await his.send(room)
+        found = ["a message after leaving"] if his.all("newMessage") else []
+        return found + ([] if answer["status"] == "FAILED" else ["it may still send"])
+
+
+async def wrong_poller(hall: Hall) -> list[str]:
+    """A client that polls no more is cut before it costs memory without end."""
+    anna, ben = hall.person(), hall.person()
+    room = anna.room(ben)
+    poll = {"EIO": "4", "transport": "polling"}
+    with requests.Session() as session:
+        opened = session.get(f"{hall.url}/socket.io/", params=poll, timeout=SECONDS).text
+        poll["sid"] = opened.partition('"sid":"')[2].partition('"')[0]
+        for packet in (f'40{{"token":"{ben.token}"}}', f'420["joinRoom",{{"roomId":"{room}"}}]'):
+            session.post(f"{hall.url}/socket.io/", params=poll, data=packet, timeout=SECONDS)
+        async with anna.socket(room) as hers:
+            last = ""
+            for _ in range(100):
+                last = next_ulid(1_000, last or None)
+                event = _persisted(anna, room, last)
+                _publish(hall, [replace(event, content="x" * 4000)])
+            await hers.wait("newMessage", lambda told: told["id"] == last)
+        answer = session.get(f"{hall.url}/socket.io/", params=poll, timeout=SECONDS)
+    return [] if answer.status_code == 400 else [f"a client that did not read gets {len(answer.content)} bytes"]
