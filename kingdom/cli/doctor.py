@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -40,6 +41,12 @@ UNFIT_FILE_SYSTEMS = {
     "cifs": "locks and inotify are unreliable on it",
     "9p": "inotify does not work on it",
     "tmpfs": "it is empty after a restart of the machine",
+}
+HEALTH_SECONDS = 5.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+PACKAGES_OF_THE_HALL: Mapping[str, Callable[[config.Config], bool]] = {
+    "confluent_kafka": lambda hall: hall["transport"] == "kafka",
+    "psycopg": lambda hall: not hall["database"].startswith("sqlite:"),
 }
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "bold red")}
 
@@ -327,6 +334,45 @@ def _roles(places: Places) -> Iterator[Finding]:
     yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} run")
 
 
+def _hall(places: Places) -> Iterator[Finding]:
+    on = [role for role in ("gateway", "worker") if home.system(places)["roles"][role]]
+    if not on:
+        return
+    hall, _ = config.for_looking(places, "hall")
+    if len(on) == 1:
+        other = "worker" if on == ["gateway"] else "gateway"
+        yield Finding("warn", "hall", f"the {on[0]} is switched on and the {other} is not", _switch_on(places, other))
+    for package, is_needed in PACKAGES_OF_THE_HALL.items():
+        if is_needed(hall) and find_spec(package) is None:
+            yield Finding("bad", "hall", f"hall.yaml needs the package {package}, which is not installed")
+    if hall["registration"] == "open" and hall["host"] not in LOOPBACK:
+        step = f"write registration: closed into {places.config / 'hall.yaml'}"
+        yield Finding("warn", "hall", f"everybody who reaches {hall['host']}:{hall['port']} can register", step)
+    for address in sorted(places.state.glob("gateway*/address")):
+        with suppress(OSError):
+            yield _health(address.parent.name, address.read_text("ascii").strip())
+
+
+def _switch_on(places: Places, role: str) -> str:
+    return f"write roles: {{{role}: true}} into {places.config / 'system.yaml'}"
+
+
+def _health(gateway: str, address: str) -> Finding:
+    """Return what a gateway says of itself."""
+    from urllib.error import HTTPError
+    from urllib.request import ProxyHandler, build_opener
+
+    try:
+        with build_opener(ProxyHandler({})).open(f"{address}/health", timeout=HEALTH_SECONDS):
+            return Finding("ok", "hall", f"{gateway} serves {address}")
+    except HTTPError as refused:
+        failed = ", ".join(json.loads(refused.read()).get("error", {})) if refused.code == 503 else str(refused.code)
+        return Finding("bad", "hall", f"{gateway} at {address} says that something is away: {failed}")
+    except (OSError, ValueError) as error:
+        step = f"`{home.command()} restart {gateway}` starts it again"
+        return Finding("bad", "hall", f"{gateway} does not answer at {address}: {one_line(error, 200)}", step)
+
+
 def _gate(places: Places) -> Iterator[Finding]:
     """Check that the king would start work for an ordinary event; yield nothing where the king does not run."""
     if not is_locked(places.lock("king")):
@@ -375,6 +421,7 @@ CHECKS: tuple[Check, ...] = (
     _clock,
     _launcher,
     _roles,
+    _hall,
     _locks,
     _gate,
     _dead,

@@ -57,6 +57,21 @@ def open_folder(places: Places) -> None:
     places.queue.chmod(0o770)
 
 
+def hall_without_worker(places: Places) -> None:
+    (places.config / "system.yaml").write_text("roles: {gateway: true}\n")
+
+
+def open_hall(places: Places) -> None:
+    (places.config / "system.yaml").write_text("roles: {gateway: true, worker: true}\n")
+    (places.config / "hall.yaml").write_text("registration: open\nhost: 0.0.0.0\n")
+
+
+def deaf_gateway(places: Places) -> None:
+    hall_without_worker(places)
+    (places.own("gateway") / "address").parent.mkdir(parents=True)
+    (places.own("gateway") / "address").write_text("http://127.0.0.1:1\n")
+
+
 def set_back_clock(places: Places) -> None:
     places.own("king").mkdir(exist_ok=True)
     places.heartbeat("king").write_text("{}")
@@ -89,6 +104,9 @@ def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: 
         (lone_king, "bad", "envoy should run and does not; read logs/envoy.log"),
         (missing_queue, "bad", "queue is missing; run"),
         (open_folder, "warn", "others may write to queue; run `chmod go-w"),
+        (hall_without_worker, "warn", "the gateway is switched on and the worker is not; write roles: {worker: true}"),
+        (open_hall, "warn", "everybody who reaches 0.0.0.0:7700 can register; write registration: closed"),
+        (deaf_gateway, "bad", "gateway does not answer at http://127.0.0.1:1"),
         (set_back_clock, "warn", "in the future; the clock was set back"),
         (dead_file, "warn", "1 file in dead/ could not be read"),
     ],
