@@ -27,11 +27,16 @@ class JsonFile:
         complain: Callable[[str], None],
         is_sound: Callable[[str, Any], bool],
         translate: Callable[[Any], Any] = lambda value: value,
+        encode: Callable[[dict[str, Any]], bytes] = to_json,
     ) -> None:
-        """`translate` returns a file's content as an object, also where another program wrote another form."""
+        """`translate` returns a file's content as an object, also where another program wrote another form.
+
+        `encode` returns what stands in the file.
+        """
         self._path = path
         self._disk = disk
         self._changed = False
+        self._encode = encode
         self._values = self._read(complain, is_sound, translate)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -52,14 +57,15 @@ class JsonFile:
     def save(self) -> None:
         """Write the file if anything has changed since it was read or saved."""
         if self._changed:
-            self._disk.rewrite(self._path, to_json(self._values))
+            self._disk.rewrite(self._path, self._encode(self._values))
             self._changed = False
 
     def _read(
         self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool], translate: Callable[[Any], Any]
     ) -> dict[str, Any]:
         try:
-            written = parse_json(read_bytes(self._path, limit=LARGEST))
+            data = read_bytes(self._path, limit=LARGEST)
+            written = parse_json(data)
         except FileNotFoundError:
             return {}
         except BadFile as error:
@@ -69,7 +75,7 @@ class JsonFile:
         value = translate(written)
         if not isinstance(value, dict):
             return self._set_aside(complain, f"{self._path}: it has another form than the one kept here")
-        self._changed = value != written
+        self._changed = value != written and self._encode(value) != data
         corrupt = {key for key, entry in value.items() if not is_sound(key, entry)}
         if corrupt:
             complain(f"{self._path}: dropped corrupt entries: {', '.join(sorted(corrupt))[:300]}")

@@ -1,19 +1,20 @@
-"""Which thread a task's messages belong in, and which questions wait for an answer there."""
+"""Which thread a task's messages belong in, which questions wait for an answer there, and who may still reply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kingdom.disk.codec import to_json, to_list
 from kingdom.disk.json_file import JsonFile
-from kingdom.envoy.channels import CHANNELS
+from kingdom.envoy.channels import CHANNELS, default_channel, default_room
 from kingdom.errors import BadInput
 from kingdom.records import notes
 from kingdom.records.messages import Json, Message, alert
 from kingdom.runtime.role import Services
-from kingdom.times import stamp
+from kingdom.times import moment, stamp
 
 KEEP_THREAD_OPEN = ("unanswerable", "proclamation", "alert")
 """Codes of notifications after which their task's thread stays open; foreign ones without a code end it."""
@@ -21,6 +22,8 @@ SILENT_ENDS = ("skipped", "discarded")
 """Outcomes of tasks that may end without a message."""
 MOST_CLOSED = 1000
 """So many closed threads are remembered: a task that is tried again speaks in its old one."""
+DAY = 86_400.0
+ALERT_AFTER_DAYS = 7
 
 
 class Address(NamedTuple):
@@ -40,6 +43,11 @@ class Posted(NamedTuple):
     #: The post's own id.
     id: str
 
+    @property
+    def thread(self) -> Address:
+        """Where replies to it hang."""
+        return self.address._replace(thread=self.address.thread or self.id)
+
 
 class Question(NamedTuple):
     """A question that waits for its answer."""
@@ -48,20 +56,38 @@ class Question(NamedTuple):
     task: str
     #: What the king needs in order to go on with the task.
     reply_context: Json
+    #: Its task has ended with a checkpoint; if not, an answer is one more reply in a conversation.
+    has_checkpoint: bool
+
+
+class Waiting(NamedTuple):
+    """A question for which nobody has found an answer for days."""
+
+    task: str
+    thread: Address
+    #: What was asked.
+    text: str
+    asked_at: str
+    #: How many whole days ago.
+    days: int
+    #: After how many days people were reminded last.
+    reminded_days: int
 
 
 class Conversations:
-    """Kept in files: a thread for each task, the threads of ended tasks, a question for each task that has asked."""
+    """Kept in files that other envoys read and write too: a thread for each task, a question for each task that has
+    asked, the threads in which people may reply for a while. The threads of ended tasks are ours alone."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._threads = self._file("thread-mappings.json")
         self._closed = self._file("closed-threads.json")
-        self._awaiting = self._file("awaiting-responses.json")
+        self._awaiting = self._file("awaiting-responses.json", lambda rows: to_list(rows.values()))
+        self._replies = self._file("conversation-threads.json")
 
-    def _file(self, name: str) -> JsonFile:
+    def _file(self, name: str, encode: Callable[[dict[str, Any]], bytes] = to_json) -> JsonFile:
         """Open a file that an envoy of another kingdom may have written."""
-        services, channel = self._services, str(self._services.config["channel"])
+        services = self._services
 
         def complain(text: str) -> None:
             services.log.error(text)
@@ -69,8 +95,10 @@ class Conversations:
             id = f"msg-{stamp(now)[:10].replace('-', '')}-envoy-{name.partition('-')[0]}-{int(now)}"
             services.queues.messages.create([alert(id, services.log.clean(text), None, stamp(now))])
 
-        path = services.places.own("envoy") / name
-        return JsonFile(path, services.disk, complain, _is_object, lambda value: _translated(value, channel))
+        def translate(written: Any) -> Any:
+            return _translated(written, default_channel(services.config))
+
+        return JsonFile(services.places.own("envoy") / name, services.disk, complain, _is_object, translate, encode)
 
     def address(self, message: Message) -> Address:
         """Return where to post a message: where it says, else in its task's thread, else where its cause came from.
@@ -78,46 +106,70 @@ class Conversations:
         News for a room that is neither the thread's nor that of the person who asked leave the thread.
         """
         source = str((message.source_ref or {}).get("source", ""))
-        channel = source if source in CHANNELS else str(self._services.config["channel"])
-        elsewhere = Address(channel, message.channel or channel, None)
+        asked_in = (message.source_ref or {}).get("channel")
+        channel = source if source in CHANNELS else default_channel(self._services.config)
+        if message.type == "notification" and asked_in and message.channel not in (None, asked_in):
+            channel = default_channel(self._services.config)
+        elsewhere = Address(channel, message.channel or default_room(self._services.config, channel), None)
         if message.channel and message.thread_ts:
             return elsewhere._replace(thread=message.thread_ts)
-        thread = self._threads.get(message.task_id, self._closed.get(message.task_id)) if message.task_id else None
-        if thread is None or not THREAD_RULES[message.type].in_thread or not thread.keys() >= set(Address._fields):
+        row = self._threads.get(message.task_id, self._closed.get(message.task_id)) if message.task_id else None
+        thread = _address(row)
+        if thread is None or not THREAD_RULES[message.type].in_thread:
             return elsewhere
-        asked_in = (message.source_ref or {}).get("channel")
-        if message.type == "notification" and message.channel not in (None, thread["room"], asked_in):
+        if message.type == "notification" and message.channel not in (None, thread.room, asked_in):
             return elsewhere
-        return Address(str(thread["channel"]), str(thread["room"]), str(thread["thread"]))
+        return thread
 
     def note(self, posted: Posted) -> None:
         """Remember what a post means for its thread."""
         if (rule := THREAD_RULES[posted.message.type].note) is not None:
             rule(self, posted)
 
-    def question_in(self, channel: str, room: str, thread: str | None) -> Question | None:
+    def question_in(self, thread: Address) -> Question | None:
         """Return the latest question that waits in a thread."""
-        here = (channel, room, thread)
-        asked = [
-            (str(entry.get("asked_at")), task)
-            for task in self._awaiting
-            if (entry := self._awaiting.get(task)) and tuple(entry.get(part) for part in Address._fields) == here
-        ]
-        if thread is None or not asked:
+        rows = [row for task in self._awaiting if _address(row := self._awaiting.get(task)) == thread]
+        if not rows:
             return None
-        _, task = max(asked)
-        return Question(task, _reply_context(self._awaiting.get(task)) or {"task_id": task})
+        row = max(rows, key=lambda row: (str(row.get("asked_at")), str(row["task_id"])))
+        task = str(row["task_id"])
+        has_checkpoint = bool(row.get("checkpoint_path")) or notes.has_asked(self._services.places, task)
+        return Question(task, _reply_context(row) or {"task_id": task}, has_checkpoint)
+
+    def reply_in(self, thread: Address) -> Json | None:
+        """Return with what a reply in this thread goes on; None when nobody here listens to it any more.
+
+        While they reply, people may go on: each reply renews the conversation's time.
+        """
+        row = self._replies.get(str(thread.thread))
+        now = self._services.clock()
+        if (
+            row is None
+            or _address({**row, "thread_ts": thread.thread}) != thread
+            or (_seconds(row.get("expires_at")) or 0.0) <= now
+        ):
+            return None
+        lasts = float(row.get("ttl_seconds") or self._services.config["intervals"]["conversation_ttl_seconds"])
+        renewed = {**row, "last_reply_ts": stamp(now), "expires_at": stamp(now + lasts)}
+        self._replies.set(str(thread.thread), renewed)
+        return _reply_context(row)
+
+    def knows(self, thread: Address) -> bool:
+        """Return whether a thread is, or was, one of ours."""
+        rows = (file.get(key) for file in (self._threads, self._closed, self._awaiting) for key in file)
+        was_replied_in = _address({**self._replies.get(str(thread.thread), {}), "thread_ts": thread.thread})
+        return thread == was_replied_in or any(_address(row) == thread for row in rows)
 
     def save(self) -> None:
         """Write what has changed."""
         self._closed.save()
         self._threads.save()
         self._awaiting.save()
+        self._replies.save()
 
     def open_thread(self, posted: Posted) -> None:
         if posted.message.task_id:
-            thread = {**posted.address._asdict(), "thread": posted.address.thread or posted.id}
-            self._threads.set(posted.message.task_id, thread)
+            self._threads.set(posted.message.task_id, _row(posted.thread))
 
     def await_answer(self, posted: Posted) -> None:
         """Note the question under the task that asked: others have asked in the same thread before it.
@@ -128,19 +180,63 @@ class Conversations:
         if notes.answered_by(self._services.places, task) is not None:
             self._awaiting.remove(task)
             return
-        where = {**posted.address._asdict(), "thread": posted.address.thread or posted.id}
-        asked_at = stamp(self._services.clock())
-        self._awaiting.set(task, {**where, "question": message.content, "asked_at": asked_at, **message.context})
+        context = {"reply_context": _reply_context({"reply_context": message.reply_context}), **message.context}
+        asked = {"task_id": task, **_row(posted.thread), "asked_at": stamp(self._services.clock())}
+        self._awaiting.set(task, {**context, **asked, "question": message.content})
 
     def close_question(self, posted: Posted) -> None:
         """Wait no longer for the answer that this message says has come."""
         if (task := posted.message.context.get("answers")) is not None:
             self._awaiting.remove(str(task))
 
-    def close_thread(self, posted: Posted) -> None:
-        """Close the thread with its task's final message alone: other news may stand in it too."""
-        if posted.message.task_id and posted.message.code not in KEEP_THREAD_OPEN:
-            self._close(posted.message.task_id)
+    def end(self, posted: Posted) -> None:
+        """Close the thread with its task's final message alone: other news may stand in it too.
+
+        For a while people may still go on with it by a reply.
+        """
+        message = posted.message
+        if message.task_id and message.code not in KEEP_THREAD_OPEN:
+            self._close(message.task_id)
+            if context := _reply_context(message.context):
+                self._await_replies(posted, context)
+
+    def track(self, posted: Posted) -> None:
+        """Open the conversation that a reply in a person's thread asks for."""
+        tracked = posted.message.extra.get("track_conversation")
+        if isinstance(tracked, Mapping) and (context := _reply_context(tracked)):
+            self._await_replies(posted, context, tracked.get("ttl_seconds"))
+
+    def _await_replies(self, posted: Posted, context: Json, lasts: object = None) -> None:
+        now, seconds = self._services.clock(), self._services.config["intervals"]["conversation_ttl_seconds"]
+        row: dict[str, Any] = {"task_id": str(context.get("task_id") or posted.message.task_id)}
+        row |= {key: part for key, part in _row(posted.thread).items() if key != "thread_ts"}
+        if isinstance(lasts, int | float) and lasts > 0:
+            row["ttl_seconds"] = seconds = lasts
+        row |= {"last_reply_ts": None, "expires_at": stamp(now + float(seconds)), "reply_context": dict(context)}
+        self._replies.remove(str(posted.thread.thread))
+        self._replies.set(str(posted.thread.thread), row)
+        for oldest in list(self._replies)[:-MOST_CLOSED]:
+            self._replies.remove(oldest)
+
+    def overdue(self) -> Iterator[Waiting]:
+        """Yield the questions that have waited for another day since people were reminded of them."""
+        now = self._services.clock()
+        for task in list(self._awaiting):
+            row = self._awaiting.get(task)
+            thread, asked_at = _address(row), _seconds(row.get("asked_at"))
+            reminded = row.get("reminded_days")
+            reminded = reminded if isinstance(reminded, int) else 0
+            if thread is None or (days := int((now - asked_at) // DAY) if asked_at else 0) <= reminded:
+                continue
+            if notes.answered_by(self._services.places, task) is not None:
+                self._awaiting.remove(task)
+            else:
+                yield Waiting(task, thread, str(row.get("question", "")), stamp(asked_at or now), days, reminded)
+
+    def note_reminder(self, task: str, days: int) -> None:
+        """Remember that people were reminded of a question after so many days."""
+        if row := self._awaiting.get(task):
+            self._awaiting.set(task, {**row, "reminded_days": days})
 
     def close_silent(self) -> None:
         """Close the threads of tasks that have ended without a message."""
@@ -172,9 +268,9 @@ class ThreadRule:
 THREAD_RULES: Mapping[str, ThreadRule] = {
     "thread_start": ThreadRule(in_thread=False, note=Conversations.open_thread),
     "thread_update": ThreadRule(in_thread=True, note=Conversations.close_question),
-    "thread_reply": ThreadRule(in_thread=True),
+    "thread_reply": ThreadRule(in_thread=True, note=Conversations.track),
     "human_input_request": ThreadRule(in_thread=True, note=Conversations.await_answer),
-    "notification": ThreadRule(in_thread=True, note=Conversations.close_thread),
+    "notification": ThreadRule(in_thread=True, note=Conversations.end),
     "report": ThreadRule(in_thread=False),
 }
 
@@ -189,23 +285,47 @@ def _reply_context(context: Json) -> Json:
     return reply_context if isinstance(reply_context, Mapping) else {}
 
 
+def _row(thread: Address) -> dict[str, str | None]:
+    """Return a thread as the files hold it: what other envoys call channel is a room here."""
+    return {"thread_ts": thread.thread, "channel": thread.room, "on": thread.channel}
+
+
+def _address(row: Any) -> Address | None:
+    """Return the thread of a file's row; None when it names none."""
+    if not isinstance(row, dict) or not row.keys() >= {"thread_ts", "channel", "on"} or row["thread_ts"] is None:
+        return None
+    return Address(str(row["on"]), str(row["channel"]), str(row["thread_ts"]))
+
+
+def _seconds(written: Any) -> float | None:
+    """Return a moment of a state file as seconds, which other envoys may write; None when it is none."""
+    if isinstance(written, int | float):
+        return float(written)
+    try:
+        return moment(str(written))
+    except (ValueError, OverflowError):
+        return None
+
+
 def _translated(written: Any, channel: str) -> Any:
-    """Return a state file's content in our form; None when it has none that is known."""
+    """Return a state file's content by task or thread, each row with its channel; None when its form is not known."""
     value = written
     if isinstance(written, list) and all(isinstance(row, dict) and "task_id" in row for row in written):
         value = {str(row["task_id"]): row for row in written}
-    if not isinstance(value, dict) or (value and not any(isinstance(entry, dict) for entry in value.values())):
+    if not isinstance(value, dict) or (value and not any(isinstance(row, dict) for row in value.values())):
         return None
-    return {task: _entry(entry, channel) for task, entry in value.items()}
+    return {key: _with_channel(row, channel) for key, row in value.items()}
 
 
-def _entry(entry: Any, channel: str) -> Any:
-    """Return an entry with our address. What other envoys call channel is a room here."""
-    if not isinstance(entry, dict) or "thread_ts" not in entry or "room" in entry:
-        return entry
-    room = str(entry.get("channel") or channel)
-    return {**entry, "channel": channel, "room": room, "thread": str(entry["thread_ts"])}
+def _with_channel(row: Any, channel: str) -> Any:
+    """Return a row in which `on` names our channel. Our earlier ones said channel, room and thread."""
+    if not isinstance(row, dict) or "on" in row:
+        return row
+    if "room" in row and "thread" in row:
+        rest = {key: part for key, part in row.items() if key not in ("room", "thread", "channel")}
+        return {**rest, "thread_ts": row["thread"], "channel": row["room"], "on": row.get("channel", channel)}
+    return {**row, "channel": str(row["channel"]) if row.get("channel") else channel, "on": channel}
 
 
-def _is_object(_task: str, value: Any) -> bool:
+def _is_object(_key: str, value: Any) -> bool:
     return isinstance(value, dict)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.channels.base import ChannelRefused, Said
-from kingdom.envoy.conversations import Conversations
+from kingdom.envoy.channels.base import IN_THREAD, ChannelRefused, Said
+from kingdom.envoy.conversations import Address, Conversations
 from kingdom.home.places import as_filename
 from kingdom.home.states import MOVES
-from kingdom.records.messages import Event
+from kingdom.records.messages import Event, Message
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
@@ -45,51 +45,98 @@ class Inbound:
             channel = self._channels.get(name)
             said = channel.read()
             if said:
-                self._create([self._event(name, _encodable(one)) for one in said])
+                self._answer([(one, self._event(name, one)) for one in map(_encodable, said)], name)
                 channel.acknowledge(said)
         except ChannelRefused as error:
             self._note_down(name, str(error))
             return False
-        self._down.pop(name, None)
+        if self._down.pop(name, None) is not None:
+            self._services.log.info(f"{name} can be heard again")
         return bool(said)
+
+    def _answer(self, heard: list[tuple[Said, Event | None]], channel: str) -> None:
+        """Create the events; who replies where nobody listens any more is told so once in each thread."""
+        self._create([event for _, event in heard if event is not None])
+        events = self._services.queues.events
+        new = [one for one, event in heard if event is None and not events.was_made(event_id(channel, one))]
+        lost = [_address(channel, one) for one in new]
+        notices = [self._nobody_listens(thread) for thread in dict.fromkeys(lost) if self._conversations.knows(thread)]
+        messages = self._services.queues.messages
+        messages.create([notice for notice in notices if not messages.was_made(notice.id)])
+        self._conversations.save()
 
     def _create(self, events: list[Event]) -> None:
         """Create those events that an earlier delivery has not led to."""
         queue = self._services.queues.events
-        new = [event for event in events if not queue.has(event.id, *MOVES["events"])]
-        queue.create(new)
-        for event in new:
-            said = f"{event.id} ({event.type}) was said by {event.payload['user']}"
-            what = "message.human_response" if event.answers_question else "event.detected"
-            self._services.log.info(said, event=what, event_id=event.id)
+        new = {event.id: event for event in events if not queue.has(event.id, *MOVES["events"])}
+        queue.create(new.values())
+        for event in new.values():
+            payload, what = event.payload, "event.detected"
+            data: dict[str, Any] = {"event_id": event.id, "source": event.source, "event_type": event.type}
+            if event.answers_question:
+                what, data = "message.human_response", {**data, "task_id": payload["task_id"]}
+                data["thread_ts"] = payload.get("thread_ts")
+            self._services.log.info(f"{event.id} ({event.type}) was said by {payload['user']}", event=what, **data)
 
-    def _event(self, channel: str, said: Said) -> Event:
+    def _event(self, channel: str, said: Said) -> Event | None:
+        """Return what this becomes: an answer, a reply in a conversation, or what its channel calls it.
+
+        None for a reply in a thread where nobody listens.
+        """
         payload: dict[str, Any] = {"user_id": said.user, "user": said.user, "text": said.text}
         payload |= {"channel": said.room, "message_ts": said.id}
+        kind, thread = said.type, _address(channel, said)
         if said.thread is not None:
             payload["thread_ts"] = said.thread
-        question = self._conversations.question_in(channel, said.room, said.thread)
-        if question is not None:
-            payload |= {
-                "task_id": question.task,
-                "human_response": said.text,
-                "reply_context": dict(question.reply_context),
-            }
+        if (question := self._conversations.question_in(thread)) is not None:
+            payload["reply_context"] = dict(question.reply_context)
+            kind = IN_THREAD
+            if question.has_checkpoint or not question.reply_context.get("general"):
+                kind = "human_response"
+                payload |= {"task_id": question.task, "human_response": said.text}
+        elif (context := self._conversations.reply_in(thread)) is not None:
+            kind = IN_THREAD
+            payload["reply_context"] = dict(context)
+        elif kind == IN_THREAD:
+            return None
         return Event(
             id=event_id(channel, said),
-            type=f"{channel}.{said.type if question is None else 'human_response'}",
+            type=f"{channel}.{kind}",
             source=channel,
             repo=None,
             payload=payload,
-            priority="normal" if question is None else "high",
+            priority="high" if kind != said.type or kind == IN_THREAD else "normal",
             created_at=stamp(self._services.clock()),
             status="pending",
+        )
+
+    def _nobody_listens(self, thread: Address) -> Message:
+        now = stamp(self._services.clock())
+        day = now[:10].replace("-", "")
+        return Message(
+            id=f"msg-{day}-envoy-{as_filename(f'{thread.channel}-{thread.thread}')}",
+            type="notification",
+            task_id=None,
+            channel=thread.room,
+            thread_ts=thread.thread,
+            urgency="normal",
+            content="nobody waits for an answer in this thread any more; write to me outside of it to begin anew",
+            context={},
+            source_ref={"source": thread.channel},
+            created_at=now,
+            status="pending",
+            dedup_key=f"{thread.channel}:{thread.room}:{thread.thread}:nobody",
+            code="unanswerable",
         )
 
     def _note_down(self, name: str, why: str) -> None:
         if self._down.get(name) != why:
             self._services.log.error(why)
         self._down[name] = why
+
+
+def _address(channel: str, said: Said) -> Address:
+    return Address(channel, said.room, said.thread)
 
 
 def _encodable(said: Said) -> Said:

@@ -6,12 +6,13 @@ An intent without a receipt means that the message may have been posted: its cha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_json_or, to_json
-from kingdom.envoy.channels.base import Channel
-from kingdom.envoy.conversations import Posted
+from kingdom.envoy.channels.base import Post
+from kingdom.envoy.conversations import Address, Posted
 from kingdom.records.messages import Message
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
@@ -24,28 +25,44 @@ class Intents:
         self._intents, self._receipts = own / "intents", own / "receipts"
         for folder in (self._intents, self._receipts):
             make_folder(folder)
-        self._uncertain = {name.removesuffix(".json") for name in os.listdir(self._intents)}
+        now = services.monotonic()
+        self._uncertain = {name.removesuffix(".json"): now for name in os.listdir(self._intents)}
 
-    def create(self, messages: Iterable[Message]) -> None:
-        """Note durably that these messages are about to be posted."""
+    def create(self, addressed: Iterable[tuple[Message, Address | None]]) -> None:
+        """Note durably that these messages are about to be posted, and where; None when that may still change."""
         since = stamp(self._services.clock())
         self._services.disk.create_all(
             [
-                (self._intents / f"{message.id}.json", to_json({"letter": message.id, "since": since}))
-                for message in messages
+                (
+                    self._intents / f"{message.id}.json",
+                    to_json({"letter": message.id, "since": since, **_where(address)}),
+                )
+                for message, address in addressed
             ]
         )
 
     def mark_uncertain(self, messages: Iterable[Message]) -> None:
         """Note that these messages may have been posted: their channels are asked before they are posted again."""
-        self._uncertain.update(message.id for message in messages)
+        now = self._services.monotonic()
+        self._uncertain.update({message.id: now for message in messages})
 
-    def posted_before(self, message: Message, channel: Channel) -> str | None:
-        """Return the id of the message's post, if it was posted already."""
+    def uncertain_since(self, message: Message) -> float | None:
+        """Return since when it is open whether a message was posted, by the monotonic clock; None when it was not."""
+        return self._uncertain.get(message.id)
+
+    def intended(self, message: Message) -> Address | None:
+        """Return where a message was going to be posted that may have been posted."""
         if message.id not in self._uncertain:
             return None
-        receipt = read_json_or(self._receipts / f"{message.id}.json", {})
-        return str(receipt["post"]) if "post" in receipt else channel.find(message.id)
+        intent = read_json_or(self._intents / f"{message.id}.json", {})
+        return Address(*(intent[part] for part in Address._fields)) if intent.keys() >= set(Address._fields) else None
+
+    def receipt(self, message: Message) -> Post | None:
+        """Return the post of a message that was posted and not filed."""
+        if message.id not in self._uncertain:
+            return None
+        receipt: Mapping[str, Any] = read_json_or(self._receipts / f"{message.id}.json", {})
+        return Post(str(receipt["post"]), str(receipt.get("room", ""))) if "post" in receipt else None
 
     def write_receipts(self, posted: Iterable[Posted]) -> None:
         """Note durably where these messages were posted."""
@@ -59,12 +76,17 @@ class Intents:
         if ids:
             paths = [folder / f"{message_id}.json" for message_id in ids for folder in (self._receipts, self._intents)]
             self._services.unsynced.remove_all(paths)
-        self._uncertain.difference_update(ids)
+        for message_id in ids:
+            self._uncertain.pop(message_id, None)
 
     def remove_filed(self) -> None:
         """Delete those of messages that were filed just before an earlier process ended."""
         pending = self._services.queues.messages
         self.remove([message_id for message_id in self._uncertain if not pending.has(message_id, "pending")])
+
+
+def _where(address: Address | None) -> dict[str, str | None]:
+    return {} if address is None else address._asdict()
 
 
 def _receipt(posted: Posted) -> dict[str, str]:

@@ -9,6 +9,7 @@ from kingdom.envoy.channels import Channels
 from kingdom.envoy.conversations import THREAD_RULES, Conversations
 from kingdom.envoy.inbound import Inbound
 from kingdom.envoy.outbound import Outbound
+from kingdom.envoy.reminders import Reminders
 from kingdom.errors import BadInput
 from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Message, Queued
@@ -20,55 +21,76 @@ BATCH = 32
 
 class EnvoyJob:
     def __init__(self, services: Services) -> None:
+        self._renewed: Services | None = None
         self._begin(services)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         return dict.fromkeys([self._services.places.folder("messages", "pending"), *self._inbound.folders()], ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
+        if self._renewed is not None and not self._outbound.calls:
+            self.close()
+            self._begin(self._renewed)
         heard = bool(self._inbound.names) and self._inbound.take_in()
         if self._backlog.refresh(arrivals, self._services.monotonic()):
             self._conversations.close_silent()
+            self._reminders.write_due()
         messages = self._next_messages()
         if messages or arrivals is None:
             self._outbound.send(messages)
-        more = heard or bool(self._backlog.waiting)
+        filed = self._renewed is None and self._outbound.deliver()
+        more = heard or filed or bool(self._backlog.waiting)
         return Turn(
             more or bool(messages),
-            wait=self._backlog.next_look - self._services.monotonic(),
-            busy=self._backlog.unsettled,
+            wait=self._wait(),
+            busy=self._backlog.unsettled or self._outbound.busy,
             settled=not more,
         )
 
     def reload(self, services: Services) -> None:
-        """Begin anew with what is in the files, as a new process would."""
-        before = self._channels
-        self._begin(services)
-        before.close()
+        """Begin anew with what is in the files, as a new process would; not while a channel is being called."""
+        if self._outbound.calls:
+            self._renewed = services
+        else:
+            self.close()
+            self._begin(services)
 
     def close(self) -> None:
+        self._outbound.close()
         self._channels.close()
 
     def _begin(self, services: Services) -> None:
-        channels, conversations = Channels(services), Conversations(services)
-        self._outbound = Outbound(services, channels, conversations)
-        self._inbound = Inbound(services, channels, conversations)
-        self._channels, self._conversations = channels, conversations
         period = float(services.config["intervals"]["message_check_seconds"])
-        self._backlog = Backlog(services.queues.messages, period=lambda: period)
         self._services = services
+        self._renewed = None
+        self._backlog = Backlog(services.queues.messages, period=lambda: period)
+        self._channels, self._conversations = Channels(services), Conversations(services)
+        self._outbound = Outbound(services, self._channels, self._conversations, self._backlog)
+        self._inbound = Inbound(services, self._channels, self._conversations)
+        self._reminders = Reminders(services, self._conversations)
+
+    def _wait(self) -> float:
+        due = min(filter(None, (self._backlog.next_look, self._outbound.next_due())))
+        return max(0.0, due - self._services.monotonic())
 
     def _next_messages(self) -> list[Message]:
-        """Take the next messages off the backlog. What is not due yet comes back with the next rescan."""
+        """Take the next messages off the backlog, but those that wait for their channel.
+
+        What is not due yet comes back with the next rescan.
+        """
         batch = self._next_batch()
         if not batch:
             return []
         waiting = [self._backlog.take(queued.filename) for queued in batch]
-        self._backlog.drop([queued.filename for queued in batch])
         now = stamp(self._services.clock())
-        return [
+        due = [
             message for message in waiting if message and (message.not_before or "") <= now and self._is_new(message)
         ]
+        held = [message for message in due if self._outbound.has_to_wait(message)]
+        self._backlog.hold([f"{message.id}.json" for message in held])
+        names = {queued.filename for queued in batch} - {f"{message.id}.json" for message in held}
+        self._backlog.drop(names)
+        return [message for message in due if message not in held]
 
     def _next_batch(self) -> list[Queued]:
         """Return the most urgent ones, each after the message that opens its task's thread."""

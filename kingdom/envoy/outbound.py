@@ -2,61 +2,199 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.channels.base import ChannelRefused
+from kingdom.envoy.channels.base import ChannelDown, ChannelRefused, Post
 from kingdom.envoy.conversations import Address, Conversations, Posted
+from kingdom.envoy.deliveries import Deliveries, Outcomes, Refused, Room
+from kingdom.envoy.drafts import drafts_of
 from kingdom.envoy.intents import Intents
 from kingdom.errors import KingdomError
-from kingdom.records.messages import Message
+from kingdom.records.backlog import Backlog
+from kingdom.records.messages import Message, code_of
 from kingdom.rules.retry import may_retry, pause
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
 
 class Outbound:
-    def __init__(self, services: Services, channels: Channels, conversations: Conversations) -> None:
+    def __init__(
+        self, services: Services, channels: Channels, conversations: Conversations, backlog: Backlog[Message]
+    ) -> None:
         self._services = services
         self._channels = channels
         self._conversations = conversations
+        self._backlog = backlog
         self._intents = Intents(services)
+        self._deliveries = Deliveries(services, channels)
+
+    @property
+    def calls(self) -> bool:
+        """Whether a channel is being called now."""
+        return self._deliveries.calls
+
+    @property
+    def busy(self) -> bool:
+        """Whether messages wait for a channel that takes its time."""
+        return len(self._deliveries) > 0
+
+    def next_due(self) -> float | None:
+        """Return when `deliver` has something to do even if no channel rings, by the monotonic clock."""
+        return self._deliveries.next_due()
+
+    def has_to_wait(self, message: Message) -> bool:
+        """Let a message for a channel that takes its time wait for its room. Return whether it is one."""
+        address = self._address(message)
+        try:
+            waits = self._channels.get(address.channel).waits
+        except ChannelDown as error:
+            self._deliveries.down(address.channel, error)
+            waits = True
+        except ChannelRefused:
+            waits = False
+        if waits:
+            room = self._deliveries.room(address)
+            self._deliveries.add(message.queued(), room)
+            self._let_settle(message, room)
+        return waits
 
     def send(self, messages: list[Message]) -> None:
-        """Post each message once, in its conversation, and file it under sent/ or failed/."""
+        """Post each message once, in its conversation, on a channel that does it at once; file it in sent/ or failed/.
+
+        Remove the traces of those that were filed before.
+        """
+        self._with_care(messages, lambda: self._send(messages))
+        self._intents.remove_filed()
+
+    def deliver(self) -> bool:
+        """File what the other channels have posted, and hand them what is next. Return whether anything was filed."""
+        filed = self._settle_all(self._deliveries.collect())
+        self._begin()
+        return filed
+
+    def close(self) -> None:
+        """Wait a moment for what is being posted, and file it."""
+        self._settle_all(self._deliveries.close())
+
+    def _settle_all(self, outcomes: Outcomes) -> bool:
+        self._intents.mark_uncertain(outcomes.uncertain)
+        for message in outcomes.uncertain:
+            self._let_settle(message, self._deliveries.room(self._address(message)))
+        posted = [_posted(*one) for one in outcomes.delivered]
+        messages = [one.message for one in outcomes.delivered] + [one.message for one in outcomes.refused]
+        if not messages:
+            return False
         try:
-            self._send(messages)
+            self._with_care(messages, lambda: self._settle(posted, outcomes.refused))
+        except (KingdomError, OSError):
+            for message in messages:
+                self.has_to_wait(message)
+            raise
+        self._backlog.drop([f"{message.id}.json" for message in messages])
+        return True
+
+    def _with_care(self, messages: list[Message], act: Callable[[], None]) -> None:
+        try:
+            act()
         except (KingdomError, OSError):
             # It is open which of them were posted: next time their channels are asked first.
             self._intents.mark_uncertain(messages)
             raise
-        self._intents.remove_filed()
 
     def _send(self, messages: list[Message]) -> None:
-        self._intents.create(messages)
+        self._intents.create([(message, None) for message in messages])
         posted: list[Posted] = []
+        refused: list[Refused] = []
         for message in messages:
-            address = self._conversations.address(message)
+            address = self._address(message)
             try:
                 post = self._post(message, address)
             except ChannelRefused as refusal:
-                self._retry_or_fail(message, str(refusal))
+                refused.append(Refused(message, str(refusal)))
                 continue
-            posted.append(Posted(message, address, post))
+            posted.append(_posted(message, address, post))
             self._conversations.note(posted[-1])
+        self._file_all(posted, refused)
+
+    def _settle(self, posted: list[Posted], refused: list[Refused]) -> None:
+        for post in posted:
+            self._conversations.note(post)
+        self._file_all(posted, refused)
+        for post in posted:
+            self._mark(post)
+
+    def _file_all(self, posted: list[Posted], refused: list[Refused]) -> None:
+        for message, why in refused:
+            self._retry_or_fail(message, why)
         self._intents.write_receipts(posted)
         self._conversations.save()
         self._file("sent", [_sent(post) for post in posted])
         for message, address, _ in posted:
             said = f"posted {message.id} ({message.type}) on {address.channel} in {address.room}"
-            self._services.log.info(said, event="message.sent", message_id=message.id, type=message.type)
+            data = {"message_id": message.id, "msg_id": message.id, "type": message.type}
+            self._services.log.info(said, event="message.sent", **data, task_id=message.task_id, channel=address.room)
 
-    def _post(self, message: Message, address: Address) -> str:
+    def _begin(self) -> None:
+        """Hand over the next message of every room that is free."""
+        due = [(room, self._backlog.take(queued.filename)) for room, queued in self._deliveries.take_due()]
+        messages = [(room, message) for room, message in due if message is not None]
+        try:
+            starting = [(room, message, self._address(message)) for room, message in messages]
+            here = [(message, address) for room, message, address in starting if self._is_room_of(room, address)]
+            self._intents.create(here)
+        except (KingdomError, OSError):
+            for room, message in messages:
+                self._deliveries.add(message.queued(), room)
+            raise
+        for room, message, address in starting:
+            if not self._is_room_of(room, address):
+                self._deliveries.add(message.queued(), self._deliveries.room(address))
+                continue
+            try:
+                self._hand_over(room, message, address)
+            except ChannelDown as error:
+                self._deliveries.down(address.channel, error)
+                self._deliveries.add(message.queued(), room)
+
+    def _hand_over(self, room: Room, message: Message, address: Address) -> None:
+        drafts = drafts_of(message, address, self._channels.get(address.channel))
+        is_uncertain = self._intents.uncertain_since(message) is not None
+        self._deliveries.begin(room, message, address, drafts, look_first=is_uncertain)
+
+    def _is_room_of(self, room: Room, address: Address) -> bool:
+        return self._deliveries.room(address) == room
+
+    def _let_settle(self, message: Message, room: Room) -> None:
+        """Look for an interrupted post only when it has had the time to appear."""
+        since = self._intents.uncertain_since(message)
+        if since is not None:
+            with suppress(ChannelRefused):
+                self._deliveries.rest(room, since + self._channels.get(room.channel).settle_seconds)
+
+    def _address(self, message: Message) -> Address:
+        return self._intents.intended(message) or self._conversations.address(message)
+
+    def _post(self, message: Message, address: Address) -> Post:
         channel = self._channels.get(address.channel)
-        if (before := self._intents.posted_before(message, channel)) is not None:
+        if (before := self._intents.receipt(message)) is not None:
             return before
-        text = message.content
-        if failed_task := message.context.get("failed_task"):
-            text = f"{text}\n`kingdom why {failed_task}` shows more"
-        return channel.post(message.id, address.room, text, address.thread)
+        is_uncertain = self._intents.uncertain_since(message) is not None
+        drafts = drafts_of(message, address, channel)
+        posts = [(channel.find(draft) if is_uncertain else None) or channel.post(draft) for draft in drafts]
+        return posts[0]
+
+    def _mark(self, posted: Posted) -> None:
+        """Show how a task stands on the post that its thread hangs under, and on the person's that began it."""
+        code, thread, source = code_of(posted.message.to_json()), posted.thread, posted.message.source_ref or {}
+        if code is None:
+            return
+        places = {(thread.room, str(thread.thread))}
+        if source.get("source") == thread.channel and source.get("channel") and source.get("message_ts"):
+            places.add((str(source["channel"]), str(source["message_ts"])))
+        for room, post in sorted(places):
+            self._deliveries.mark(thread._replace(room=room), post, code)
 
     def _retry_or_fail(self, message: Message, why: str) -> None:
         """Wait longer after each refusal; after the last one file the message under failed/."""
@@ -72,11 +210,16 @@ class Outbound:
         self._services.log.event("message.failed", message_id=message.id, error=why)
         self._file("failed", [refused.evolve(status="failed")])
 
-    def _file(self, state: str, messages: list[Message]) -> None:
-        queue, ids = self._services.queues.messages, [message.id for message in messages]
-        queue.update("pending", messages)
+    def _file(self, state: str, messages: Iterable[Message]) -> None:
+        filed = list(messages)
+        queue, ids = self._services.queues.messages, [message.id for message in filed]
+        queue.update("pending", filed)
         queue.move(ids, "pending", state)
         self._intents.remove(ids)
+
+
+def _posted(message: Message, address: Address, post: Post) -> Posted:
+    return Posted(message, address._replace(room=post.room or address.room), post.id)
 
 
 def _sent(post: Posted) -> Message:

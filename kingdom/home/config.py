@@ -28,6 +28,7 @@ FOREIGN_NAMES: Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]] = {
     "envoy": {
         ("retry", "max_count"): ("retry", "attempts"),
         ("intervals", "outbound_seconds"): ("intervals", "message_check_seconds"),
+        ("socket_mode", "app_token_env"): ("slack", "app_token_env"),
     },
     "chamberlain": {
         ("monitoring", "interval_seconds"): ("intervals", "vitals_seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Answer:
     parts: Iterable[bytes] | None = None
     #: Close the connection without a word.
     cut: bool = False
+    #: After the head the connection is given to this function, until it returns.
+    takes_over: Callable[[socket.socket], None] | None = None
 
 
 def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
@@ -123,6 +126,11 @@ def _handler(serve: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]
             self.send_response_only(answer.status)
             for name, value in {"date": self.date_time_string(), **answer.headers}.items():
                 self.send_header(name, value)
+            if answer.takes_over is not None:
+                self.close_connection = True
+                self.end_headers()
+                answer.takes_over(self.connection)
+                return
             if answer.parts is None:
                 if answer.status != 304:
                     self.send_header("content-length", str(len(answer.body)))

@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kingdom.envoy.channels import CHANNELS, Channels
-from kingdom.envoy.channels.base import Channel
+from kingdom.envoy.channels.base import Channel, Draft
 from kingdom.home import schemas
-from tests.fixtures import Clock, services
+from kingdom.standins.slack import Slack
+from tests.envoy.slacks import settings, slack_services
+from tests.fixtures import Clock
 
 SETTINGS = ("channel", "intervals", "retry")
 """Keys of envoy.yaml that are no channel's part."""
+HELLO = Draft("msg-1", "C0ROOM001", "hello", written_at="2026-02-07T10:00:00Z")
+
+
+def _settings(channel: str, outside: Slack) -> dict[str, Any]:
+    """What envoy.yaml says of a channel in these tests."""
+    return settings(outside) if channel == "slack" else {}
+
+
+@pytest.fixture
+def outside() -> Iterator[Slack]:
+    with Slack() as slack:
+        slack.channels["C0ROOM001"] = "room"
+        yield slack
 
 
 @pytest.fixture(params=[*CHANNELS, "pigeon"])
-def opened(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Channel]:
+def opened(
+    request: pytest.FixtureRequest, home: Path, outside: Slack, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], Channel]]:
     """Open the channel as a new process would, over the same home."""
     monkeypatch.setitem(CHANNELS, "pigeon", "tests.envoy.pigeon:Pigeon")
-    given = services(home, "envoy", Clock())
-    return lambda: Channels(given).get(request.param)
+    given = slack_services(home, Clock(), _settings(request.param, outside))
+    all_channels: list[Channels] = []
+
+    def open_() -> Channel:
+        all_channels.append(Channels(given))
+        return all_channels[-1].get(request.param)
+
+    yield open_
+    for channels in all_channels:
+        channels.close()
 
 
 def test_the_configuration_knows_every_channel() -> None:
@@ -32,32 +58,32 @@ def test_the_configuration_knows_every_channel() -> None:
 
 def test_a_post_is_found_by_its_message(opened: Callable[[], Channel]) -> None:
     channel = opened()
-    post = channel.post("msg-1", "room", "hello", None)
-    assert channel.find("msg-1") == post
-    assert channel.find("msg-10") is None
+    post = channel.post(HELLO)
+    assert channel.find(HELLO) == post
+    assert channel.find(HELLO._replace(id="msg-10")) is None
 
 
 def test_a_post_is_found_by_a_later_process(opened: Callable[[], Channel]) -> None:
-    post = opened().post("msg-1", "room", "hello", None)
-    assert opened().find("msg-1") == post
+    post = opened().post(HELLO)
+    assert opened().find(HELLO) == post
 
 
 def test_no_two_posts_share_an_id_and_a_thread_takes_any_of_them(opened: Callable[[], Channel]) -> None:
     channel = opened()
-    first = channel.post("msg-1", "room", "one", None)
-    others = [channel.post(f"msg-{n}", "room", "more", first) for n in range(2, 10)]
-    assert len({first, *others}) == 9
+    first = channel.post(HELLO)
+    others = [channel.post(HELLO._replace(id=f"msg-{n}", thread=first.id)) for n in range(2, 6)]
+    assert len({first, *others}) == 5
 
 
 @pytest.mark.parametrize("text", ["", "왕 ⚔\n<b>&amp;</b>\u2028\x00", "x" * 100_000, '{"letter": "msg-2"}\n'])
 def test_any_text_can_be_posted_and_carries_nothing_but_itself(opened: Callable[[], Channel], text: str) -> None:
     channel = opened()
-    post = channel.post("msg-1", "a room", text, None)
-    assert (channel.find("msg-1"), channel.find("msg-2")) == (post, None)
+    post = channel.post(HELLO._replace(text=text))
+    assert (channel.find(HELLO), channel.find(HELLO._replace(id="msg-2"))) == (post, None)
 
 
 def test_nothing_is_found_where_nothing_was_posted(opened: Callable[[], Channel]) -> None:
-    assert opened().find("msg-1") is None
+    assert opened().find(HELLO) is None
 
 
 def test_where_nobody_has_said_anything_nothing_is_read(opened: Callable[[], Channel]) -> None:
@@ -65,4 +91,3 @@ def test_where_nobody_has_said_anything_nothing_is_read(opened: Callable[[], Cha
     assert list(channel.read()) == []
     channel.acknowledge([])
     assert all(folder.is_dir() for folder in channel.folders())
-    channel.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kingdom.envoy.channels.base import Channel, ChannelRefused, Kit
+from kingdom.envoy.channels.base import Channel, ChannelRefused, Draft, Kit, Post
 
 refusals: list[str] = []
 posted: list[tuple[str, str, str | None]] = []
@@ -12,11 +12,12 @@ class Grumpy(Channel):
     def __init__(self, kit: Kit) -> None:
         """It keeps nothing."""
 
-    def post(self, message_id: str, room: str, text: str, thread: str | None) -> str:
+    def post(self, draft: Draft) -> Post:
         if refusals:
             raise ChannelRefused(channel="grumpy", why=refusals.pop(0))
-        posted.append((message_id, room, thread))
-        return f"post-{len(posted)}"
+        posted.append((draft.id, draft.room, draft.thread))
+        return Post(f"post-{len(posted)}", draft.room)
 
-    def find(self, message_id: str) -> str | None:
-        return next((f"post-{n}" for n, (known, _, _) in enumerate(posted, 1) if known == message_id), None)
+    def find(self, draft: Draft) -> Post | None:
+        found = (f"post-{n}" for n, (known, _, _) in enumerate(posted, 1) if known == draft.id)
+        return next((Post(id, draft.room) for id in found), None)

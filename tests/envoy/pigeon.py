@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kingdom.disk.codec import read_json, to_json, to_line
-from kingdom.envoy.channels.base import Channel, ChannelDown, Kit, Said
+from kingdom.envoy.channels.base import Channel, ChannelDown, Draft, Kit, Post, Said
 
 
 class Pigeon(Channel):
@@ -23,14 +23,15 @@ class Pigeon(Channel):
         self._bell = os.open(kit.folder / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         kit.alarm.add(self._bell)
 
-    def post(self, message_id: str, room: str, text: str, thread: str | None) -> str:
-        post_id = f"post-{message_id}"
-        line = {"id": post_id, "message": message_id, "room": room, "thread": thread, "text": text}
+    def post(self, draft: Draft) -> Post:
+        post_id = f"post-{draft.id}"
+        line = {"id": post_id, "message": draft.id, "room": draft.room, "thread": draft.thread, "text": draft.text}
         self._kit.disk.append(self._kit.folder / "posts", to_line(line), sync=True)
-        return post_id
+        return Post(post_id, draft.room)
 
-    def find(self, message_id: str) -> str | None:
-        return next((post["id"] for post in posts(self._kit.folder) if post["message"] == message_id), None)
+    def find(self, draft: Draft) -> Post | None:
+        found = (post["id"] for post in posts(self._kit.folder) if post["message"] == draft.id)
+        return next((Post(id, draft.room) for id in found), None)
 
     def read(self) -> Sequence[Said]:
         with suppress(BlockingIOError):

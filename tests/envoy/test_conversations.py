@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.envoy.conversations import MOST_CLOSED, THREAD_RULES, Conversations
+from kingdom.envoy.conversations import MOST_CLOSED, THREAD_RULES, Address, Conversations
 from kingdom.home.places import Places
 from kingdom.home.schemas import load
 from kingdom.records import notes
@@ -86,9 +86,10 @@ def test_a_question_is_awaited_with_its_context(home: Path, clock: Clock) -> Non
     context = {"checkpoint_path": "/c", "reply_context": {"general": "gen-pr"}}
     put(home, "messages", "pending", **message("msg-2", "human_input_request", task_id=TASK, context=context))
     settle(home, clock)
-    entry = read_json(Places(home).own("envoy") / "awaiting-responses.json")[TASK]
+    (entry,) = json.loads((Places(home).own("envoy") / "awaiting-responses.json").read_text())
     assert entry["reply_context"] == {"general": "gen-pr"}
-    assert entry["thread"] == threads(home)[TASK]["thread"]
+    assert entry["task_id"] == TASK
+    assert entry["thread_ts"] == threads(home)[TASK]["thread_ts"]
     assert entry["asked_at"] == MORNING
 
 
@@ -111,7 +112,7 @@ def test_a_failure_is_posted_with_how_to_look_further(home: Path, clock: Clock) 
 
 def awaiting(home: Path) -> list[str]:
     path = Places(home).own("envoy") / "awaiting-responses.json"
-    return sorted(read_json(path)) if path.exists() else []
+    return sorted(row["task_id"] for row in json.loads(path.read_text())) if path.exists() else []
 
 
 def test_a_question_is_awaited_until_its_own_answer_has_come(home: Path, clock: Clock) -> None:
@@ -183,11 +184,11 @@ def test_threads_and_questions_of_another_envoy_are_read_and_kept(home: Path, cl
     (line,) = transcript(home)
     assert (line["room"], line["thread"]) == ("C1", "1.2")
     given = services(home, "envoy", clock)
-    question = Conversations(given).question_in("console", "C1", "1.2")
+    question = Conversations(given).question_in(Address("console", "C1", "1.2"))
     assert question is not None
     assert (question.task, question.reply_context) == (TASK, FOREIGN_QUESTION["reply_context"])
-    assert threads(home)[TASK]["thread"] == "1.2"
-    assert read_json(own / "conversation-threads.json") == conversations
+    assert threads(home)[TASK]["thread_ts"] == "1.2"
+    assert read_json(own / "conversation-threads.json")["9.9"].items() >= conversations["9.9"].items()
 
 
 @pytest.mark.parametrize("content", ["{}", "[]"])
@@ -259,7 +260,7 @@ def test_a_message_that_says_where_it_belongs_is_posted_there(home: Path, clock:
     (line,) = transcript(home)
     assert (line["room"], line["thread"]) == ("C1", "1.2")
     if kind == "thread_start":
-        assert threads(home)[TASK] == {"channel": "console", "room": "C1", "thread": "1.2"}
+        assert threads(home)[TASK] == {"thread_ts": "1.2", "channel": "C1", "on": "console"}
 
 
 @pytest.mark.parametrize(("outcome", "kept"), [("skipped", False), ("discarded", False), ("needs_human", True)])

@@ -99,7 +99,8 @@ def test_what_is_delivered_again_is_acknowledged_and_no_new_event(
 def ask(home: Path, name: str, task: str, created_at: str = "2026-02-07T10:00:00Z") -> dict[str, Any]:
     """A question of a task on the pigeon, in the thread of TASK."""
     way_back = {"general": "gen-pr", "task_id": task, "thread_task_id": TASK}
-    fields = {"channel": "C1", "source_ref": {"source": "pigeon"}, "context": {"reply_context": way_back}}
+    context = {"checkpoint_path": "x", "reply_context": way_back}
+    fields = {"channel": "C1", "source_ref": {"source": "pigeon"}, "context": context}
     put(home, "messages", "pending", **message(name, "human_input_request", task_id=TASK, **fields))
     return way_back
 

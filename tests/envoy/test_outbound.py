@@ -11,6 +11,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.envoy.channels import Channels
+from kingdom.envoy.channels.base import Draft
 from kingdom.envoy.job import EnvoyJob
 from kingdom.home.places import Places
 from tests.envoy import grumpy
@@ -70,7 +71,7 @@ def intent(home: Path, name: str = "msg-1") -> None:
 
 
 def post_by_hand(home: Path, clock: Clock, name: str = "msg-1") -> str:
-    return Channels(services(home, "envoy", clock)).get("console").post(name, "room", "x", None)
+    return Channels(services(home, "envoy", clock)).get("console").post(Draft(name, "room", "x")).id
 
 
 def _posted(home: Path, clock: Clock) -> None:
@@ -104,7 +105,7 @@ def test_an_envoy_killed_at_any_moment_posts_it_once(home: Path, clock: Clock, m
     assert (here(home, "messages", "sent"), traces(home)) == (["msg-1"], [])
     assert read(home, "messages", "sent", "msg-1")["posted"]["post"] == transcript(home)[0]["ts"]
     if type == "thread_start":
-        assert threads(home)[TASK]["thread"] == transcript(home)[0]["ts"]
+        assert threads(home)[TASK]["thread_ts"] == transcript(home)[0]["ts"]
 
 
 def test_traces_of_a_message_that_was_filed_are_cleared(home: Path, clock: Clock) -> None:

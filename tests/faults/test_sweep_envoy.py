@@ -89,8 +89,8 @@ def _threads(home: Path) -> list[str]:
         if by_letter[name]["thread"] != "1770458400.000001":
             wrong.append(f"{name} is not in its task's thread")
     book = Places(home).own("envoy") / "awaiting-responses.json"
-    awaiting = json.loads(book.read_text()) if book.exists() else {}
-    return wrong + ([] if awaiting.keys() == {ASKING} else [f"awaited are {sorted(awaiting)}"])
+    awaited = [row["task_id"] for row in json.loads(book.read_text())] if book.exists() else []
+    return wrong + ([] if awaited == [ASKING] else [f"awaited are {awaited}"])
 
 
 def _no_traces(home: Path) -> list[str]:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from kingdom.disk.atomic import make_folder
 from kingdom.envoy.channels.base import Channel, ChannelRefused, Kit
+from kingdom.home.config import Config
 from kingdom.runtime import tables
 from kingdom.runtime.role import Services
 
 CHANNELS = {
     "console": "kingdom.envoy.channels.console:Console",
+    "slack": "kingdom.envoy.channels.slack:open_channel",
 }
+
+
+def default_channel(config: Config) -> str:
+    """Return the channel for what answers nobody on another one: the one named, else the first that has settings."""
+    named = config.get("channel")
+    return str(named or next((name for name in CHANNELS if name in config), "console"))
+
+
+def default_room(config: Config, channel: str) -> str:
+    """Return the room for messages that name none."""
+    return str(config.get(channel, {}).get("default_channel") or channel)
 
 
 class Channels:
@@ -41,5 +54,13 @@ class Channels:
         services = self._services
         folder = services.places.own("envoy") / name
         make_folder(folder)
-        config = services.config.get(name, {})
-        return Kit(folder, services.disk, services.clock, config, services.alarm, services.secrets)
+        return Kit(
+            folder=folder,
+            disk=services.disk,
+            clock=services.clock,
+            config=services.config.get(name, {}),
+            alarm=services.alarm,
+            secrets=services.secrets,
+            home=services.places.home,
+            tell=services.log.warn,
+        )

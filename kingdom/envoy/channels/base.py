@@ -12,6 +12,9 @@ from kingdom.errors import KingdomError
 from kingdom.home.config import Config
 from kingdom.runtime.wake import Alarm
 
+IN_THREAD = "thread.reply"
+"""The type of what is of interest only in a thread of ours: people also talk with each other."""
+
 
 class ChannelRefused(KingdomError):
     """{channel} did not take the message: {why}"""
@@ -19,6 +22,19 @@ class ChannelRefused(KingdomError):
 
 class ChannelDown(ChannelRefused):
     """{channel} cannot be reached: {why}"""
+
+    def __init__(self, *, after: float = 0.0, **facts: object) -> None:
+        super().__init__(**facts)
+        self.after = after
+        """Seconds for which the channel has asked to be left alone; 0 when it has said nothing of the kind."""
+
+
+class RoomBusy(ChannelDown):
+    """{channel} takes nothing more in this room for now: {why}"""
+
+
+class Stuck(Exception):
+    """A thread of a channel has not moved for a long time. Not an error to go on from: the envoy has to be replaced."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,10 @@ class Kit:
     alarm: Alarm
     #: What `.env` holds.
     secrets: Mapping[str, str] = field(repr=False)
+    #: The home: paths in the configuration start there.
+    home: Path = Path()
+    #: Adds a line to the envoy's log; to be called by the envoy's own thread alone.
+    tell: Callable[[str], None] = lambda _: None
 
 
 class Said(NamedTuple):
@@ -44,7 +64,7 @@ class Said(NamedTuple):
 
     #: The channel's id of it: the same at every delivery, and a post's own id where threads hang under posts.
     id: str
-    #: The event it becomes unless it answers a question, without the channel's name: message, app_mention.
+    #: The event it becomes unless it answers a question, without the channel's name: app_mention, IN_THREAD.
     type: str
     #: Who wrote it, as the channel knows them.
     user: str
@@ -56,17 +76,60 @@ class Said(NamedTuple):
     thread: str | None = None
 
 
+class Draft(NamedTuple):
+    """A post to be made."""
+
+    #: By which it is found again: the message's id; a later part of a long one has its number behind it.
+    id: str
+    #: Where, as the channel or the owner calls it.
+    room: str
+    #: What people read.
+    text: str
+    #: The post under which it hangs, if any.
+    thread: str | None = None
+    #: What a question offers as answers: buttons, where the channel has them.
+    choices: tuple[str, ...] = ()
+    #: When its message was written, so that nobody looks for it before that.
+    written_at: str = ""
+
+
+class Post(NamedTuple):
+    """A post that people can read."""
+
+    #: Under which threads hang.
+    id: str
+    #: The room as the channel itself calls it.
+    room: str
+
+
 class Channel(Protocol):
     """What a row of CHANNELS makes of a kit; ChannelDown when it cannot. One that only speaks has `post` and `find`."""
 
-    def post(self, message_id: str, room: str, text: str, thread: str | None) -> str:
-        """Return the id of the new post, under which threads hang, once people can read it.
+    waits: bool = False
+    """Whether a post may take longer than a disk does: then a thread of its own makes the channel's posts."""
+    seconds_between_posts: float = 0.0
+    """How long a room is left alone after a post."""
+    settle_seconds: float = 0.0
+    """How long an interrupted post may still take to appear: nobody looks for it before."""
+    longest: int | None = None
+    """How many characters one post takes; a longer message becomes several."""
 
-        ChannelRefused when nothing was posted.
+    def post(self, draft: Draft) -> Post:
+        """Return the new post once people can read it.
+
+        ChannelRefused when the channel will not have it. ChannelDown when it cannot be known whether it was posted:
+        it is tried again without end, after a look for it.
         """
 
-    def find(self, message_id: str) -> str | None:
-        """Return the id of the post of this message, if an earlier process has made it."""
+    def find(self, draft: Draft) -> Post | None:
+        """Return the post of this draft, if an earlier process has made it."""
+
+    def room(self, name: str) -> str:
+        """Return what the channel itself calls a room, if that is known without asking."""
+        return name
+
+    def mark(self, room: str, post: str, code: str) -> None:
+        """Show on a post how its task stands, by a message's code. Nobody minds when that fails."""
 
     def folders(self) -> Iterable[Path]:
         """Return folders whose arrivals wake the envoy, for a channel that is told by files."""

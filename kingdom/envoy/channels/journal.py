@@ -1,0 +1,48 @@
+"""The posts of a channel that keeps them itself: a file a day in its folder, one JSON line for each post."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kingdom.disk.codec import to_line
+from kingdom.envoy.channels.base import Draft, Kit, Post
+from kingdom.times import stamp
+
+DAYS_SEARCHED = 3
+"""How far back an interrupted post is looked for."""
+
+
+class Journal:
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._latest = 0.0
+
+    def new_id(self) -> str:
+        """Return an id for a post: the time, later than any before it."""
+        self._latest = max(self._kit.clock(), self._latest + 0.000_001)
+        return f"{self._latest:.6f}"
+
+    def add(self, draft: Draft, post_id: str, text: str) -> Post:
+        """Note a post durably and return it."""
+        time = stamp(self._kit.clock())
+        where = {"room": draft.room, "thread": draft.thread, "letter": draft.id}
+        line = {"ts": post_id, "time": time, **where, "text": text}
+        self._kit.disk.append(self._kit.folder / f"{time[:10]}.jsonl", to_line(line), sync=True)
+        return Post(post_id, draft.room)
+
+    def find(self, draft: Draft) -> Post | None:
+        """Return the post of this draft, if there is a line about it."""
+        found = (post for post in self._posts() if post.get("letter") == draft.id)
+        return next((Post(str(post["ts"]), str(post.get("room", draft.room))) for post in found), None)
+
+    def _posts(self) -> Iterator[dict[str, Any]]:
+        for path in sorted(self._kit.folder.glob("*.jsonl"))[-DAYS_SEARCHED:]:
+            for line in path.read_text("utf-8", "replace").split("\n"):
+                try:
+                    post = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(post, dict) and "ts" in post:
+                    yield post

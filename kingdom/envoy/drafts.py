@@ -1,0 +1,53 @@
+"""What a message becomes on a channel: one post, or several when it is longer than one may be."""
+
+from __future__ import annotations
+
+import re
+
+from kingdom.envoy.channels.base import Channel, Draft
+from kingdom.envoy.conversations import Address
+from kingdom.records.messages import Message
+
+MOST_CHOICES, LONGEST_CHOICE = 10, 75
+"""More, or longer ones, are no choices but text."""
+_CHOICE = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)]|\(?[a-zA-Z][.)])\s+(\S.*?)\s*")
+
+
+def drafts_of(message: Message, address: Address, channel: Channel) -> list[Draft]:
+    """Return the posts that say what a message says, in order."""
+    text = message.content
+    if failed_task := message.context.get("failed_task"):
+        text = f"{text}\n`kingdom why {failed_task}` shows more"
+    texts = [text] if channel.longest is None else parts(text, channel.longest)
+    drafts = [
+        Draft(message.id if n == 1 else f"{message.id}.{n}", address.room, part, address.thread)
+        for n, part in enumerate(texts, 1)
+    ]
+    choices = choices_in(message.content) if message.type == "human_input_request" else ()
+    return [
+        draft._replace(choices=choices if draft is drafts[-1] else (), written_at=message.created_at)
+        for draft in drafts
+    ]
+
+
+def parts(text: str, longest: int) -> list[str]:
+    """Return a text in pieces of at most so many characters, cut at the end of a line or a word where there is one."""
+    found = []
+    while len(text) > longest:
+        head = text[:longest]
+        cut = max(head.rfind("\n"), 0) or max(head.rfind(" "), 0)
+        cut = cut if cut > longest // 2 else longest
+        found.append(text[:cut])
+        text = text[cut:].removeprefix("\n" if text[cut : cut + 1] == "\n" else " ")
+    return [*found, text] if text or not found else found
+
+
+def choices_in(question: str) -> tuple[str, ...]:
+    """Return the answers that a question offers: the list at its end, one item a line, two at least."""
+    found: list[str] = []
+    for line in reversed(question.rstrip().splitlines()):
+        if (item := _CHOICE.fullmatch(line)) is None:
+            break
+        found.insert(0, item[1])
+    fits = 2 <= len(found) <= MOST_CHOICES and all(len(choice) <= LONGEST_CHOICE for choice in found)
+    return tuple(found) if fits and len(set(found)) == len(found) else ()
