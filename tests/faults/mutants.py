@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     Mutant(
         "no intent is noted before a message is posted",
-        "kingdom.envoy",
+        "kingdom.envoy.outbound:Outbound._send",
         drop("_intents.create"),
         caught_by="envoy kill",
         near="receipts|messages/",

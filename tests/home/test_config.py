@@ -162,7 +162,7 @@ intervals:
 retry:
   max_count: 3
 """,
-        ["slack (line 1)", "socket_mode (line 4)", "intervals.loop_tick_seconds (line 8)"],
+        ["intervals.loop_tick_seconds (line 8)", "intervals.thread_check_seconds (line 10)"],
     ),
     "chamberlain": (
         """\
@@ -217,6 +217,7 @@ def test_what_existing_files_set_holds(home: Path) -> None:
     assert load(home, EXISTING["king"][0])["slack"]["default_channel"] == "dev"
     envoy = load(home, EXISTING["envoy"][0].replace("outbound_seconds: 5", "outbound_seconds: 7"), "envoy")
     assert (envoy["retry"]["attempts"], envoy["intervals"]["message_check_seconds"]) == (3, 7)
+    assert (envoy["slack"]["default_channel"], envoy["slack"]["app_token_env"]) == ("dev", "SLACK_APP_TOKEN")
     existing = EXISTING["chamberlain"][0].replace("warning: 85", "warning: 75").replace("seconds: 30}", "seconds: 45}")
     chamberlain = load(home, existing.replace("cpu_red: 90", "cpu_red: 95"), "chamberlain")
     assert (chamberlain["thresholds"]["disk_percent"], chamberlain["intervals"]["vitals_seconds"]) == (75, 45)
