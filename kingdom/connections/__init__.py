@@ -10,6 +10,9 @@ from kingdom.words import closest
 SERVICES = {
     "github": "kingdom.connections.github:GitHub",
     "jira": "kingdom.connections.jira:Jira",
+    "slack": "kingdom.connections.slack:Slack",
+    "webhook": "kingdom.connections.webhook:Webhook",
+    "email": "kingdom.connections.email:Email",
 }
 """In the order in which `kingdom connect` lists them."""
 

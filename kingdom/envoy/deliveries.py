@@ -181,6 +181,8 @@ class Deliveries:
     def _take(self, room: Room, outcome: Post | Exception, outcomes: Outcomes) -> None:
         one, channel = self._under_way[room], self._channels.get(room.channel)
         now = self._services.monotonic()
+        if isinstance(outcome, OSError):  # a full disk, say, after the post: it passes, and is looked for then
+            outcome = ChannelDown(channel=room.channel, why=f"{type(outcome).__name__}: {outcome}")
         if isinstance(outcome, RoomBusy):
             self.rest(room, now + max(outcome.after, channel.seconds_between_posts))
         elif isinstance(outcome, ChannelDown):

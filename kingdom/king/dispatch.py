@@ -104,7 +104,8 @@ class Dispatch:
         route = self._king.routes.route(event)
         if route is None:
             reason = f"no general subscribes to {event.type}"
-            return self._ends_here(event, "discarded", reason)
+            told = [messages.nobody_takes(event, self._king.channel)] if event.is_chat else []
+            return self._ends_here(event, "discarded", reason, *told)
         task = Task(
             id=task_id,
             event_id=event.id,

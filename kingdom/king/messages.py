@@ -96,6 +96,13 @@ def unanswerable(event: Event, default_channel: str, why: str, thread: str | Non
     )
 
 
+def nobody_takes(event: Event, default_channel: str) -> MessageDraft:
+    """Tell a person that no general takes what was said."""
+    why = "nobody here takes this; `kingdom generals` lists who could"
+    told = unanswerable(event, default_channel, why)
+    return replace(told, thread_ts=_thread(reply_address(event)), dedup_key=f"{event.id}:untaken")
+
+
 def _thread(address: Mapping[str, Any] | None, *, begins: bool = True) -> str | None:
     """Return the post under which a person's thread hangs; their own post when it begins one."""
     known = address or {}

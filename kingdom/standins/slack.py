@@ -24,6 +24,9 @@ from kingdom.standins.server import Answer, Request, StandIn, answer_json
 
 TEAM, BOT_USER, BOT, APP = "T0HOME", "U0BOT", "B0BOT", "A0APP"
 WEBSOCKET_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+SCOPES = (
+    "app_mentions:read,channels:history,channels:read,chat:write,groups:history,groups:read,im:history,reactions:write"
+)
 TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
 API, LINK = "/api/", "/link"
 
@@ -104,6 +107,8 @@ class Slack(StandIn):
         self.posts: list[Json] = []
         """All that was posted or said, oldest first, each with its channel and the time it came."""
         self.calls: list[tuple[str, Json]] = []
+        self.scopes = SCOPES
+        """What the bot's token may do."""
         self.deaf = False
         """Lines stay open, and nobody reads them or answers."""
         self.acknowledged: dict[str, float] = {}
@@ -280,7 +285,7 @@ class Slack(StandIn):
             self._news.notify_all()
         if said.pop("too_fast", False):
             return answer_json({"ok": False, "error": "ratelimited"}, 429, {"retry-after": "1"})
-        return answer_json({"ok": "error" not in said, **said})
+        return answer_json({"ok": "error" not in said, **said}, headers={"x-oauth-scopes": self.scopes})
 
     def _auth_test(self, _: Json) -> Json:
         names = {"team": "home", "user": "kingdom", "url": f"{self.address}/"}

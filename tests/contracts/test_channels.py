@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +13,8 @@ from kingdom.envoy.channels import CHANNELS, Channels
 from kingdom.envoy.channels.base import Channel, Draft
 from kingdom.home import schemas
 from kingdom.standins.slack import Slack
-from tests.envoy.slacks import settings, slack_services
+from tests.envoy.servers import Hook, MailServer, by_hook, by_mail, mail_server
+from tests.envoy.slacks import SECRETS, settings, slack_services
 from tests.fixtures import Clock
 
 SETTINGS = ("channel", "intervals", "retry")
@@ -20,25 +22,33 @@ SETTINGS = ("channel", "intervals", "retry")
 HELLO = Draft("msg-1", "C0ROOM001", "hello", written_at="2026-02-07T10:00:00Z")
 
 
-def _settings(channel: str, outside: Slack) -> dict[str, Any]:
-    """What envoy.yaml says of a channel in these tests."""
-    return settings(outside) if channel == "slack" else {}
+class Outside(NamedTuple):
+    slack: Slack
+    hook: Hook
+    mail: MailServer
+
+    def settings(self, channel: str) -> dict[str, Any]:
+        """What envoy.yaml says of a channel."""
+        if channel == "slack":
+            return settings(self.slack)
+        return {"webhook": {"webhook": {}}, "email": {"email": by_mail(self.mail)}}.get(channel, {})
 
 
 @pytest.fixture
-def outside() -> Iterator[Slack]:
-    with Slack() as slack:
+def outside() -> Iterator[Outside]:
+    with Slack() as slack, Hook() as hook, mail_server() as mail:
         slack.channels["C0ROOM001"] = "room"
-        yield slack
+        yield Outside(slack, hook, mail)
 
 
 @pytest.fixture(params=[*CHANNELS, "pigeon"])
 def opened(
-    request: pytest.FixtureRequest, home: Path, outside: Slack, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, home: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], Channel]]:
     """Open the channel as a new process would, over the same home."""
     monkeypatch.setitem(CHANNELS, "pigeon", "tests.envoy.pigeon:Pigeon")
-    given = slack_services(home, Clock(), _settings(request.param, outside))
+    given = slack_services(home, Clock(), outside.settings(request.param))
+    given = replace(given, secrets={**SECRETS, **by_hook(outside.hook)})
     all_channels: list[Channels] = []
 
     def open_() -> Channel:

@@ -11,6 +11,8 @@ from kingdom.runtime.role import Services
 CHANNELS = {
     "console": "kingdom.envoy.channels.console:Console",
     "slack": "kingdom.envoy.channels.slack:open_channel",
+    "webhook": "kingdom.envoy.channels.webhook:Webhook",
+    "email": "kingdom.envoy.channels.email:Email",
 }
 
 

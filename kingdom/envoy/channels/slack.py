@@ -20,7 +20,10 @@ from kingdom.envoy.channels.slack_events import Identity, Listed
 from kingdom.envoy.channels.slack_socket import Line, why
 from kingdom.envoy.channels.slack_text import (
     EMOJI,
+    HINTS,
     LONGEST,
+    PASSING_ERRORS,
+    TOKEN_ERRORS,
     answered,
     blocks_of,
     is_post_of,
@@ -37,14 +40,6 @@ CLOCK_SKEW_SECONDS = 600
 PAGES_SEARCHED = 10
 PAGE = 200
 ID = re.compile(r"[CDG][A-Z0-9]{6,}")
-TOKEN_ERRORS = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope")
-"""The owner's to mend: what is meant for Slack waits for it."""
-PASSING_ERRORS = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "accesslimited")
-HINTS = {
-    "not_in_channel": "invite the app there",
-    "channel_not_found": "there is none of that name, or the app was not invited",
-    "is_archived": "the channel is archived",
-}
 
 
 def open_channel(kit: Kit) -> Channel:
@@ -167,7 +162,9 @@ class Slack(Channel):
         if ID.fullmatch(known):
             return known
         wanted = known.removeprefix("#")
-        for page in self._pages(lambda cursor: self._web.conversations_list(limit=PAGE, cursor=cursor), PAGES_SEARCHED):
+        kinds = "public_channel,private_channel"
+        listed = self._pages(lambda cursor: self._web.conversations_list(limit=PAGE, cursor=cursor, types=kinds))
+        for page in listed:
             for room in page.get("channels", ()):
                 if room.get("name") == wanted:
                     return str(room["id"])
@@ -184,12 +181,12 @@ class Slack(Channel):
                 return self._web.conversations_history(**common, cursor=cursor)
             return self._web.conversations_replies(ts=draft.thread, **common, cursor=cursor)
 
-        for found in self._pages(page, PAGES_SEARCHED):
+        for found in self._pages(page):
             yield from found.get("messages", ())
 
-    def _pages(self, page: Callable[[str | None], Any], most: int) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, page: Callable[[str | None], Any]) -> Iterator[Mapping[str, Any]]:
         cursor = None
-        for _ in range(most):
+        for _ in range(PAGES_SEARCHED):
             found = self._call(lambda: page(cursor))  # noqa: B023
             yield found
             cursor = (found.get("response_metadata") or {}).get("next_cursor")

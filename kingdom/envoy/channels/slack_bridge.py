@@ -1,0 +1,162 @@
+"""Slack by way of a bridge: another program holds the connection, and everything passes through files.
+
+What is to be done lies in `outbox/`, what has become of it in `outbox-results/`, what people say in `socket-inbox/`,
+and `bridge-health` is touched while the bridge lives. Names are made of our messages, so a result is also a receipt.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.codec import read_json, to_json
+from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, RoomBusy, Said
+from kingdom.envoy.channels.slack_events import Identity, Listed
+from kingdom.envoy.channels.slack_text import EMOJI, HINTS, LONGEST, PASSING_ERRORS, TOKEN_ERRORS, text_of
+from kingdom.errors import BadFile, BadInput, Collision
+from kingdom.home.places import as_filename, is_hidden
+
+STALE_SECONDS = 30.0
+ANSWER_SECONDS = 20.0
+LOOK_SECONDS = 0.05
+KEPT_SECONDS = 60.0
+"""A result that was read stays for so long: our own receipt is written after it was read."""
+
+
+class Bridge(Channel):
+    waits = True
+    longest = LONGEST
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.seconds_between_posts = float(kit.config["seconds_between_posts"])
+        folder = (kit.home / kit.config["bridge_folder"]).resolve()
+        if not folder.is_relative_to(kit.home.resolve()):
+            raise ChannelDown(channel="slack", why="slack.bridge_folder lies outside the home")
+        self._outbox, self._results, self._inbox, scratch = (
+            folder / name for name in ("outbox", "outbox-results", "socket-inbox", ".kingdom")
+        )
+        for path in (self._outbox, self._results, self._inbox, scratch):
+            make_folder(path)
+        self._health = folder / "bridge-health"
+        # One of its own: posts are made by a thread.
+        self._disk = Disk(scratch, durability=kit.disk.durability, guard=kit.disk.guard)
+        self._disk.sweep_scratch()
+        self._listed = Listed(kit.config, Identity("", "", ""))
+        self._read: deque[tuple[float, Path]] = deque()
+        self._delivered: dict[Said, Path] = {}
+
+    def post(self, draft: Draft) -> Post:
+        action = "send_message" if draft.thread is None else "send_reply"
+        name = _name(draft, action)
+        if (result := self._result(name)) is None:
+            self._check_health()
+            self._ask(name, action, draft.room, text=text_of(draft), thread_ts=draft.thread)
+            result = self._wait_for(name)
+        if result.get("ok") is not True:
+            self._disk.remove(self._results / f"{name}.json")
+            raise _refusal(str(result.get("error")))
+        return Post(str(result.get("ts")), str(result.get("channel") or draft.room))
+
+    def find(self, draft: Draft) -> Post | None:
+        result = self._result(_name(draft, "send_message" if draft.thread is None else "send_reply"))
+        if result is None or result.get("ok") is not True:
+            return None
+        return Post(str(result.get("ts")), str(result.get("channel") or draft.room))
+
+    def mark(self, room: str, post: str, code: str) -> None:
+        now, before = EMOJI.get(code, ("", ""))
+        for action, emoji in (("remove_reaction", before), ("add_reaction", now)):
+            if emoji:
+                name = as_filename(f"{room}-{post}-{action}-{emoji}")
+                self._ask(name, action, room, emoji=emoji, message_ts=post)
+                self._read.append((time.monotonic(), self._results / f"{name}.json"))
+
+    def folders(self) -> Iterable[Path]:
+        return (self._inbox,)
+
+    def read(self) -> Sequence[Said]:
+        self._remove_results()
+        for name in sorted(os.listdir(self._inbox)):
+            path = self._inbox / name
+            if is_hidden(name) or path in self._delivered.values():
+                continue
+            said = self._said(path)
+            if said is None:
+                self._disk.remove(path)
+            else:
+                self._delivered[said] = path
+        if not self._delivered:
+            self._check_health()
+        return list(self._delivered)
+
+    def acknowledge(self, said: Sequence[Said]) -> None:
+        self._disk.remove_all(list(self._delivered.values()))
+        self._delivered.clear()
+
+    def _said(self, path: Path) -> Said | None:
+        """Return what a file says to us; None when it is not for us. One that cannot be read is set aside."""
+        try:
+            return self._listed.relayed(read_json(path))
+        except FileNotFoundError:
+            return None
+        except (BadFile, BadInput) as error:
+            aside = self._kit.folder / f"unreadable-{path.name}"
+            with suppress(Collision):
+                self._disk.move(path, aside)
+            self._kit.tell(f"{error}; it is kept as {aside}")
+            return None
+
+    def _ask(self, name: str, action: str, room: str, **fields: Any) -> None:
+        """Put an errand into the outbox, unless it lies there already."""
+        empty = {"text": None, "thread_ts": None, "emoji": None, "message_ts": None}
+        errand = {"msg_id": name, "action": action, "channel": room, **empty, **fields}
+        with suppress(Collision):
+            self._disk.create(self._outbox / f"{name}.json", to_json(errand))
+
+    def _wait_for(self, name: str) -> dict[str, Any]:
+        until = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < until:
+            if (result := self._result(name)) is not None:
+                return result
+            time.sleep(LOOK_SECONDS)
+        raise ChannelDown(channel="slack", why="its bridge has not answered")
+
+    def _result(self, name: str) -> dict[str, Any] | None:
+        path = self._results / f"{name}.json"
+        try:
+            result = read_json(path)
+        except (FileNotFoundError, BadFile):
+            return None
+        self._read.append((time.monotonic(), path))
+        return result
+
+    def _remove_results(self) -> None:
+        while self._read and time.monotonic() - self._read[0][0] > KEPT_SECONDS:
+            self._disk.remove(self._read.popleft()[1])
+
+    def _check_health(self) -> None:
+        try:
+            silent = time.time() - os.stat(self._health).st_mtime
+        except FileNotFoundError:
+            raise ChannelDown(channel="slack", why=f"no bridge is at work in {self._health.parent}") from None
+        if silent > STALE_SECONDS:
+            raise ChannelDown(channel="slack", why="its bridge has given no sign of life for 30 s")
+
+
+def _name(draft: Draft, action: str) -> str:
+    return as_filename(f"{draft.id}-{action}")
+
+
+def _refusal(error: str) -> ChannelRefused:
+    if error == "ratelimited":
+        return RoomBusy(channel="slack", why="it asks for a pause", after=1.0)
+    if error in TOKEN_ERRORS or error in PASSING_ERRORS:
+        return ChannelDown(channel="slack", why=error)
+    return ChannelRefused(channel="slack", why=f"{error}: {HINTS[error]}" if error in HINTS else error)

@@ -1,0 +1,74 @@
+"""A webhook and a mail server on loopback, and what envoy.yaml says of them."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import Message
+from typing import Any
+
+from kingdom.standins.server import Answer, Request, StandIn
+
+
+class Hook(StandIn):
+    """Takes posts, after the failures it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[Answer] = []
+        self.bodies: list[Any] = []
+
+    def answer(self, request: Request) -> Answer:
+        if self.failures:
+            return self.failures.pop(0)
+        self.bodies.append(request.json())
+        return Answer(200, b"ok")
+
+
+class MailServer(socketserver.ThreadingTCPServer):
+    """Takes mail on loopback, after the refusals it was given."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.refusals: list[bytes] = []
+        self.letters: list[Message] = []
+        super().__init__(("127.0.0.1", 0), _Talk)
+
+
+class _Talk(socketserver.StreamRequestHandler):
+    server: MailServer
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        while line := self.rfile.readline():
+            word = line[:4].upper()
+            if word == b"MAIL" and self.server.refusals:
+                self.wfile.write(self.server.refusals.pop(0))
+            elif word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                data = b"".join(iter(self.rfile.readline, b".\r\n"))
+                self.server.letters.append(message_from_bytes(data))
+                self.wfile.write(b"250 taken\r\n")
+            else:
+                self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 fine\r\n")
+
+
+@contextmanager
+def mail_server() -> Iterator[MailServer]:
+    with MailServer() as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def by_hook(hook: Hook) -> dict[str, str]:
+    return {"WEBHOOK_URL": f"{hook.address}/hooks/canary-77", "OPS": f"{hook.address}/hooks/canary-ops"}
+
+
+def by_mail(mail: MailServer) -> dict[str, Any]:
+    part = {"host": "127.0.0.1", "port": mail.server_address[1], "security": "none", "from": "Kingdom <k@home.example>"}
+    return {**part, "to": "me@home.example", "rooms": {"ops": "ops@home.example"}}
