@@ -212,7 +212,9 @@ class KafkaTopics:
             "enable.auto.offset.store": False,
             # A position that is gone is told, never jumped over.
             "auto.offset.reset": "error",
-            "session.timeout.ms": 10_000,
+            # A killed member's partitions go to the others after this time.
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 2_000,
         }
 
 

@@ -12,6 +12,8 @@ from kingdom.hall import DATABASES
 from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
+from kingdom.hall.persist import Arrival, persist
+from kingdom.hall.records import MessageCreated
 from kingdom.home.places import Places
 
 NOW = iso(1_795_000_000.1234)
@@ -173,3 +175,58 @@ def test_a_database_that_is_away_is_unavailable(url: str, home: Path) -> None:
     away = "postgresql://nobody@127.0.0.1:1/none" if url.startswith("postgres") else "sqlite:////proc/none/hall.db"
     with pytest.raises(Unavailable):
         open_database({}, {ADDRESS: away}, Places(home)).migrate()
+
+
+def arrival(room: str, sender: str, position: str, client_msg_id: str = "", content: str = "hello") -> Arrival:
+    ids = (new_uuid(), room, sender, client_msg_id or new_uuid())
+    return Arrival(MessageCreated(*ids, "TEXT", content, NOW), "chat.messages.v1", position)
+
+
+def test_messages_are_stored_in_their_order_under_ids_that_grow_whatever_the_clock_says(database: Database) -> None:
+    user = add_user(database)
+    rooms = [add_room(database, user), add_room(database, user)]
+    for at, now in enumerate((2000.5, 1000.25)):
+        batch = [arrival(rooms[n % 2], user, f"0:{10 * at + n}", content=f"{at}-{n}") for n in range(4)]
+        told = database.run(lambda db, batch=batch, now=now: persist(db, batch, now))  # type: ignore[misc]
+        assert [one.content for one in told if one] == [f"{at}-{n}" for n in range(4)]
+    for rest, room in enumerate(rooms):
+        rows = database.read(lambda db, room=room: db.all("messages_after", room_id=room, after="", most=9))  # type: ignore[misc]
+        assert [row["content"] for row in rows] == [f"{at}-{n}" for at in range(2) for n in (rest, rest + 2)]
+        about = database.read(lambda db, room=room: db.one("room", id=room))  # type: ignore[misc]
+        assert about is not None
+        assert (about["last_message_id"], about["last_message_at"]) == (rows[-1]["id"], iso(1000.25))
+
+
+def test_a_redelivery_is_told_again_and_what_a_client_repeats_is_not(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    first = arrival(room, user, "0:1")
+    repeat = arrival(room, user, "0:2", first.event.client_msg_id.upper())
+    [told, nothing] = database.run(lambda db: persist(db, [first, repeat], 1000.0))
+    assert told is not None
+    assert nothing is None
+    again = database.run(lambda db: persist(db, [first, repeat], 2000.0))
+    assert again == [told, None]
+    assert len(database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9))) == 1
+
+
+def test_an_imported_message_has_no_position_and_is_told_again(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    known = arrival(room, user, "0:1")
+    row = {"room_id": room, "sender_id": user, "client_msg_id": known.event.client_msg_id, "type": "TEXT"}
+    id = next_ulid(1000)
+    database.run(lambda db: db.one("add_message", id=id, content="imported", created_at=NOW, **row))
+    [told] = database.run(lambda db: persist(db, [known], 2000.0))
+    assert told is not None
+    assert (told.message_id, told.created_at) == (id, NOW)
+
+
+@pytest.mark.parametrize("what", ["room", "sender"])
+def test_a_message_of_nobody_or_nowhere_is_refused_and_takes_the_others_with_it(what: str, database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    bad = arrival(new_uuid() if what == "room" else room, new_uuid() if what == "sender" else user, "0:2")
+    with pytest.raises(Refused):
+        database.run(lambda db: persist(db, [arrival(room, user, "0:1"), bad], 1000.0))
+    assert database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9)) == []

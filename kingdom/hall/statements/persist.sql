@@ -12,7 +12,8 @@ VALUES (:id, :room_id, :sender_id, :client_msg_id, :type, :content, :created_at)
 ON CONFLICT (room_id, sender_id, client_msg_id) DO NOTHING RETURNING id;
 
 -- name: note_position
-INSERT INTO hall_message_positions (message_id, topic, position) VALUES (:message_id, :topic, :position);
+INSERT INTO hall_message_positions (message_id, topic, position) VALUES (:message_id, :topic, :position)
+RETURNING message_id;
 
 -- name: message_of_client
 -- An imported message has no position.
@@ -21,4 +22,4 @@ FROM messages LEFT JOIN hall_message_positions ON message_id = messages.id
 WHERE room_id = :room_id AND sender_id = :sender_id AND client_msg_id = :client_msg_id;
 
 -- name: note_last_message
-UPDATE rooms SET last_message_id = :message_id, last_message_at = :at WHERE id = :room_id;
+UPDATE rooms SET last_message_id = :message_id, last_message_at = :at WHERE id = :room_id RETURNING id;

@@ -11,15 +11,17 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import aiohttp
+import requests
 import socketio
 
 from tests.gateway.halls import Hall, Person
+from tests.waiting import wait_until
 
 CALL_SECONDS = 15.0
 PAUSE_SECONDS = 0.1
@@ -43,6 +45,8 @@ class Client:
     room: str
     name: str
     messages: int
+    #: Seconds between two messages: there must be time for kills.
+    pause: float = 0.0
     screen: list[Seen] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
@@ -86,6 +90,7 @@ class Client:
             if answer["status"] == "ACCEPTED":
                 self.accepted[id] = content
                 sending.pop(0)
+                await asyncio.sleep(self.pause)
             else:
                 await asyncio.sleep(answer.get("retryAfterMs", 100) / 1000)
 
@@ -132,30 +137,44 @@ class Outcome:
     line: str
 
 
-async def talk(
-    hall: Hall, clients: int, rooms: int, messages: int, kills: dict[str, Callable[[], None]], seed: int, seconds: float
-) -> Outcome:
-    """Let people send so many messages while something is killed and started again at random moments."""
+@dataclass(frozen=True)
+class Plan:
+    """How much is said and killed."""
+
+    messages: int
+    #: Undisturbed, people would talk for so many seconds.
+    talking: float
+    #: All must be over by then.
+    seconds: float
+    most_kills: int
+    seed: int = 1
+    clients: int = 20
+    rooms: int = 5
+
+
+async def talk(hall: Hall, kills: Mapping[str, Callable[[], None]], plan: Plan) -> Outcome:
+    """Let people talk while something is killed and started again at random moments."""
+    clients, rooms, messages = plan.clients, plan.rooms, plan.messages
     people = [hall.person() for _ in range(clients)]
     groups = [people[at::rooms] for at in range(rooms)]
     names = [group[0].room(*group[1:]) for group in groups]
     share = messages // clients
     members = [
-        Client(person, names[at % rooms], f"client {at}", share + (at < messages % clients))
+        Client(person, names[at % rooms], f"client {at}", share + (at < messages % clients), plan.talking / share)
         for at, person in enumerate(people)
     ]
     began = time.monotonic()
-    until = began + seconds
+    until = began + plan.seconds
     living = [asyncio.create_task(member.live()) for member in members]
-    dice = random.Random(seed)
+    dice = random.Random(plan.seed)
     killed: Counter[str] = Counter()
 
     def is_sent() -> bool:
         return all(len(member.accepted) == member.messages for member in members)
 
-    while not is_sent() and time.monotonic() < until:
+    while killed.total() < plan.most_kills and not is_sent() and time.monotonic() < until:
         await asyncio.sleep(dice.uniform(0.3, 1.5))
-        what = dice.choice(list(kills))
+        what = dice.choice([name for name in kills if not killed[name]] or list(kills))
         await asyncio.to_thread(kills[what])
         killed[what] += 1
 
@@ -216,9 +235,22 @@ def _doubles(room: str, history: Sequence[Seen]) -> list[str]:
 
 def _history(person: Person, room: str) -> list[Seen]:
     lines: list[Seen] = []
-    while page := person.history(room, limit=PAGE, after=lines[-1].id if lines else "0" * 26):
+    while page := _history_page(person, room, lines[-1].id if lines else "0" * 26):
         lines += [Seen(row["id"], row["clientMsgId"], row["content"]) for row in page]
     return lines
+
+
+def _history_page(person: Person, room: str, after: str) -> list[dict[str, Any]]:
+    """The next messages, once the database is back after its last kill."""
+
+    def asked() -> requests.Response | None:
+        answer = person.call("GET", f"/rooms/{room}/messages", params={"limit": PAGE, "after": after})
+        return None if answer.status_code == 503 else answer
+
+    answer = wait_until(asked, 30, "the history can be read")
+    assert answer.status_code == 200, answer.text
+    rows: list[dict[str, Any]] = answer.json()
+    return rows
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from tests.faults import trees
 from tests.faults.hall import campaign
 from tests.faults.oracle import Figure
 from tests.gateway.halls import Hall, free_port
 
-MESSAGES = 10_000 if trees.CAMPAIGN else 300
-SECONDS = 900.0 if trees.CAMPAIGN else 150.0
+QUICK = campaign.Plan(messages=300, talking=8.0, seconds=150.0, most_kills=8)
+PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=900.0, most_kills=1000) if trees.CAMPAIGN else QUICK
 
 
 def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(home: Path, figure: Figure) -> None:
@@ -27,7 +25,7 @@ def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(home: Pa
             hall.start(role)
 
         kills = {role: (lambda role=role: again(role)) for role in ("gateway", "worker")}
-        found = asyncio.run(campaign.talk(hall, 20, 5, MESSAGES, kills, seed=1, seconds=SECONDS))
+        found = asyncio.run(campaign.talk(hall, kills, PLAN))
         figure(f"kills of the hall, files + SQLite: {found.line}")
         assert not found.wrong, "\n".join(found.wrong[:20])
     finally:
@@ -45,18 +43,3 @@ def test_a_defect_of_the_screen_is_seen() -> None:
     member.screen = list(lines)
     for history in (lines[:3], [*lines, lines[0]], lines[::-1]):
         assert campaign.judge(member, history)
-
-
-@pytest.mark.skipif(not trees.CAMPAIGN, reason="in make faults")
-@pytest.mark.parametrize("seed", range(2, 5))
-def test_other_moments(seed: int, home: Path, figure: Figure) -> None:
-    hall = Hall(home, {"registration": "open", "port": free_port()})
-    try:
-        hall.start("gateway")
-        hall.start("worker")
-        kills = {role: (lambda role=role: (hall.kill(role), hall.start(role))) for role in ("gateway", "worker")}
-        found = asyncio.run(campaign.talk(hall, 20, 5, 2000, kills, seed=seed, seconds=SECONDS))  # type: ignore[arg-type]
-        figure(f"kills of the hall, seed {seed}: {found.line}")
-        assert not found.wrong, "\n".join(found.wrong[:20])
-    finally:
-        hall.close()

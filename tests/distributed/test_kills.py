@@ -1,0 +1,77 @@
+"""Gateway, worker, broker and database are killed again and again while people talk: Kafka and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.kafka import Brokers, Missing
+from tests.distributed.postgres import Postgres
+from tests.faults import trees
+from tests.faults.hall import campaign
+from tests.faults.oracle import Figure
+from tests.gateway.halls import Hall, free_port
+
+QUICK = campaign.Plan(messages=400, talking=20.0, seconds=240.0, most_kills=6)
+PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=1500.0, most_kills=1000) if trees.CAMPAIGN else QUICK
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Brokers, Postgres]]:
+    """A broker and a database of this test's own: it kills them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as kafka,
+        tempfile.TemporaryDirectory(prefix="kd-postgres-", dir="/tmp") as postgres,
+    ):
+        try:
+            brokers, database = Brokers(Path(kafka)), Postgres(Path(postgres))
+        except Missing as missing:
+            pytest.skip(f"no Kafka or no PostgreSQL: {missing}")
+        brokers.start()
+        database.start()
+        yield brokers, database
+        database.stop()
+        brokers.stop()
+
+
+def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(
+    servers: tuple[Brokers, Postgres], home: Path, figure: Figure
+) -> None:
+    brokers, database = servers
+    hall = Hall(
+        home,
+        {
+            "registration": "open",
+            "port": free_port(),
+            "transport": "kafka",
+            "database": database.url,
+            "kafka": {"servers": brokers.servers, "publish_seconds": 5},
+        },
+    )
+    try:
+        hall.start("gateway")
+        hall.start("worker")
+
+        def role(name: str) -> None:
+            hall.kill(name)
+            hall.start(name)
+
+        def broker() -> None:
+            brokers.kill()
+            brokers.start(0)
+
+        def postgres() -> None:
+            database.kill()
+            database.start()
+
+        kills = {"gateway": lambda: role("gateway"), "worker": lambda: role("worker"), "broker": broker}
+        kills["postgres"] = postgres
+        found = asyncio.run(campaign.talk(hall, kills, PLAN))
+        figure(f"kills of the hall, Kafka + PostgreSQL: {found.line}")
+        assert not found.wrong, "\n".join(found.wrong[:20])
+    finally:
+        hall.close()
