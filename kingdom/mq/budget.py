@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-MOST_CHANGES = 500
-MOST_SECONDS = 0.01
+MOST_CHANGES = 250
+MOST_SECONDS = 0.005
+LEAST_CHANGES = 8
 
 
 class Budget:
-    """A number of changes, and a time: where a change costs much, the time is used up first."""
+    """A number of changes, and a time: where a change costs much, the time is used up first. A few are always made, so
+    that all is done at last also where the machine is busy with other things."""
 
     def __init__(
         self,
@@ -19,6 +21,7 @@ class Budget:
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._changes = changes
+        self._at_any_time = changes - LEAST_CHANGES
         self._timer = timer
         self._ends_at = timer() + seconds
 
@@ -27,4 +30,4 @@ class Budget:
 
     def is_left(self) -> bool:
         """Return whether one more change may be made."""
-        return self._changes > 0 and self._timer() < self._ends_at
+        return self._changes > 0 and (self._changes > self._at_any_time or self._timer() < self._ends_at)

@@ -21,6 +21,7 @@ from kingdom.mq.call_fields import (
     END,
     EXPIRES_AT,
     HOLDER,
+    LARGEST_BATCH,
     LEASE_ID,
     LIMIT,
     MESSAGE_ID,
@@ -50,7 +51,7 @@ from kingdom.mq.call_fields import (
     refuse_given,
     refuse_unknown,
 )
-from kingdom.mq.engine import Engine, Leased
+from kingdom.mq.engine import Engine, Leased, Publishing
 from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
@@ -91,11 +92,12 @@ def publish(engine: Engine, call: Call) -> Data:
     return _stored(engine.publish(call[QUEUE], draft(call.payload), call.request_id, call.client))
 
 
-def publish_batch(engine: Engine, call: Call) -> Data:
+def publish_batch(engine: Engine, call: Call) -> Data | NotYet:
     """Publish each message for itself: a bad one is refused in its place and does not stop the others."""
-    drafts = [draft_or_refusal(message) for message in call[MESSAGES]]
-    good = [entry for entry in drafts if isinstance(entry, Draft)]
-    stored = iter(engine.publish_batch(call[QUEUE], good, call.request_id, call.client) if good else [])
+    drafts, begun = call.done or _publishing(engine, call)
+    if not engine.publish_some(begun, Budget()):
+        return NotYet((drafts, begun))
+    stored = iter(begun.outcomes)
     outcomes = [next(stored) if isinstance(entry, Draft) else entry for entry in drafts]
     return {"messages": [_failed(entry) if isinstance(entry, Refusal) else _stored(entry) for entry in outcomes]}
 
@@ -200,12 +202,14 @@ def queues(engine: Engine, call: Call) -> Data:
     }
 
 
-def peek(engine: Engine, call: Call) -> Data:
-    """Show what comes next, or the dead letters, without taking it."""
+def peek(engine: Engine, call: Call) -> Data | NotYet:
+    """Show what comes next, or the dead letters, without taking it: a bounded part in each turn."""
     queue = call[QUEUE]
-    look = engine.peek_dead if call[DEAD_LETTERS] else engine.peek
-    seen = look(queue, call[PEEK_LIMIT])
-    return {"queue": queue, "messages": [_waiting(message) for message in seen]}
+    look = engine.looking_at_dead if call[DEAD_LETTERS] else engine.looking
+    begun = call.done or look(queue, call[PEEK_LIMIT])
+    if not engine.look_at_some(begun, Budget()):
+        return NotYet(begun)
+    return {"queue": queue, "messages": [_waiting(message) for message in begun.seen]}
 
 
 def pause(engine: Engine, call: Call) -> Data:
@@ -280,20 +284,31 @@ def hand_over(engine: Engine, call: Call) -> Data:
     return {"queue": queue, "messages": [_waiting(message) for message in offered], "heldByOthers": others}
 
 
-def handed_over(engine: Engine, call: Call) -> Data:
-    """Drop what has arrived in another store; at the end, give back the rest."""
+def handed_over(engine: Engine, call: Call) -> Data | NotYet:
+    """Drop what has arrived in another store, a bounded part in each turn; at the end, give back the rest."""
     refuse_unknown(call, (HOLDER, MESSAGE_KEYS, END))
     holder, keys, now = call[HOLDER], call[MESSAGE_KEYS], engine.clock()
-    dropped = engine.handover.drop(holder, keys, now)
+    budget, (at, dropped) = Budget(), call.done or (0, 0)
+    while at < len(keys):
+        if not budget.is_left():
+            return NotYet((at, dropped))
+        budget.spend()
+        dropped += engine.handover.drop(holder, keys[at], now)
+        at += 1
     if call[END]:
         engine.handover.end(holder, now)
     return {"dropped": dropped}
 
 
-def take_over(engine: Engine, call: Call) -> Data:
-    """Take what another store hands over, each message once however often it comes."""
-    queue = call[QUEUE]
-    return {"messages": [_taken(engine, queue, entry) for entry in call[MESSAGES]]}
+def take_over(engine: Engine, call: Call) -> Data | NotYet:
+    """Take what another store hands over, each message once however often it comes: a bounded part in each turn."""
+    queue, entries, taken, budget = call[QUEUE], call[MESSAGES], call.done or [], Budget()
+    while len(taken) < len(entries):
+        if not budget.is_left():
+            return NotYet(taken)
+        budget.spend()
+        taken.append(_taken(engine, queue, entries[len(taken)]))
+    return {"messages": taken}
 
 
 def _taken(engine: Engine, queue: str, entry: Payload) -> Data:
@@ -364,7 +379,8 @@ def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
     begun = call.done or letters.reprocessing(queue, call[REASON_CODE], call[OLDER_THAN], call[NO_MORE_THAN])
     if not letters.reprocess_some(begun, Budget()):
         return NotYet(begun)
-    return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "messageKeys": begun.keys}
+    keys = begun.keys[:LARGEST_BATCH]
+    return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "messageKeys": keys}
 
 
 def quarantine(engine: Engine, call: Call) -> Data:
@@ -423,6 +439,12 @@ CALLS: dict[str, Command[Engine]] = {
 
 def refused(refusal: Refusal) -> Data:
     return {"code": refusal.code, "message": str(refusal)}
+
+
+def _publishing(engine: Engine, call: Call) -> tuple[list[Draft | Refusal], Publishing]:
+    drafts = [draft_or_refusal(message) for message in call[MESSAGES]]
+    good = [entry for entry in drafts if isinstance(entry, Draft)]
+    return drafts, engine.publishing(call[QUEUE], good, call.request_id, call.client)
 
 
 def _lease(engine: Engine, call: Call, limit: int, room: int = MOST_AT_ONCE) -> list[Leased]:

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -88,6 +89,29 @@ class Leased(NamedTuple):
     def envelope(self) -> dict[str, Any]:
         """Return everything of the message but payload and attributes: type, traceId and so on."""
         return message_format.header(self.body)
+
+
+@dataclass(slots=True)
+class Publishing:
+    """A batch on its way into a queue, over as many turns as it takes."""
+
+    queue: str
+    drafts: Sequence[Draft]
+    request: Request | None
+    #: The ids that the same request led to before.
+    known: tuple[str, ...] | None
+    #: One for each draft so far.
+    outcomes: list[Published | Refusal] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Looking:
+    """Messages that are being read without being handed out."""
+
+    waiting: Iterator[tuple[QueueState, str]]
+    #: For how many more characters there is room.
+    room: int = MOST_AT_ONCE
+    seen: list[Waiting] = field(default_factory=list)
 
 
 def open_engine(
@@ -203,27 +227,43 @@ class Engine:
         self, queue: str, drafts: Sequence[Draft], request_id: str = "", client: str = ""
     ) -> list[Published | Refusal]:
         """Add messages and return an outcome for each: one that is refused does not stop the others."""
+        begun = self.publishing(queue, drafts, request_id, client)
+        while not self.publish_some(begun, Budget()):
+            pass
+        return begun.outcomes
+
+    def publishing(self, queue: str, drafts: Sequence[Draft], request_id: str = "", client: str = "") -> Publishing:
+        """Begin to add messages."""
         self._ensure_loaded()
         request = Request.of(client, queue, request_id, drafts) if request_id else None
         known = self._dedup.ids_of_request(request, len(drafts)) if request else None
-        outcomes: list[Published | Refusal] = []
+        return Publishing(queue, drafts, request, known)
+
+    def publish_some(self, begun: Publishing, budget: Budget) -> bool:
+        """Go on with it, as far as the budget allows. Return whether all is done."""
+        self._ensure_loaded()
+        outcomes = begun.outcomes
+        start = len(outcomes)
         try:
-            for index, draft in enumerate(drafts):
+            while len(outcomes) < len(begun.drafts):
+                if not budget.is_left():
+                    return False
+                budget.spend()
+                index = len(outcomes)
                 try:
-                    outcomes.append(self._publish(queue, draft, request, index, known))
+                    outcomes.append(self._publish(begun.queue, begun.drafts[index], begun.request, index, begun.known))
                 except Refusal as refusal:
                     outcomes.append(refusal)
         finally:
             # Also when the disk fails half-way: asked again, the batch goes on where it stopped.
-            self._remember_batch(queue, request, outcomes)
-        return outcomes
+            self._remember_part(begun, start)
+        return True
 
-    def _remember_batch(
-        self, queue_name: str, request: Request | None, outcomes: Sequence[Published | Refusal]
-    ) -> None:
-        if request and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in outcomes):
-            ids = tuple("" if isinstance(outcome, Refusal) else outcome.message_id for outcome in outcomes)
-            self._dedup.note_request(queue_name, request, ids, self.clock())
+    def _remember_part(self, begun: Publishing, start: int) -> None:
+        part = begun.outcomes[start:]
+        if begun.request and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in part):
+            ids = ("" if isinstance(outcome, Refusal) else outcome.message_id for outcome in part)
+            self._dedup.note_request(begun.queue, begun.request, (*[""] * start, *ids), self.clock())
 
     def _publish(
         self,
@@ -519,10 +559,9 @@ class Engine:
         return None if due == NEVER else due
 
     def _tidy(self, now: int) -> None:
-        self._queues.changed = False
-        self._tidy_at = now + TIDY_MS
         happened = [queue.sample_counts(now) for queue in self._by_name.values()]
-        self.store.tidy(now, idle=not any(happened))
+        self._queues.changed = self.store.tidy(now, idle=not any(happened))
+        self._tidy_at = now if self._queues.changed else now + TIDY_MS
 
     def status(self, queue: str) -> QueueStatus:
         """Return the figures of a queue, or of a dead-letter queue that is only a name."""
@@ -540,31 +579,41 @@ class Engine:
         """Return how much is remembered of requests and deduplication keys."""
         return self._dedup.remembered()
 
-    def peek(self, queue: str, limit: int = 10) -> list[Waiting]:
-        """Return the messages that come next, without handing them out; no more than MOST_AT_ONCE characters but for
-        the last of them."""
+    def peek(self, queue: str, limit: int = 10, dead: bool = False) -> list[Waiting]:
+        """Return the messages that come next, or the dead letters, without handing them out; no more than MOST_AT_ONCE
+        characters but for the last of them."""
+        begun = self.looking_at_dead(queue, limit) if dead else self.looking(queue, limit)
+        while not self.look_at_some(begun, Budget()):
+            pass
+        return begun.seen
+
+    def looking(self, queue: str, limit: int) -> Looking:
+        """Begin to read the messages that come next."""
         own, sources = self.queues.sources(queue)
         now = self.clock()
         if own is not None and own.next_release <= now:
             self._timers.release_due(own, now)
         waiting = ((own, name) for name in own.first(limit)) if own is not None else ()
-        return self._shown(chain(waiting, _dead_of(sources)), limit, now)
+        return _looking(chain(waiting, _dead_of(sources)), limit)
 
-    def peek_dead(self, queue: str, limit: int = 10) -> list[Waiting]:
-        """Return the dead letters of a queue as `peek` returns its messages, those that died first at the head."""
-        return self._shown(_dead_of(self.queues.with_dead_letters(queue)), limit, self.clock())
+    def looking_at_dead(self, queue: str, limit: int) -> Looking:
+        """Begin to read the dead letters of a queue, those that died first at the head."""
+        return _looking(_dead_of(self.queues.with_dead_letters(queue)), limit)
 
-    def _shown(self, found: Iterable[tuple[QueueState, str]], limit: int, now: int) -> list[Waiting]:
-        shown: list[Waiting] = []
-        room = MOST_AT_ONCE
-        for queue, name in islice(found, limit):
+    def look_at_some(self, begun: Looking, budget: Budget) -> bool:
+        """Go on with it, as far as the budget allows. Return whether all is done."""
+        now = self.clock()
+        while budget.is_left():
+            budget.spend()
+            found = next(begun.waiting, None) if begun.room > 0 else None
+            if found is None:
+                return True
+            queue, name = found
             message = Waiting.read(self.store, queue.name, name, now)
             if message is not None:
-                shown.append(message)
-                room -= len(message.payload) + len(message.attributes)
-                if room <= 0:
-                    break
-        return shown
+                begun.seen.append(message)
+                begun.room -= len(message.payload) + len(message.attributes)
+        return False
 
     def purge(self, queue: str, limit: int = MOST_CHANGES) -> int:
         """Remove up to `limit` waiting messages, of a dead-letter queue the dead letters as well. Returns how many;
@@ -631,6 +680,10 @@ class Engine:
             self.store.close()
             if self._lock is not None:
                 self._lock.release()
+
+
+def _looking(found: Iterable[tuple[QueueState, str]], limit: int) -> Looking:
+    return Looking(iter(list(islice(found, limit))))
 
 
 def _dead_of(sources: Iterable[QueueState]) -> Iterator[tuple[QueueState, str]]:

@@ -6,7 +6,6 @@ when its holder is not heard of any more, it is where it was, with its attempts,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -76,13 +75,10 @@ class Handover:
         mine = self._holders.get(holder_id, Holder()).messages
         return sum(message_id not in mine for one in (own, *sources) if one is not None for message_id in one.held)
 
-    def drop(self, holder_id: str, keys: Iterable[str], now: int) -> int:
-        """Delete what has arrived elsewhere. Return how many were still here."""
+    def drop(self, holder_id: str, key: str, now: int) -> bool:
+        """Delete what has arrived elsewhere. Return whether it was still here."""
         if (holder := self._holders.get(holder_id)) is not None:
             holder.until = now + HOLD_MS
-        return sum(self._drop(key, holder) for key in keys)
-
-    def _drop(self, key: str, holder: Holder | None) -> bool:
         message_id = key[names.MESSAGE_ID]
         queue = self._queues.by_name.get(names.queue_of_key(key))
         name = queue.held.pop(message_id, None) if queue is not None else None

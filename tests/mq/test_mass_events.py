@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from kingdom.mq.budget import Budget
 from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, NotYet
-from kingdom.mq.engine import Engine
+from kingdom.mq.engine import Engine, Published
 from kingdom.mq.message_format import Draft
 from tests.mq.houses import QUEUE, House
 
@@ -67,7 +68,8 @@ def die_all(house: House) -> None:
 
 def answered(house: House, command: str, **payload: Any) -> Any:
     """Carry a call out to its end, as a manager does, and check that no part is too long. Return the answer."""
-    call = Call({"queue": QUEUE, **payload}, "c")
+    given = {"queue": QUEUE, **payload} if command != "handed_over" else payload
+    call = Call(given, "c")
     parts = 1
     data = CALLS[command].answer(house.mq, call)
     while isinstance(data, NotYet):
@@ -221,6 +223,57 @@ def test_a_large_batch_is_handed_out_and_acknowledged_in_parts(mass: House) -> N
     assert mass.counts() == (0, 0, 0, 0)
 
 
+def test_a_large_batch_is_published_in_parts(mass: House) -> None:
+    sent = [{"message": str(number)} for number in range(MANY)]
+    sent[7]["priority"] = "high"
+    published = answered(mass, "publish_batch", messages=sent)["messages"]
+    assert [index for index, one in enumerate(published) if "error" in one] == [7]
+    assert mass.lease_texts(MANY) == [str(number) for number in range(MANY) if number != 7]
+
+
+@pytest.mark.parametrize("backend", ["filesystem", "sqlite", "hybrid"])
+def test_a_batch_that_was_killed_between_its_parts_is_published_once(
+    open_house: Callable[..., House], backend: str
+) -> None:
+    house = open_house(backend)
+    drafts = [Draft(str(number)) for number in range(30)]
+    begun = house.mq.publishing(QUEUE, drafts, "r", "c")
+    for _ in range(2):
+        assert not house.mq.publish_some(begun, Budget(10, seconds=60))
+        house.mq.commit()
+    house.reopen(kill=True)
+    house.mq.publish_batch(QUEUE, drafts, "r", "c")
+    assert [one.message_id for one in begun.outcomes if isinstance(one, Published)] == [
+        seen.message_id for seen in house.mq.peek(QUEUE, 20)
+    ]
+    assert house.lease_texts() == [str(number) for number in range(30)]
+
+
+def test_many_messages_are_looked_at_in_parts(mass: House) -> None:
+    die_all(mass)
+    publish_many(mass)
+    numbers = [str(number) for number in range(MANY)]
+    assert [one["payload"] for one in answered(mass, "peek", limit=MANY)["messages"]] == numbers
+    assert [one["payload"] for one in answered(mass, "peek", limit=MANY, dlq=True)["messages"]] == numbers
+
+
+def test_messages_of_another_store_are_taken_over_and_dropped_in_parts(mass: House) -> None:
+    publish_many(mass)
+    seen = answered(mass, "peek", limit=MANY)["messages"]
+    taken = answered(mass, "take_over", queue="there", messages=seen)["messages"]
+    assert len({one["messageKey"] for one in taken}) == MANY
+    keys = [one["messageKey"] for one in seen]
+    assert answered(mass, "handed_over", holder="h", messageKeys=keys) == {"dropped": MANY}
+    assert (mass.counts()[0], mass.counts("there")[0]) == (0, MANY)
+
+
+def test_an_answer_names_no_more_than_ten_thousand_dead_letters(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.mq.calls.LARGEST_BATCH", 1_000)
+    die_all(mass)
+    data = answered(mass, "reprocess_dlq")
+    assert (data["count"], len(data["messageKeys"])) == (MANY, 1_000)
+
+
 def test_what_comes_next_is_found_without_looking_at_all(mass: House) -> None:
     for number in range(MANY):
         mass.mq.publish(QUEUE, Draft(str(number), priority=number * 7919 % 1000, ttl_ms=1_000 * (number % 2)))
@@ -249,3 +302,11 @@ def test_leases_that_are_extended_again_and_again_leave_nothing_behind(mass: Hou
     while mass.counts()[1]:
         mass.mq.sweep()
     assert mass.counts() == (0, 0, MANY, 0)
+
+
+def test_a_turn_does_a_little_also_when_its_time_is_over(mass: House) -> None:
+    publish_many(mass, ttl_ms=1_000)
+    mass.clock.pass_(1)
+    begun = mass.mq.looking(QUEUE, MANY)
+    assert not mass.mq.look_at_some(begun, Budget(seconds=0.0))
+    assert 0 < len(begun.seen) < 20

@@ -97,7 +97,7 @@ def test_dead_letters_that_are_moved_are_messages_again(house: House, kill: bool
     house.nack(again, "worse", requeue=False)
     (letter,) = house.mq.dead_letters.listed("there")
     assert (letter.message, json.loads(letter.record)["originalMessage"]["traceId"]) == ("worse", "tr")
-    assert house.mq.peek_dead("there")[0].labels.type == "t"
+    assert house.mq.peek("there", dead=True)[0].labels.type == "t"
 
 
 def test_what_the_other_queue_does_not_take_stays(open_house: Callable[..., House], backend: str) -> None:
@@ -199,7 +199,11 @@ def test_a_dead_letter_is_deleted_and_a_leased_message_is_not(house: House) -> N
 def test_dead_letters_are_seen_without_being_taken(house: House) -> None:
     house.publish("x", type="t", trace_id="tr", attributes='{"a":1}')
     house.nack(house.lease(), "bad", requeue=False)
-    for seen in (house.mq.peek_dead(QUEUE), house.mq.peek(f"{QUEUE}-dlq"), house.mq.peek_dead(f"{QUEUE}-dlq")):
+    for seen in (
+        house.mq.peek(QUEUE, dead=True),
+        house.mq.peek(f"{QUEUE}-dlq"),
+        house.mq.peek(f"{QUEUE}-dlq", dead=True),
+    ):
         (letter,) = seen
         assert (letter.payload, letter.attributes, letter.state) == ("x", '{"a":1}', "dlq")
         assert (letter.labels.type, letter.labels.trace_id) == ("t", "tr")
@@ -287,7 +291,7 @@ def test_what_is_handed_over_is_in_its_queue_while_that_is_deleted(house: House)
     house.mq.commit()
     house.sweep(3)
     assert house.counts() == (1, 0, 0, 0)
-    assert house.mq.handover.drop("h", [offered.message_key], house.clock()) == 1
+    assert house.mq.handover.drop("h", offered.message_key, house.clock())
     house.mq.commit()
     house.reopen()
     assert house.counts() == (0, 0, 0, 0)

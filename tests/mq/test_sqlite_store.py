@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.mq.budget import Budget
+from kingdom.mq.message_format import Draft
 from kingdom.mq.stores.base import StoreConfig
 from kingdom.mq.stores.sqlite import SqliteStore, Tables, statements
 from tests.mq.houses import QUEUE, House
@@ -32,6 +34,63 @@ def test_every_queue_is_found_again(open_house: Callable[..., House]) -> None:
     house.reopen()
     assert [house.counts(queue)[0] for queue in queues] == [1] * len(queues)
     assert sorted(queue for (queue,) in house.mq.store._query("select_queues")) == sorted(queues)  # type: ignore[attr-defined]
+
+
+MANY = 2_000
+
+
+def logged(house: House) -> int:
+    """Return how many changes the tables have not taken in."""
+    ((count,),) = house.mq.store._run("SELECT count(*) FROM msg_log")  # type: ignore[attr-defined]
+    return int(count)
+
+
+def publish_many(house: House) -> list[int]:
+    """Publish in groups. Return how many changes the tables took in with each."""
+    taken_in = []
+    for number in range(MANY):
+        house.mq.publish(QUEUE, Draft(str(number)))
+        if number % 100 == 99:
+            before = logged(house)
+            house.mq.commit()
+            taken_in.append(before + 100 - logged(house))
+    return taken_in
+
+
+def test_the_tables_take_changes_in_by_parts(open_house: Callable[..., House]) -> None:
+    house = open_house("sqlite")
+    taken_in = publish_many(house)
+    assert 0 < max(taken_in[1:]) < 500
+    left = logged(house)
+    assert left == MANY - sum(taken_in) > 500
+    while (due := house.mq.sweep()) is not None and due <= house.clock.now:
+        assert left - logged(house) <= 500
+        left = logged(house)
+    assert logged(house) == 0
+
+
+@pytest.mark.parametrize("then", ["acked", "given back", "dead", "moved"])
+def test_what_the_tables_took_in_half_is_whole_after_a_kill(open_house: Callable[..., House], then: str) -> None:
+    """Changes of messages that the tables hold already, while older ones still wait in the log."""
+    house = open_house("sqlite", policy={"retry": {"initialDelaySec": 0}})
+    publish_many(house)
+    early = house.mq.lease(QUEUE, "c", 100)
+    house.mq.commit()
+    for leased in early:
+        if then == "acked":
+            house.mq.ack(leased.message_key, leased.lease_id)
+        elif then != "moved":
+            house.mq.nack(leased.message_key, leased.lease_id, requeue=then == "given back")
+    if then == "moved":
+        begun = house.mq.moving.moving(QUEUE, "there", 100)
+        house.mq.moving.move_some(begun, Budget(1_000, seconds=60), house.clock.now)
+    house.mq.commit()
+    assert logged(house) > 100
+    expected = (house.counts(), house.counts("there"))
+    house.reopen(kill=True)
+    assert (house.counts(), house.counts("there")) == expected
+    assert logged(house) == 0
+    assert house.mq.check() == []
 
 
 @pytest.mark.parametrize("kill", [True, False])

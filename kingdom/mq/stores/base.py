@@ -193,8 +193,9 @@ class Store(Protocol):
         """Note that the first `count` delayed messages, due by now, are ready: for stores in which people look for
         that word."""
 
-    def tidy(self, now: int, idle: bool) -> None:
-        """Clean up between groups: the engine calls it about once a second while something happens."""
+    def tidy(self, now: int, idle: bool) -> bool:
+        """Clean up between groups, a part of it when it is much: the engine calls it about once a second while
+        something happens. Return whether more is left to do right away."""
 
     def strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         """Return files laid in by hand. Looks at about `budget` names a call, and at nothing while nothing changes.

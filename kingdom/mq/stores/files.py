@@ -236,7 +236,7 @@ class FileStore:
         self._entries = []
         self.broken = False
 
-    def tidy(self, now: int, idle: bool) -> None:
+    def tidy(self, now: int, idle: bool) -> bool:
         try:
             if self._batch.power:
                 self._journal.sync()
@@ -245,6 +245,7 @@ class FileStore:
                 self._batch.trim(SPARES_TRIMMED_A_SECOND)
         except OSError as error:
             raise self._failure("tidy up", error) from None
+        return False
 
     def close(self) -> None:
         with suppress(OSError):

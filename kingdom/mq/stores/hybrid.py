@@ -100,14 +100,15 @@ class HybridStore(SqliteStore):
         self._doomed = {}
         super().abandon()
 
-    def tidy(self, now: int, idle: bool) -> None:
-        super().tidy(now, idle)
+    def tidy(self, now: int, idle: bool) -> bool:
+        more = super().tidy(now, idle)
         try:
             self._batch.commit()
             if idle:
                 self._batch.trim(SPARES_TRIMMED_A_SECOND)
         except OSError as error:
             self._break("tidy up", error)
+        return more
 
     def close(self) -> None:
         with suppress(OSError, StoreError):
@@ -188,7 +189,7 @@ class HybridStore(SqliteStore):
             raise self._failure("take payloads over", error) from None
 
     def check(self, repair: bool, now: int) -> list[Finding]:
-        self.tidy(now, idle=False)
+        self._settle_all("look it over")
         try:
             orphans = list(self._orphans(list(super().load())))
             findings = [

@@ -73,8 +73,8 @@ class MemoryStore:
     def release_due(self, queue: str, now: int, count: int) -> None:
         pass
 
-    def tidy(self, now: int, idle: bool) -> None:
-        pass
+    def tidy(self, now: int, idle: bool) -> bool:
+        return False
 
     def strays(self, budget: int, waiting: Callable[[str], Iterable[str]]) -> list[Stray]:
         return []

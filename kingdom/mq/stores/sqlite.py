@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -23,11 +24,12 @@ from kingdom.mq.stores.reserve import Reserve
 HERE = Path(__file__).parent
 QUIET_S = 0.05
 MOST_UNSETTLED = 1_000
+SETTLED_AT_ONCE = 250
 MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
 MOST_REMEMBERED = 1_000_000
 FORGOTTEN_AT_ONCE = 1_000
-CHECKPOINT_PAGES = 4_000
+CHECKPOINT_PAGES = 2_000
 LEAST_FREE = 32 << 10
 BYTES_OF_A_STATE = 400
 CACHE_KIB = 16_384
@@ -54,13 +56,16 @@ class Tables(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The latest of a message that the tables do not hold yet. `born`: they have never held it."""
+    """The latest of a message that the tables do not hold yet."""
 
     queue: str
     state: str
     name: str
     body: str | None
+    #: Whether the tables have never held it.
     born: bool
+    #: The place in the log of the first change that they do not hold.
+    position: int
 
 
 class SqliteStore:
@@ -77,7 +82,10 @@ class SqliteStore:
         self._sql = statements(self._tables)
         self._append_log = self._sql["append_log"]
         self._steps: list[Step] = []
+        #: By key, in the order of their positions.
         self._changes: dict[str, Change] = {}
+        #: The last place in the log.
+        self._position = 0
         self._large: dict[str, str] = {}
         self._bytes = 0
         self._committed_at = 0.0
@@ -104,27 +112,32 @@ class SqliteStore:
     def _put(self, queue: str, state: State, name: str, body: str) -> None:
         key = names.key_of(queue, name)
         before = self._changes.get(key)  # moved to another queue, and back
-        self._log(key, queue, state, name, body, before is None or before.born)
+        self._log(key, queue, state, name, body, before, before is None or before.born)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         key = names.key_of(queue, name)
         before = self._changes.get(key)
-        self._steps.append((self._append_log, (key, queue, to, new, None)))
+        self._position += 1
+        self._steps.append((self._append_log, (self._position, key, queue, to, new, None)))
         if before is None:
-            self._changes[key] = Change(queue, to, new, None, False)
+            self._changes[key] = Change(queue, to, new, None, False, self._position)
         else:
-            self._changes[key] = Change(queue, to, new, before.body, before.born)
+            self._changes[key] = Change(queue, to, new, before.body, before.born, before.position)
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         key = names.key_of(queue, name)
         before = self._changes.get(key)
-        self._log(key, queue, to, new, body, before is not None and before.born)
+        self._log(key, queue, to, new, body, before, before is not None and before.born)
 
     def drop(self, queue: str, state: State, name: str) -> None:
         key = names.key_of(queue, name)
         before = self._changes.get(key)
-        self._steps.append((self._append_log, (key, queue, GONE, name, None)))
-        self._changes[key] = Change(queue, GONE, name, None, before is not None and before.born)
+        self._position += 1
+        self._steps.append((self._append_log, (self._position, key, queue, GONE, name, None)))
+        if before is None:
+            self._changes[key] = Change(queue, GONE, name, None, False, self._position)
+        else:
+            self._changes[key] = Change(queue, GONE, name, None, before.born, before.position)
         self._large.pop(key, None)
 
     def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
@@ -141,12 +154,11 @@ class SqliteStore:
 
     def _settle_all(self, action: str) -> None:
         try:
-            if self._changes:
-                self._write([], settle=True)
+            self._write([], settle=len(self._changes))
         except sqlite3.Error as error:
             self._break(action, error)
 
-    def _log(self, key: str, queue: str, state: State, name: str, body: str, born: bool) -> None:
+    def _log(self, key: str, queue: str, state: State, name: str, body: str, before: Change | None, born: bool) -> None:
         small = body
         if len(body) > LARGE:
             self._steps.append((self._sql["upsert_body"], _row_of_body(key, name, body)))
@@ -154,8 +166,10 @@ class SqliteStore:
             small, born = IN_TABLE, False
         else:
             self._bytes += len(body)
-        self._steps.append((self._append_log, (key, queue, state, name, small)))
-        self._changes[key] = Change(queue, state, name, small, born)
+        self._position += 1
+        self._steps.append((self._append_log, (self._position, key, queue, state, name, small)))
+        first = self._position if before is None else before.position
+        self._changes[key] = Change(queue, state, name, small, born, first)
 
     def read(self, queue: str, state: State, name: str) -> str:
         key = names.key_of(queue, name)
@@ -195,21 +209,25 @@ class SqliteStore:
             now, before = time.monotonic(), self._committed_at
             self._committed_at = now
             if self._reserve.spent:
-                self._write(steps, settle=False)
+                self._write(steps)
                 self._settle_if_there_is_room()
             elif now - before >= QUIET_S or len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES:
-                self._write(steps, settle=True)
+                self._write(steps, settle=max(len(steps), SETTLED_AT_ONCE))
             elif len(steps) == 1:
                 self._connection.execute(*steps[0])
             else:
-                self._write(steps, settle=False)
+                self._write(steps)
         except (sqlite3.Error, sqlite3.Warning) as error:
             self._break("commit", error)
         self._steps = []
         if self._large:
             self._large.clear()
 
-    def _write(self, steps: Sequence[Step], settle: bool) -> None:
+    def _write(self, steps: Sequence[Step], settle: int = 0) -> None:
+        """Log the steps, and bring so many changes into the tables, the oldest first."""
+        settled = dict(islice(self._changes.items(), settle))
+        if not steps and not settled:
+            return
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         if len(steps) < 8:
@@ -217,12 +235,13 @@ class SqliteStore:
                 execute(statement, values)
         else:
             self._write_many(steps)
-        if settle:
-            self._settle()
+        if settled:
+            self._settle(settled)
         execute("COMMIT")
-        if settle:
-            self._changes.clear()
-            self._bytes = 0
+        if settled:
+            for key in settled:
+                del self._changes[key]
+            self._bytes = sum(len(change.body) for change in self._changes.values() if change.body)
 
     def _settle_if_there_is_room(self) -> None:
         """Bring the tables up to date unless the disk is full: what is in the log is safe meanwhile."""
@@ -230,7 +249,7 @@ class SqliteStore:
         bodies = sum(len(change.body) for change in self._changes.values() if change.body and change.state != GONE)
         if self._reserve.free() >= 3 * (bodies + BYTES_OF_A_STATE * len(self._changes)) + LEAST_FREE:
             try:
-                self._write([], settle=True)
+                self._write([], settle=len(self._changes))
             except sqlite3.Error:
                 self._connection.rollback()
             self._empty_wal()
@@ -250,10 +269,10 @@ class SqliteStore:
             self._connection.executemany(statement, [values for _, values in steps[start:end]])
             start = end
 
-    def _settle(self) -> None:
-        """Bring the two tables up to date."""
+    def _settle(self, changes: Mapping[str, Change]) -> None:
+        """Bring the oldest changes into the two tables, and out of the log."""
         bodies, states, ended = [], [], []
-        for key, change in self._changes.items():
+        for key, change in changes.items():
             if change.state == GONE:
                 if not change.born:
                     ended.append((key,))
@@ -266,7 +285,11 @@ class SqliteStore:
         many(self._sql["upsert_state"], states)
         many(self._sql["delete_state"], ended)
         many(self._sql["delete_body"], ended)
-        self._connection.execute(self._sql["clear_log"])
+        following = next(islice(self._changes.values(), len(changes), None), None)
+        if following is None:
+            self._connection.execute(self._sql["clear_log"])
+        else:
+            self._connection.execute(self._sql["shorten_log"], (following.position,))
 
     def _row_of_state(self, key: str, change: Change) -> tuple[Any, ...]:
         name, state = change.name, change.state
@@ -290,20 +313,22 @@ class SqliteStore:
         self._changes.clear()
         self._bytes = 0
 
-    def tidy(self, now: int, idle: bool) -> None:
+    def tidy(self, now: int, idle: bool) -> bool:
         self._now = now
         try:
             if self._reserve.spent and not self._reserve.restored():
                 self._settle_if_there_is_room()
-                return
+                return False
+            self._write([], settle=2 * SETTLED_AT_ONCE)
             if self._changes:
-                self._write([], settle=True)
+                return True
             if now - self._forgot_at >= DAY_MS // 24 and not self._forget_some(now):
                 self._forgot_at = now
             if idle:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
             self._break("tidy up", error)
+        return False
 
     def _forget_some(self, now: int) -> bool:
         """Delete a part of what was remembered too long ago, or is too much. Return whether more may be left."""
@@ -313,8 +338,8 @@ class SqliteStore:
 
     def close(self) -> None:
         with suppress(sqlite3.Error):
-            if self._changes and not self.broken and not self._steps:
-                self._write([], settle=True)
+            if not self.broken and not self._steps:
+                self._write([], settle=len(self._changes))
         self._connection.close()
 
     def queues(self) -> Mapping[str, str]:
@@ -367,13 +392,15 @@ class SqliteStore:
 
     def _recover(self) -> None:
         """Bring the tables up to date with what a life before this one has logged."""
-        for key, queue, state, name, body in self._query("select_log"):
+        for position, key, queue, state, name, body in self._query("select_log"):
             before = self._changes.get(key)
             text = body if body is not None or before is None else before.body
-            self._changes[key] = Change(queue, state, name, text, False)
+            self._position = position
+            first = position if before is None else before.position
+            self._changes[key] = Change(queue, state, name, text, False, first)
         if self._changes:
             try:
-                self._write([], settle=True)
+                self._write([], settle=len(self._changes))
             except sqlite3.Error as error:
                 if not _is_full(error):
                     self._break("bring the tables up to date", error)
@@ -394,7 +421,8 @@ class SqliteStore:
         for (said,) in self._run("PRAGMA quick_check(10)"):
             if said != "ok":
                 findings.append(Finding("unreadable", "", f"{self._path}: {said}", False))
-        self.tidy(now, idle=False)
+        self._now = now
+        self._settle_all("look it over")
         for (key,) in self._query("select_stateless"):
             if repair:
                 self._state(key)
@@ -433,7 +461,7 @@ class SqliteStore:
                 if (finding := damage.finding_of(self, found.queue, found.state, name, repair, now)) is not None:
                     findings.append(finding)
         self.commit()
-        self.tidy(now, idle=False)
+        self._settle_all("look it over")
         return [finding for finding in findings if finding.kind != "missing_payload"]
 
     def _state(self, key: str) -> None:
@@ -451,7 +479,7 @@ class SqliteStore:
         except (MessageGone, MalformedBody, ValueError):
             name = ""
         if names.is_name(name):
-            change = Change(queue, "ready", name, None, False)
+            change = Change(queue, "ready", name, None, False, 0)
             self._query("upsert_state", self._row_of_state(key, change))
         else:
             self._query("delete_body", (key,))

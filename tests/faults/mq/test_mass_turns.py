@@ -41,7 +41,7 @@ MUTANTS = [
     Mutant(
         "a sweep goes on until all is done",
         "kingdom.mq.budget:Budget.is_left",
-        replace("self._changes > 0 and A", "True"),
+        replace("self._changes > 0 and (A or B)", "True"),
         caught_by="sweep",
         quick=True,
     ),
