@@ -30,7 +30,8 @@ AN_HOUR_MS = 3_600_000
 def prepare(home: Path, backend: str) -> None:
     for folder in (home / "config", home / "queue" / "mailbox" / "requests"):
         folder.mkdir(mode=0o700, parents=True)
-    (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": "power"}))
+    config = {"backend": backend, "durability": "power", "sqlite": {"reserveMiB": 0.01}}
+    (home / "config" / "mq.yaml").write_text(json.dumps(config))
 
 
 def cuts(

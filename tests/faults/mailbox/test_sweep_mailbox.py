@@ -42,7 +42,8 @@ def prepare(home: Path, backend: str) -> None:
     root = home / "queue" / "mailbox"
     for folder in (home / "config", root / "requests"):
         folder.mkdir(mode=0o700, parents=True)
-    (home / "config" / "mq.yaml").write_text(json.dumps({"backend": backend, "durability": DURABILITY}))
+    config = {"backend": backend, "durability": DURABILITY, "sqlite": {"reserveMiB": 0.01}}
+    (home / "config" / "mq.yaml").write_text(json.dumps(config))
     engine = configuration.open_engine(configuration.load(Places(home)), lambda: NOW, lambda *_, **__: None)
     from kingdom.mq import Draft
 

@@ -41,6 +41,8 @@ MORNING_MS = 1_770_458_400_000
 LAST = 900
 TEXT = '{"temp": 36.5}'
 LARGE = json.dumps({"pad": "x" * 20_000})
+SMALL = {"reserveMiB": 0.01}
+"""So that there is little to compare in the many states of a disk."""
 POLICY = {"retry": {"limit": 5, "initialDelaySec": 1}}
 GONE = (MessageNotFound, LeaseExpired, LeaseMismatch)
 Counts = tuple[int, int, int, int]
@@ -51,7 +53,7 @@ class Client:
 
     def __init__(self, home: Path, backend: str, durability: Durability, clock: Callable[[], int], seed: int) -> None:
         self.home = home
-        store = load(STORES[backend])(StoreConfig.at(home / "mq", backend=backend, durability=durability))
+        store = load(STORES[backend])(StoreConfig.at(home / "mq", backend=backend, durability=durability, sqlite=SMALL))
         settings = EngineSettings(Policy.from_json(POLICY), {"kept": Policy.from_json({**POLICY, "archive": True})})
         self.mq = Engine(store, settings=settings, clock=clock, ids=Ids(seed))
         self.known = _promised(home)
