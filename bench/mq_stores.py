@@ -27,6 +27,7 @@ from kingdom.mq.message_format import Draft
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores.base import StoreConfig
+from kingdom.mq.stores.sqlite import CHECKPOINT_PAGES
 
 PAYLOAD = '{"deviceId": "d-17", "seq": 1, "temp": 25.5, "pad": "' + "x" * 440 + '"}'
 BODY = PAYLOAD.encode()
@@ -245,7 +246,7 @@ class SameTables:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute(f"PRAGMA synchronous = {synchronous}")
         database.execute("PRAGMA cache_size = -16384")
-        database.execute("PRAGMA wal_autocheckpoint = 4000")
+        database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         for statement in self._schema:
             database.execute(statement)
         inserts = {

@@ -280,6 +280,17 @@ def test_a_move_goes_on_when_its_target_is_deleted(house: House) -> None:
     assert house.counts("there") == (2, 0, 1, 0)
 
 
+def test_what_is_held_for_another_store_goes_with_its_queue(house: House) -> None:
+    house.publish("held")
+    house.die()
+    house.publish("waits")
+    assert len(house.mq.handover.offer(QUEUE, "h", 10, house.clock())) == 2
+    delete_queue(house, QUEUE)
+    house.reopen()
+    house.sweep(120)
+    assert house.counts() == (0, 0, 0, 0)
+
+
 def test_what_is_handed_over_is_in_its_queue_while_that_is_deleted(house: House) -> None:
     """Neither taken for laid in by hand, nor forgotten with the record of a queue that holds nothing else."""
     house.publish("old")

@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.faults import mutants, trees
-from tests.faults.changes import replace
+from tests.faults.changes import constant, replace
 from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
 
 LONGEST_MS = 50.0
 QUICK = ("20000", "memory", "expire", "redeliver")
 LONG = ("100000",)
-ONE = {"sweep": ("20000", "memory", "expire"), "reprocess": ("20000", "memory", "reprocess")}
+ONE = {
+    "sweep": ("20000", "memory", "expire"),
+    "reprocess": ("20000", "memory", "reprocess"),
+    "purge": ("100000", "sqlite", "purge"),
+}
 
 
 def turns(tree: Path, *words: str) -> dict[str, float]:
@@ -56,6 +60,12 @@ MUTANTS = [
         "kingdom.mq.dead_letters:Walk.go_on",
         replace("not budget.is_left()", "False"),
         caught_by="reprocess",
+    ),
+    Mutant(
+        "what was logged goes into the database in one go",
+        "kingdom.mq.stores.sqlite",
+        constant("CHECKPOINT_PAGES", "20_000"),
+        caught_by="purge",
     ),
 ]
 
