@@ -119,8 +119,8 @@ MUTANTS = [
         "half a batch is forgotten when the disk fills",
         "kingdom.mq.engine",
         replace(
-            "self._remember_batch(A, B, outcomes)",
-            "len(outcomes) == len(drafts) and self._remember_batch(A, B, outcomes)",
+            "self._remember_part(A, B)",
+            "len(outcomes) == len(A.drafts) and self._remember_part(A, B)",
         ),
         "files batch full",
     ),
