@@ -10,7 +10,7 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up down status attach logs test check check-style check-types check-tests web-test \
-	test-distributed faults faults-as-user faults-quick bench bench-quick clean
+	test-outside test-distributed faults faults-as-user faults-quick bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -61,6 +61,11 @@ check-tests:
 web-test: ## the pages in a browser
 	@bin/setup dev
 	@if [ -d tests/web ]; then exec $(PY) -m pytest tests/web; else echo 'no hall yet: nothing to test'; fi
+
+test-outside: ## the engines' real programs, from npm, against models played on loopback
+	@bin/setup dev
+	@tests/outside/install.sh
+	@exec $(PY) -m pytest -q -n 2 tests/outside
 
 test-distributed: ## the hall on Kafka and PostgreSQL
 	@bin/setup distributed

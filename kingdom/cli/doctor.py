@@ -215,6 +215,27 @@ def _generals(places: Places) -> Iterator[Finding]:
         yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
 
 
+def _engines(places: Places) -> Iterator[Finding]:
+    """Whether the engine of each general that is installed could start."""
+    from kingdom.cli import packages
+
+    good, _ = manifests.installed(places)
+    lacking: dict[str, list[str]] = {}
+    try:
+        for general in good:
+            missing = packages.missing_engine(places, home.system(places), general)
+            lacking.setdefault(missing or "", []).append(general.name)
+    except BadConfig:
+        # _configuration has reported it.
+        return
+    able = lacking.pop("", [])
+    for missing, names in lacking.items():
+        why = f"{', '.join(names)}: {one_line(missing, 300)}"
+        yield Finding("warn", "engines", why, "until then such tasks are skipped")
+    if able:
+        yield Finding("ok", "engines", f"{', '.join(able)} can work")
+
+
 def _sandbox(places: Places) -> Iterator[Finding]:
     asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--cage"], capture_output=True, text=True)
     missing, _, hides = asked.stdout.partition("\n")
@@ -415,6 +436,7 @@ CHECKS: tuple[Check, ...] = (
     _configuration,
     _connections,
     _generals,
+    _engines,
     _sandbox,
     _disk,
     _inotify,

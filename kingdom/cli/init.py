@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from kingdom.cli import home, packages, shipped
-from kingdom.disk.atomic import make_folder
+from kingdom.disk.atomic import Disk, make_folder
 from kingdom.errors import BadHome, Usage
 from kingdom.home.places import Places, find_data
+
+INSTALLER = """\
+#!/bin/sh
+# DIR [--force]: install the package of a general in this home. Made by `kingdom init` and `up`.
+for word do
+    shift
+    [ "$word" = --force ] || set -- "$@" "$word"
+done
+exec {kingdom} -C "$(cd "${{0%/*}}/.." && pwd)" generals install "$@"
+"""
 
 
 @click.command(short_help="Make a folder a home of its own.")
@@ -59,8 +70,22 @@ def furnish(places: Places) -> list[str]:
         for source in (package, *sorted(package.rglob("*"))):
             _add(source, places.home / source.relative_to(data.home))
     disk = home.disk(places)
+    _add_installer(places, disk)
     packages.install_defaults(places, disk)
     return shipped.update(places, disk)
+
+
+def _add_installer(places: Places, disk: Disk) -> None:
+    """Packages of other kingdoms install themselves by this command; a checkout brings its own."""
+    path = places.installer
+    if (find_data() / "pyproject.toml").is_file() and places.home.samefile(find_data()):
+        return
+    kingdom = f"{shlex.quote(sys.executable)} -P -m kingdom"
+    script = INSTALLER.format(kingdom=kingdom).encode()
+    if not path.is_file() or path.read_bytes() != script:
+        make_folder(path.parent)
+        disk.rewrite(path, script)
+        path.chmod(0o700)
 
 
 def _is_foreign(places: Places) -> bool:

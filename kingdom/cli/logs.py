@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,16 +73,22 @@ def _follow_task(places: Places, task: str) -> None:
         raise NoSuchThing(
             what="role, or task with a soldier,", name=task, hint=f"; `{home.command()} tasks` lists tasks"
         )
+    from kingdom.soldiers import engines
+
     newest = runs[-1]
     lock = next((folder / "lock" for folder in places.control_folders() if folder.name == task), None)
-    Tail([newest, newest.with_suffix(".err")], count=50).run(lock is not None and is_locked(lock), until_free=lock)
+    tail = Tail([newest, newest.with_suffix(".err")], count=50, readable=engines.readable)
+    tail.run(lock is not None and is_locked(lock), until_free=lock)
 
 
 class Tail:
-    """Print the ends of some files, and what is added to them; a rotated file is read from its beginning."""
+    """Print the ends of some files, and what is added to them; a rotated file is read from its beginning.
 
-    def __init__(self, paths: Sequence[Path], count: int) -> None:
-        self._positions = {path: _Position() for path in paths}
+    With `readable`, what it makes of each line is printed, and a line only when it is whole.
+    """
+
+    def __init__(self, paths: Sequence[Path], count: int, readable: Callable[[str], str] | None = None) -> None:
+        self._positions = {path: _Position(readable) for path in paths}
         self._count = count
 
     def run(self, follow: bool, until_free: Path | None = None) -> None:
@@ -103,15 +109,17 @@ class Tail:
 class _Position:
     """How far one file has been printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, readable: Callable[[str], str] | None) -> None:
         self._inode = 0
         self._offset = 0
+        self._readable = readable
+        self._unfinished = b""
 
     def show_end(self, path: Path, count: int) -> None:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             self._inode, self._offset = os.fstat(file.fileno()).st_ino, size
-            _show(b"".join(_last_lines(file.fileno(), size, count)))
+            self._show(b"".join(_last_lines(file.fileno(), size, count)))
 
     def show_new(self, path: Path) -> None:
         with open(path, "rb") as file:
@@ -121,7 +129,17 @@ class _Position:
             file.seek(self._offset)
             new = file.read()
             self._offset += len(new)
-            _show(new)
+            self._show(new)
+
+    def _show(self, data: bytes) -> None:
+        if self._readable is None:
+            _print(data)
+            return
+        *lines, rest = (self._unfinished + data).split(b"\n")
+        said = (self._readable(line.decode("utf-8", "replace")) for line in lines)
+        # What could not be an engine's event is not held back until its line is whole.
+        self._unfinished = rest if rest.startswith(b"{") else b""
+        _print("".join(f"{text}\n" for text in said if text).encode() + rest.removeprefix(self._unfinished))
 
 
 def _last_lines(fd: int, size: int, count: int) -> Iterator[bytes]:
@@ -133,7 +151,7 @@ def _last_lines(fd: int, size: int, count: int) -> Iterator[bytes]:
     yield from data.splitlines(keepends=True)[-count:] if count else ()
 
 
-def _show(data: bytes) -> None:
+def _print(data: bytes) -> None:
     if data:
         sys.stdout.write(printable(data.decode("utf-8", "replace")))
         sys.stdout.flush()

@@ -20,7 +20,7 @@ from kingdom.records.backlog import Backlog, refresh_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
 from kingdom.rules import gate
 from kingdom.runtime.role import Services, Turn
-from kingdom.soldiers import prepare
+from kingdom.soldiers import engine_homes, prepare
 from kingdom.soldiers.cleanup import finish_removals
 from kingdom.soldiers.consent import ConsentRefused
 from kingdom.soldiers.engines.base import NeedsSetUp
@@ -283,6 +283,7 @@ class GeneralJob:
         workspaces = services.places.workspace(general.name, "any").parent
         for folder in (workspaces, services.places.soldiers):
             finish_removals(folder)
+        engine_homes.remove_old(services.places, services.unsynced, general.name)
         make_folder(control_folders)
         for task_id in (folder.name for folder in control_folders.iterdir()):
             if not services.queues.tasks.has(task_id, "in_progress", "pending"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from kingdom.disk.codec import to_json
 from kingdom.errors import Collision
@@ -11,7 +13,7 @@ from kingdom.records import notes
 from kingdom.records.messages import ACCOUNT, Checkpoint, Result, Task
 from kingdom.records.soldiers import RawReport
 from kingdom.rules import retry
-from kingdom.soldiers import engines, memory, prepare, results
+from kingdom.soldiers import engine_homes, engines, memory, prepare, results
 from kingdom.soldiers.budgets import Wait
 from kingdom.soldiers.handle import Look, SoldierHandle
 from kingdom.soldiers.results import Final, QuotaReached, Retryable
@@ -29,10 +31,13 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
     if report.result is None and notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         return begin_again(general, task, soldier)
     account = _account(general, soldier)
+    _keep_session(general, task, soldier, report)
     match results.read(task, report):
-        case QuotaReached(quota):
+        case QuotaReached(quota, result):
+            _record_cost(general, task, account, result)
             general.workspaces.clear(task.id)
-            postpone(general, task, general.budgets.rest_account(account, task.id, quota, general.services.clock()))
+            wait = general.budgets.rest_account(account, task.id, quota, general.services.clock())
+            postpone(general, task.evolve(**_noted(results.spent(task, result))), wait)
             general.dismiss(soldier)
             return False
         case Retryable() as outcome:
@@ -111,6 +116,7 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     if result.session_id:
         notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]
+    memory.collect(services.disk, services.places, general.name, most)
     memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
     status: str | None = result.status
     try:
@@ -124,6 +130,20 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
         services.log.warn(f"the result of {task.id}: {warning}")
     general.clear_traces(soldier, inherited, status)
     return True
+
+
+def _keep_session(general: Context, task: Task, soldier: SoldierHandle, report: RawReport) -> None:
+    """Keep of the engine's HOME only what a session needs, and note what the session has used."""
+    services, order = general.services, soldier.order
+    if order is None or order.home is None:
+        return
+    own = engine_homes.EngineHome(services.places, general.name, Path(order.home).parent.name)
+    own.empty(services.unsynced, engines.load(order.engine).kept, services.secrets.values())
+    own.note(services.unsynced, report.result or {})
+
+
+def _noted(spent: Mapping[str, float]) -> dict[str, float]:
+    return {note: amount for note, amount in spent.items() if amount}
 
 
 def _checkpoint(general: Context, task: Task, result: Result, inherited: str | None, asks: str | None) -> Checkpoint:
@@ -161,4 +181,4 @@ def _account(general: Context, soldier: SoldierHandle) -> str:
 
 def _warnings(general: Context, soldier: SoldierHandle) -> list[str]:
     name = _engine_name(general, soldier)
-    return engines.load(name).warnings(general.manifest) if name in engines.ENGINES else []
+    return engines.load(name).warnings(general.services, general.manifest) if name in engines.ENGINES else []

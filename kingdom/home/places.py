@@ -256,11 +256,20 @@ class Places:
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
         for pattern in ("gen-*/camp", "gen-*/mirrors"):
             yield from (folder for folder in self.state.glob(pattern) if folder.parent.name != general)
+        yield from self.state.glob("gen-*/homes")
         yield from (folder for folder in self.control_folders() if folder != self.control_folder(general, task))
         yield from (folder for folder in (self.memory / "generals").glob("*") if folder.name != general)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"
+
+    def engine_home(self, general: str, thread: str) -> Path:
+        """Return where the engine of a conversation's soldiers keeps its sessions."""
+        return self.own(general) / "homes" / check_name("task", thread)
+
+    def extras(self, kind: str) -> Path:
+        """Return the folder in which packages of other kingdoms install their templates, agents or skills."""
+        return self.home / kind
 
     def workspace(self, general: str, task: str) -> Path:
         return self.workspaces / check_name("general", general) / check_name("task", task)
@@ -268,8 +277,22 @@ class Places:
     def session_log(self, soldier: str, stream: str) -> Path:
         return self.session_logs / f"{check_name('soldier', soldier)}.{stream}"
 
+    def lent_memory(self, general: str) -> Path:
+        """Return the copy of a general's memory that its soldiers may write, where its workspaces see it."""
+        return self.workspaces / "memory" / "generals" / check_name("general", general)
+
+    @property
+    def lent_shared_memory(self) -> Path:
+        """A link to what all generals share, where workspaces see it."""
+        return self.workspaces / "memory" / "shared"
+
     def manifest(self, general: str) -> Path:
         return self.manifests / f"{check_name('general', general)}.yaml"
+
+    @property
+    def installer(self) -> Path:
+        """The command by which packages of other kingdoms install themselves."""
+        return self.home / "bin" / "install-general.sh"
 
     def package(self, general: str) -> Path:
         return self.packages / check_name("general", general)

@@ -5,6 +5,7 @@ Named tuples, because that process loads this module and starts in milliseconds:
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 ON_DISK = {"program": "executable", "exit_code": "code", "output_tail": "seen", "missing_sandbox": "lacking"}
@@ -66,6 +67,14 @@ class SoldierOrder(NamedTuple):
     plugins: Sequence[str] = ()
     #: Files that it may read although they lie in a folder that it may not read.
     may_read: Sequence[str] = ()
+    #: HOME of the engine's program; None when it has none of its own.
+    home: str | None = None
+    #: What `runtime` of system.yaml says of this engine.
+    settings: Json = MappingProxyType({})
+    #: What the session to be resumed has used so far, where the engine counts only that.
+    session_totals: Mapping[str, float] = MappingProxyType({})
+    #: MCP servers that the engine may start, by name: command, args, env.
+    mcp: Mapping[str, Json] = MappingProxyType({})
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
@@ -152,4 +161,8 @@ def _from_json(fields: Sequence[str], value: Json) -> dict[str, Any]:
 
 
 def _to_json(fields: dict[str, Any]) -> dict[str, Any]:
-    return {ON_DISK.get(field, field): part for field, part in fields.items()}
+    return {ON_DISK.get(field, field): _plain(part) for field, part in fields.items()}
+
+
+def _plain(part: Any) -> Any:
+    return dict(part) if isinstance(part, MappingProxyType) else part

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk, make_folder
@@ -11,6 +14,8 @@ from kingdom.errors import BadFile
 from kingdom.home.places import Places, as_filename
 
 LEARNED = "learned-patterns.md"
+MOST_FILES = 64
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,180}\.md")
 
 
 def recall(places: Places, general: str, repo: str | None) -> str:
@@ -39,6 +44,34 @@ def learn(
         if lines != known:
             make_folder(own)
             disk.rewrite(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def lend(disk: Disk, places: Places, general: str, largest_bytes: int) -> Path:
+    """Lay a copy of the general's memory beside its workspaces, for soldiers to change. Return its folder."""
+    own, lent = places.general_memory(general), places.lent_memory(general)
+    collect(disk, places, general, largest_bytes)
+    make_folder(lent)
+    for path in sorted(own.glob("*.md")):
+        disk.rewrite(lent / path.name, _text(path).encode())
+    shared = places.lent_shared_memory
+    if not shared.is_symlink():
+        with suppress(FileExistsError):
+            shared.symlink_to(os.path.relpath(places.memory / "shared", shared.parent))
+    return lent
+
+
+def collect(disk: Disk, places: Places, general: str, largest_bytes: int) -> None:
+    """Take over the lines that soldiers have added to the copy. Prompts give them as data, as they do all of memory."""
+    own, lent = places.general_memory(general), places.lent_memory(general)
+    for path in sorted(lent.glob("*.md"))[:MOST_FILES] if lent.is_dir() else ():
+        if not _NAME.fullmatch(path.name):
+            continue
+        known = _text(own / path.name).splitlines()
+        found = [_one_line(line, largest_bytes // 5) for line in _text(path).splitlines()]
+        lines = _kept([*known, *found], largest_bytes)
+        if lines != known:
+            make_folder(own)
+            disk.rewrite(own / path.name, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _repo_file(repo: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_bytes, to_json
@@ -20,7 +21,7 @@ from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
-from kingdom.soldiers import consent, engines, memory, prompt
+from kingdom.soldiers import consent, engine_homes, engines, instructions, memory, owner, prompt
 from kingdom.soldiers.engines.base import Engine, NeedsSetUp, Surroundings
 from kingdom.soldiers.handle import SoldierHandle
 
@@ -44,6 +45,7 @@ KEYS = (
     ),
     *(".terraform.d/credentials.tfrc.json", ".terraformrc", ".vault-token", ".password-store", ".local/share/keyrings"),
     *(".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history", ".sqlite_history"),
+    *(".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".local/share/opencode/auth.json"),
     *(".mozilla", ".config/google-chrome", ".config/chromium", ".thunderbird", ".oci", ".aliyun", ".fly", ".heroku"),
 )
 """Where people keep keys and tokens in their own folder."""
@@ -102,8 +104,15 @@ def order(
     task_file = soldier.control_folder / "task.json"
     make_folder(soldier.control_folder)
     services.unsynced.rewrite(task_file, to_json(task.to_json()))
-    session_id = task.payload.get("session_id")
-    return SoldierOrder(
+    session_id = _session_id(task)
+    home, totals, session_id = _engine_home(services, manifest, task, chosen, session_id)
+    may_write = [str(workspace), str(soldier.folder)]
+    may_read = [str(places.checkpoint(str(task.original)))] if is_own else []
+    if home is not None:
+        lent = memory.lend(services.unsynced, places, manifest.name, services.config["memory"]["largest_bytes"])
+        may_write += [str(home), str(lent)]
+        may_read += [str(path) for path in instructions.lay(places, services.unsynced, manifest.name)]
+    made = SoldierOrder(
         soldier=name,
         task_id=task.id,
         general=manifest.name,
@@ -112,21 +121,29 @@ def order(
         account=chosen.account,
         program=chosen.program,
         workspace=str(workspace),
-        prompt=str(_write_prompt(services, manifest, task, chosen.name)),
+        prompt=str(_write_prompt(services, manifest, task, chosen, str(soldier.result_path))),
         result_path=str(soldier.result_path),
         out=str(places.session_log(name, "out")),
         err=str(places.session_log(name, "err")),
-        limits=dict(manifest.limits),
+        limits=_limits(manifest, task),
         sandbox=manifest.sandbox,
         external=external,
         question=consent.question(manifest.name),
-        may_write=[str(workspace), str(soldier.folder)],
+        may_write=may_write,
         may_not_read=[str(path) for path in (*places.withheld_from(manifest.name, task.id), *_keys())],
-        env={"KINGDOM_TASK_FILE": str(task_file), "TMPDIR": str(soldier.folder)},
-        session_id=session_id if task.type == "resume" and isinstance(session_id, str) else None,
+        env={
+            "KINGDOM_TASK_FILE": str(task_file),
+            "TMPDIR": str(soldier.folder),
+            **({"HOME": str(home)} if home else {}),
+        },
+        session_id=session_id,
         plugins=list(manifest.cc_plugins),
-        may_read=[str(places.checkpoint(str(task.original)))] if is_own else [],
+        may_read=may_read,
+        home=str(home) if home else None,
+        settings=dict(services.system["runtime"].get(chosen.name, {})),
+        session_totals=totals,
     )
+    return made._replace(env={**made.env, **chosen.engine.environment(made)})
 
 
 def environment(
@@ -134,11 +151,14 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of the serving process: a soldier holds no token that it was not given."""
     ours: Mapping[str, str] = {**os.environ, **dotenv.secrets(services.places)}
-    passed = {name: ours[name] for name in (*PASSED_ON, *manifest.env, *engine.variables) if name in ours}
+    granted = services.config["grants"].get(manifest.name, ())
+    named = (*PASSED_ON, *manifest.env, *granted, *engine.variables)
+    passed = {name: ours[name] for name in named if name in ours}
     return {
         **passed,
         "PATH": f"{Path(sys.executable).parent}:{passed.get('PATH', '/usr/bin:/bin')}",
         "KINGDOM_HOME": str(services.places.home),
+        "KINGDOM_BASE_DIR": str(services.places.home),
         "KINGDOM_TASK_ID": task.id,
         "KINGDOM_SOLDIER": task.id,
         "KINGDOM_RESULT_PATH": str(soldier.result_path),
@@ -149,16 +169,49 @@ def soldier_name(task: Task) -> str:
     return f"soldier-{task.id}-{task.attempt}"
 
 
+def _session_id(task: Task) -> str | None:
+    """Return by which session of its engine the task of an answer goes on."""
+    session_id = task.payload.get("session_id")
+    return session_id if task.type == "resume" and isinstance(session_id, str) and session_id else None
+
+
+def _engine_home(
+    services: Services, manifest: Manifest, task: Task, chosen: Chosen, session_id: str | None
+) -> tuple[Path | None, Mapping[str, float], str | None]:
+    """Return the HOME of a model's program, made anew around its sessions; what the session has used; the session.
+
+    A session that this HOME does not know cannot be resumed: the prompt tells the whole matter without it.
+    """
+    if not chosen.engine.is_model:
+        return None, {}, session_id
+    own = engine_homes.of(services.places, manifest.name, task, session_id)
+    known = session_id if session_id is not None and own.knows(session_id) else None
+    own.empty(services.unsynced, chosen.engine.kept if known else (), ())
+    engine_homes.make(own)
+    chosen.engine.furnish(services, manifest, own.home)
+    if (identity := owner.git_identity(services.system["runtime"])) is not None:
+        owner.Furnishing(own.home).write(".gitconfig", identity)
+    return own.home, own.totals(known) if known else {}, known
+
+
+def _limits(manifest: Manifest, task: Task) -> dict[str, Any]:
+    """Return the manifest's limits, with what the task's earlier tries have left of its budget."""
+    budget = manifest.limits["budget_usd"]
+    spent = task.spent_usd if isinstance(task.spent_usd, int | float) else 0.0
+    return {**manifest.limits, "budget_usd": None if budget is None else round(max(0.0, budget - spent), 6)}
+
+
 def _keys() -> Iterator[Path]:
     """Yield where the home's owner keeps keys; a general that needs one is given it in its `env`."""
     with suppress(RuntimeError):
         yield from (Path.home() / name for name in KEYS)
 
 
-def _write_prompt(services: Services, manifest: Manifest, task: Task, engine: str) -> Path:
+def _write_prompt(services: Services, manifest: Manifest, task: Task, chosen: Chosen, result_path: str) -> Path:
     text = prompt.write(
-        _template(services, manifest, task, engine),
+        _template(services, manifest, task, chosen.name),
         task,
+        contract=prompt.CONTRACT.format(path=result_path) if chosen.engine.is_model else "",
         memory=memory.recall(services.places, manifest.name, task.repo),
         boundary=secrets.token_hex(8),
         largest_bytes=services.config["prompt"]["largest_bytes"],
@@ -169,22 +222,28 @@ def _write_prompt(services: Services, manifest: Manifest, task: Task, engine: st
 
 
 def _template(services: Services, manifest: Manifest, task: Task, engine: str) -> str:
-    """Return the text of the prompt that is most of all for this task: for its action and its engine, else for one."""
-    package = services.places.package(manifest.name)
-    there = set(os.listdir(package)) if package.is_dir() else set()
-    name = next((name for name in _template_names(task, engine) if name in there), "prompt.md")
-    try:
-        return read_bytes(package / name).decode("utf-8")
-    except FileNotFoundError:
-        raise NeedsSetUp(why=f"{package / name} is not there") from None
-    except (BadFile, UnicodeDecodeError) as error:
-        raise NeedsSetUp(why=f"{package / name}: {error}") from None
+    """Return the text of the prompt that is most of all for this task: for its action and its engine, else for one.
+
+    Packages of other kingdoms install theirs as `templates/<general>….md`.
+    """
+    package, templates = services.places.package(manifest.name), services.places.extras("templates")
+    endings = list(_template_endings(task, engine))
+    paths = [package / f"prompt{ending}.md" for ending in endings]
+    paths += [templates / f"{manifest.name}{ending}.md" for ending in endings]
+    for path in paths:
+        try:
+            return read_bytes(path).decode("utf-8")
+        except FileNotFoundError:
+            continue
+        except (BadFile, UnicodeDecodeError) as error:
+            raise NeedsSetUp(why=f"{path}: {error}") from None
+    raise NeedsSetUp(why=f"{package / 'prompt.md'} is not there")
 
 
-def _template_names(task: Task, engine: str) -> Iterator[str]:
+def _template_endings(task: Task, engine: str) -> Iterator[str]:
     for action in (task.payload.get("action"), task.type.rpartition(".")[2]):
         with suppress(BadName):
             name = check_name("action", action)
-            yield from (f"prompt-{name}-{engine}.md", f"prompt-{name}.md")
+            yield from (f"-{name}-{engine}", f"-{name}")
             break
-    yield from (f"prompt-{engine}.md", "prompt.md")
+    yield from (f"-{engine}", "")

@@ -14,11 +14,30 @@ from kingdom.records.messages import Task
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{0,200}")
 _SLOT = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
+CONTRACT = """
+
+## How to report
+
+Nobody reads what you say here, and nobody answers while you work. People read your result, which is one JSON object:
+
+- `{{"status": "success", "summary": "…"}}`: it is done. The summary is what people will read: what was found or done.
+- `{{"status": "needs_human", "question": "…"}}`: only a person can decide. Ask one question that can be answered in a
+  sentence; you will go on in this session and this folder when it is answered.
+- `{{"status": "skipped", "reason": "…"}}`: there is nothing to do here.
+- `{{"status": "failed", "error": "…"}}`: it could not be done, and why.
+
+Beside these it may have `memory_updates`: a list of one-line lessons for later tasks of this kind, and
+`metrics.files_touched`: how many files you changed.
+
+Either write it, whole, to the file {path} (also in `$KINGDOM_RESULT_PATH`) as the last thing you do, or end with it: by
+the schema for the final answer, or as your last message, with nothing around it. Write nowhere but in the working
+directory, `$TMPDIR` and that file; everything else is refused.
+"""
 
 
-def write(template: str, task: Task, *, memory: str, boundary: str, largest_bytes: int) -> str:
+def write(template: str, task: Task, *, memory: str, boundary: str, largest_bytes: int, contract: str = "") -> str:
     """Return the whole prompt. When it would be too long the memory is cut, never the task."""
-    body = _filled(template, task, boundary)
+    body = _filled(template, task, boundary) + contract
     if task.type == "resume":
         body += (
             f"\n\nA person answered your question:\n{_data(str(task.payload.get('human_response', '')), boundary)}\n"

@@ -38,6 +38,8 @@ class QuotaReached:
     """The engine met a limit of its account, as far as it says how long."""
 
     quota: Mapping[str, Any]
+    #: What the run has cost all the same.
+    result: Result
 
 
 def read(task: Task, report: RawReport) -> Final | Retryable | QuotaReached:
@@ -45,17 +47,22 @@ def read(task: Task, report: RawReport) -> Final | Retryable | QuotaReached:
     if report.result is None:
         return Retryable(_without_result(report))
     try:
-        result, dropped = foreign.result({"task_id": task.id, **report.result})
+        result, dropped = foreign.result({"task_id": task.id, **_without_totals(report.result)})
     except BadInput as error:
         return Retryable(f"no valid result: {error}")
     if result.task_id != task.id:
         return Retryable(f"no valid result: its task_id is {result.task_id[:80]}, and this is {task.id}")
     result = with_warnings(result, dropped)
     if (quota := result.quota) is not None:
-        return QuotaReached(quota)
+        return QuotaReached(quota, result)
     if result.status == "failed":
         return Retryable(result.error or "failed without a reason", result)
     return Final(result)
+
+
+def _without_totals(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is for the general alone."""
+    return {key: part for key, part in report.items() if key != "session_totals"}
 
 
 def final_failure(task: Task, failed: Retryable, seconds: float | None) -> Result:

@@ -44,6 +44,15 @@ def _repair(path: str, hidden: Sequence[bytes] | None) -> None:
         os.close(fd)
 
 
+def hide_in(path: str, hidden: Sequence[bytes]) -> None:
+    """Hide secrets in a regular file."""
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _hide(fd, hidden)
+    finally:
+        os.close(fd)
+
+
 def _hide(fd: int, hidden: Sequence[bytes]) -> None:
     """Write over them, with as many stars: this needs no room on the disk, and little memory."""
     overlap = max(map(len, hidden), default=1) - 1

@@ -117,7 +117,9 @@ def test_a_package_may_be_named_and_the_list_shows_what_could_be_installed(termi
     before = terminal.ok("generals")
     assert "gen-doctor    not installed  Looks for what is wrong" in before
     told = json.loads(terminal.ok("generals", "ls", "--json"))
-    assert [other["name"] for other in told["installable"]] == ["gen-doctor", "gen-jira", "gen-pr", "gen-test"]
+    assert [other["name"] for other in told["installable"]] == [
+        *("gen-catchup", "gen-doctor", "gen-jira", "gen-pr", "gen-test")
+    ]
     assert terminal.ok("generals", "validate", named).startswith("gen-doctor can be installed")
     assert terminal.ok("generals", "install", named).startswith("gen-doctor is installed: ")
     assert "gen-doctor    does not run   Looks for" in terminal.ok("generals")

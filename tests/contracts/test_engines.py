@@ -79,7 +79,7 @@ def test_it_has_an_account_and_names_its_variables(engine: Engine) -> None:
 
 
 def test_it_warns_of_no_field_that_is_not_set(engine: Engine, home: Path) -> None:
-    assert engine.warnings(a_manifest(home)) == []
+    assert engine.warnings(services(home, "gen-pr", Clock()), a_manifest(home)) == []
 
 
 def test_its_words_are_plain_and_hold_no_prompt(engine: Engine, order: SoldierOrder) -> None:
@@ -113,7 +113,9 @@ def test_a_result_that_could_not_be_passed_on_is_refused_with_the_reason(engine:
     """Wrapped in the soldier's report and in its general's result it must still be what one reads of a file."""
     written = {"status": "success", "summary": "x" * (LARGEST_RESULT - 100)}
     Path(order.result_path).write_text(json.dumps(written))
-    assert engine.result(order, 0) == written
+    found = engine.result(order, 0)
+    assert found is not None
+    assert {key: found[key] for key in written} == written
     written["summary"] += "x" * 200
     Path(order.result_path).write_text(json.dumps(written))
     with pytest.raises(BadFile, match=f"bytes, more than {LARGEST_RESULT}"):
@@ -147,17 +149,31 @@ class Toy:
     def account(self, general):
         return "toy"
 
-    def warnings(self, manifest):
+    is_model = True
+    kept = ("sessions",)
+
+    def warnings(self, services, manifest):
         return ["a toy has no use for keywords"] if manifest.keywords else []
 
+    def furnish(self, services, manifest, home):
+        (home / "sessions").mkdir(exist_ok=True)
+        (home / "settings").write_text("plain")
+
+    def environment(self, order):
+        return {"TOY_MODE": "quiet"}
+
     def argv(self, order):
-        return [order.program, "-c", "cat >/dev/null; echo $TOY_KEY; echo $0 $@", *order.plugins]
+        play = "cat >/dev/null; echo $TOY_KEY; echo $0 $@ $TOY_MODE $(cat $HOME/settings); echo hook >$HOME/settings"
+        return [order.program, "-c", play, *order.plugins]
 
     def result(self, order, exit_code):
         with open(order.out) as out:
             key, words = out.read().splitlines()
         metrics = {"cost_usd": 0.25}
         return {"status": "success", "summary": f"{exit_code} {key} {words}", "metrics": metrics}
+
+    def readable(self, line):
+        return None
 """
 
 
@@ -180,8 +196,22 @@ def test_one_more_engine_is_one_file_and_one_row(home: Path) -> None:
     ended = trees.run(tree, home, ["-m", "kingdom.general", homes.GENERAL, "--once"], timeout=60)
     assert ended.returncode == 0, ended.stderr
     result = json.loads(places.result("task-1").read_text())
-    assert (result["status"], result["summary"]) == ("success", "0 red wind up")
+    assert (result["status"], result["summary"]) == ("success", "0 red wind up quiet plain")
+    assert "How to report" in places.prompt("task-1").read_text()
+    own_home = places.engine_home(homes.GENERAL, "task-1") / "home"
+    assert [path.name for path in own_home.iterdir()] == ["sessions"], "what a soldier leaves is not for the next one"
     assert result["warnings"] == ["a toy has no use for keywords"]
     assert "Play task-1." in places.prompt("task-1").read_text()
     (day,) = json.loads(places.budgets.read_text()).values()
     assert day[homes.GENERAL]["usd"] == 0.25
+
+
+def test_a_line_of_somebody_else_is_left_as_it_is(engine: Engine) -> None:
+    for line in ("plain words", '{"type": "stranger"}', "{half", '["type"]', "{" * 100_000):
+        assert engine.readable(line) is None
+        assert engines.readable(line) == line
+
+
+def test_a_model_is_told_where_its_sessions_are_kept_and_nobody_else_is(engine: Engine) -> None:
+    assert bool(engine.kept) == engine.is_model
+    assert all(not name.startswith("/") and ".." not in name.split("/") for name in engine.kept)

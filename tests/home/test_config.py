@@ -197,7 +197,7 @@ runtime:
   claude: {command: claude}
   codex: {command: codex, model: o4}
 """,
-        ["version (line 1)", "base_dir (line 2)", "runtime.claude (line 5)", "runtime.codex (line 6)"],
+        ["version (line 1)", "base_dir (line 2)"],
     ),
 }
 """Files of existing homes, and keys of theirs that have no effect here."""

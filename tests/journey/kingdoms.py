@@ -30,6 +30,8 @@ Document = dict[str, Any]
 
 
 class Kingdom:
+    soon = SOON
+
     def __init__(self, home: Path, **variables: str) -> None:
         self.home = home
         self.places = Places(home)
@@ -64,7 +66,7 @@ class Kingdom:
         return done.returncode, done.stderr
 
     def until(self, seen: Callable[[], Any], what: str, *folders: Path) -> Any:
-        return wait_until(seen, SOON, f"{what}; the kingdom says:\n{self.complaints()}", folders)
+        return wait_until(seen, self.soon, f"{what}; the kingdom says:\n{self.complaints()}", folders)
 
     def until_there(self, path: Path) -> Path:
         self.until(path.exists, str(path.relative_to(self.home)), path.parent)

@@ -74,8 +74,8 @@ def test_the_command_engine_starts_the_generals_program_on_an_account_of_its_own
 
 
 def test_an_engine_that_is_not_in_the_table_needs_set_up(ours: Services) -> None:
-    with pytest.raises(NeedsSetUp, match="needs set-up: the engine 'claude' of gen-pr is not there"):
-        prepare.choose_engine(ours, a_manifest(ours, engine="claude"))
+    with pytest.raises(NeedsSetUp, match="needs set-up: the engine 'oracle' of gen-pr is not there"):
+        prepare.choose_engine(ours, a_manifest(ours, engine="oracle"))
 
 
 def test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folders_alone(ours: Services) -> None:

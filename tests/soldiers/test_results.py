@@ -53,7 +53,9 @@ def test_a_final_result_is_not_tried_again(status: str) -> None:
 
 def test_a_limit_is_no_failure_whatever_the_status_says() -> None:
     quota = {"resets_at": "2026-02-07T12:00:00Z"}
-    assert results.read(a_task(), a_report(result={"status": "failed", "quota": quota})) == QuotaReached(quota)
+    met = results.read(a_task(), a_report(result={"status": "failed", "quota": quota, "metrics": {"cost_usd": 2}}))
+    assert isinstance(met, QuotaReached)
+    assert (met.quota, met.result.metrics) == (quota, {"cost_usd": 2})
 
 
 def test_the_last_of_many_failures_keeps_what_its_result_brought() -> None:

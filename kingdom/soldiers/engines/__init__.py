@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 ENGINES = {
     "command": "kingdom.soldiers.engines.command:Command",
+    "claude": "kingdom.soldiers.engines.claude:Claude",
+    "codex": "kingdom.soldiers.engines.codex:Codex",
+    "opencode": "kingdom.soldiers.engines.opencode:Opencode",
 }
 
 
@@ -18,3 +21,12 @@ def load(name: str) -> Engine:
     """Return the engine of this name; KeyError when there is none."""
     engine: Engine = tables.load(ENGINES[name])()
     return engine
+
+
+def readable(line: str) -> str:
+    """Return what a line of any engine's output says to people."""
+    if line.startswith("{"):
+        for name in ENGINES:
+            if (said := load(name).readable(line)) is not None:
+                return said
+    return line

@@ -14,6 +14,8 @@ from kingdom.errors import KingdomError
 from kingdom.records.soldiers import SoldierOrder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kingdom.home.config import Config
     from kingdom.home.manifests import Manifest
     from kingdom.home.places import Places
@@ -44,17 +46,34 @@ class Engine(Protocol):
     def variables(self) -> Sequence[str]:
         """Variables, from `.env` or the environment, that its program sees beside those in the manifest's `env`."""
 
+    @property
+    def is_model(self) -> bool:
+        """Whether a model reads the prompt: it is told how to report, and its program gets a HOME of its own."""
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """Folders of that HOME which hold its sessions. All else in it is made anew for each run."""
+
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         """Return the path of the program to start. NeedsSetUp says what is missing."""
 
     def account(self, general: str) -> str:
         """Return whose quota and money this general's soldiers use."""
 
-    def warnings(self, manifest: Manifest) -> list[str]:
+    def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
         """Return a sentence for each field of the manifest that is of no use to this engine."""
+
+    def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
+        """Lay into its HOME what the configuration lets it have of the owner's."""
+
+    def environment(self, order: SoldierOrder) -> Mapping[str, str]:
+        """Return variables that its program needs and that are no secret."""
 
     def argv(self, order: SoldierOrder) -> list[str]:
         """Return the program and its arguments. The prompt comes on standard input, never on the command line."""
 
     def result(self, order: SoldierOrder, exit_code: int) -> Mapping[str, Any] | None:
         """Return what the engine reports after its end; None when there is nothing. BadFile when it is unfit."""
+
+    def readable(self, line: str) -> str | None:
+        """Return what a line of its output says, "" for nothing; None for a line that is not of this engine."""

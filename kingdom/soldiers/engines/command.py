@@ -6,18 +6,22 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kingdom.disk.codec import read_json
 from kingdom.home.places import PROGRAM
 from kingdom.records.soldiers import SoldierOrder
-from kingdom.soldiers.engines.base import LARGEST_RESULT, NeedsSetUp
+from kingdom.soldiers.engines import endings
+from kingdom.soldiers.engines.base import NeedsSetUp
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kingdom.home.manifests import Manifest
     from kingdom.soldiers.engines.base import Surroundings
 
 
 class Command:
     variables = ()
+    is_model = False
+    kept = ()
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.home.manifests import program_misfit  # more than a soldier should load
@@ -34,15 +38,21 @@ class Command:
         """Each general's program has its own."""
         return f"command:{general}"
 
-    def warnings(self, manifest: Manifest) -> list[str]:
+    def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
         plugins = ", ".join(manifest.cc_plugins)
         return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
+
+    def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
+        """It has no HOME of its own."""
+
+    def environment(self, order: SoldierOrder) -> Mapping[str, str]:
+        return {}
 
     def argv(self, order: SoldierOrder) -> list[str]:
         return [order.program]
 
     def result(self, order: SoldierOrder, exit_code: int) -> Mapping[str, Any] | None:
-        try:
-            return read_json(order.result_path, LARGEST_RESULT)
-        except FileNotFoundError:
-            return None
+        return endings.written(order)
+
+    def readable(self, line: str) -> str | None:
+        return None

@@ -67,7 +67,9 @@ MUTANTS = [
         "mounted",
         quick=True,
     ),
-    Mutant("what it printed is kept as it is", "kingdom.soldiers.streams", drop("_hide"), "printed", quick=True),
+    Mutant(
+        "what it printed is kept as it is", "kingdom.soldiers.streams:_repair", drop("_hide"), "printed", quick=True
+    ),
     Mutant(
         "what a killed one printed is kept as it is",
         "kingdom.general.context",

@@ -1,0 +1,143 @@
+"""How a run of a model's program ended, and the result that comes of it: the same for every such engine.
+
+A result is a file that the soldier wrote, else what it gave by the schema, else its last words when they are such an
+object. A failure that the engine reports is a failure whatever its exit code says; a limit of its account is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kingdom.disk.codec import read_json
+from kingdom.records.soldiers import SoldierOrder
+from kingdom.soldiers.engines.base import LARGEST_RESULT
+from kingdom.times import stamp
+
+FAILURE, LIMIT, SET_UP = "failure", "limit", "set-up"
+"""What kind of an error an engine reports."""
+LONGEST_LINE = 8 << 20
+"""Longer lines of an engine's output are skipped: what ends a run is short."""
+MOST_SAID = 1500
+"""So many letters of an engine's last words go into a reason."""
+
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["status", "summary", "error", "question", "reason", "memory_updates"],
+    "properties": {
+        "status": {"type": "string", "enum": ["success", "failed", "skipped", "needs_human"]},
+        "summary": {"type": ["string", "null"], "description": "success: what was found or done"},
+        "error": {"type": ["string", "null"], "description": "failed: what went wrong"},
+        "question": {"type": ["string", "null"], "description": "needs_human: one question that a person can answer"},
+        "reason": {"type": ["string", "null"], "description": "skipped: why there is nothing to do"},
+        "memory_updates": {"type": "array", "items": {"type": "string"}, "description": "lessons for later tasks"},
+    },
+}
+"""What a soldier may end with instead of writing a file. All fields are required, as some services want it."""
+
+
+class Ending(NamedTuple):
+    """What an engine said of a run, in its own words."""
+
+    #: Its last words.
+    text: str = ""
+    #: What it gave by the schema.
+    structured: Mapping[str, Any] | None = None
+    #: Why it failed; None when it ended well.
+    error: str | None = None
+    #: What kind of an error that is.
+    kind: str = FAILURE
+    #: When a limit ends, in seconds since the epoch, if it says so.
+    resets_at: float | None = None
+    #: By which the engine can go on.
+    session_id: str | None = None
+    #: What this run used: cost_usd, tokens_used.
+    metrics: Mapping[str, Any] = {}
+    #: What its session has used in all its runs, as far as the engine counts only that.
+    totals: Mapping[str, float] = {}
+    #: What people should know beside the result.
+    warnings: Sequence[str] = ()
+
+
+def events(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects among the lines of an engine's output; other lines are none of its words."""
+    try:
+        with open(path, "rb") as out:
+            while line := out.readline(LONGEST_LINE):
+                if line.startswith(b"{"):
+                    try:
+                        event = json.loads(line)
+                    except (ValueError, RecursionError):
+                        continue
+                    if isinstance(event, dict):
+                        yield event
+    except FileNotFoundError:
+        return
+
+
+def event_of(line: str) -> dict[str, Any] | None:
+    """Return the JSON object that a line is; None for any other line."""
+    if not line.startswith("{"):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def written(order: SoldierOrder) -> dict[str, Any] | None:
+    """Return the result that the soldier wrote; None when it wrote none. BadFile when it is unfit."""
+    try:
+        return read_json(order.result_path, LARGEST_RESULT)
+    except FileNotFoundError:
+        return None
+
+
+def result(order: SoldierOrder, ending: Ending) -> dict[str, Any]:
+    """Return the result of a run that ended so. BadFile when the soldier's file is unfit."""
+    own = written(order)
+    about: dict[str, Any] = {"metrics": dict(ending.metrics)}
+    remarks = list(ending.warnings)
+    if ending.session_id:
+        about["session_id"] = ending.session_id
+    if ending.totals:
+        about["session_totals"] = dict(ending.totals)
+    if own is None and ending.error is None:
+        given = ending.structured if ending.structured is not None else _object_in(ending.text)
+        own = None if given is None else {key: part for key, part in given.items() if part is not None}
+    if own is None:
+        return {**_without_own(ending), **about, **({"warnings": remarks} if remarks else {})}
+    if ending.error is not None:
+        remarks.append(f"after the result was written its engine said: {ending.error[:MOST_SAID]}")
+    own_metrics, own_remarks = own.get("metrics"), own.get("warnings")
+    if isinstance(own_metrics, dict):
+        about["metrics"] = {**own_metrics, **about["metrics"]}
+    if remarks:
+        own = {**own, "warnings": [*(own_remarks if isinstance(own_remarks, list) else []), *remarks]}
+    return {**own, **about}
+
+
+def _without_own(ending: Ending) -> dict[str, Any]:
+    said = ending.text.strip()[-MOST_SAID:]
+    if ending.error is None:
+        return {"status": "failed", "error": f"no result: it ended saying {said!r}" if said else "no result"}
+    error = ending.error.strip()[:MOST_SAID]
+    if ending.kind == SET_UP:
+        return {"status": "skipped", "reason": f"needs set-up: {error}"}
+    done = {"status": "failed", "error": error, **({"summary": said} if said and said not in error else {})}
+    if ending.kind == LIMIT:
+        quota = {"why": error, **({"resets_at": stamp(ending.resets_at)} if ending.resets_at is not None else {})}
+        return {**done, "quota": quota}
+    if "summary" in done:
+        done["error"] = f"{error}; what was said before: {said}"
+    return done
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """Return the result that the last words are, with or without a fence around it."""
+    bare = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+    event = event_of(bare)
+    return event if event is not None and isinstance(event.get("status"), str) else None

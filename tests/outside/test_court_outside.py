@@ -1,0 +1,223 @@
+"""From an event to what people read, through the whole court: the real programs are soldiers of our own generals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kingdom.standins.model import Model, Step, in_turn
+from tests.journey.conftest import founded
+from tests.journey.kingdoms import Kingdom
+from tests.outside.outside import CANARY, KEYS, PROGRAMS, service, shell
+
+GENERALS = ("gen-pr", "gen-jira", "gen-test", "gen-catchup")
+PAYLOAD = {
+    "reason": "review_requested",
+    "subject_title": "Fix the sum",
+    "pr_number": "7",
+    "updated_at": "2026-11-19T09:00:00Z",
+}
+PATIENCE = 240.0
+"""Soldiers give way to everything else on the machine."""
+SEEN = "git fetch -q origin refs/pull/7/head && git diff --stat origin/HEAD...FETCH_HEAD"
+REVIEW = """Should be changed first: an empty cart now raises an error.
+What changed: the sum is taken in one step.
+Risks: carts without a line; `tests/test_sum.py` has none.
+Proposed comments:
+- sum.py:1 — keep the start value 0."""
+
+
+class Court:
+    """A kingdom that is up, with our generals, an engine's real program, and a model that is played."""
+
+    def __init__(self, kingdom: Kingdom, engine: str, model: Model) -> None:
+        self.kingdom, self.engine, self.model = kingdom, engine, model
+
+    def done(self, task: str) -> dict[str, Any]:
+        """A task that has ended; its file as `cat` shows it."""
+        return self.kingdom.read("tasks", "completed", task)
+
+    def says(self, *steps: Step) -> None:
+        self.model.script = in_turn(*steps)
+
+    def task_of(self, event: str) -> str:
+        found: str = self.kingdom.until(lambda: _task_of(self.kingdom, event), f"a task of {event}")
+        return found
+
+    def told(self, task: str, words: str) -> str:
+        """The message with these words in a task's conversation."""
+        kingdom = self.kingdom
+        kingdom.until(lambda: any(words in said for said in kingdom.messages(task)), f"{words!r} is said of {task}")
+        return next(said for said in kingdom.messages(task) if words in said)
+
+
+def _task_of(kingdom: Kingdom, event: str) -> str | None:
+    try:
+        return kingdom.task_of(event)
+    except AssertionError:
+        return None
+
+
+@pytest.fixture(scope="module", params=["claude", "codex"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    if not PROGRAMS[engine].exists():
+        pytest.skip(f"NO {engine.upper()} HERE: make test-outside installs it with npm")
+    source = a_repository(tmp_path_factory.mktemp("acme"))
+    with service(engine, in_turn(Step("ok"))) as model:
+
+        def prepare(kingdom: Kingdom) -> None:
+            runtime: dict[str, Any] = {"command": str(PROGRAMS[engine])}
+            secrets = {KEYS[engine]: CANARY}
+            if engine == "claude":
+                secrets["ANTHROPIC_BASE_URL"] = model.address
+            else:
+                runtime |= {"base_url": f"{model.address}/v1", "model": "played-model"}
+            config = kingdom.places.config
+            system = {"launcher": "tmux", "default_engine": engine, "runtime": {engine: runtime}}
+            (config / "system.yaml").write_text(yaml.safe_dump(system))
+            (config / "general.yaml").write_text(
+                yaml.safe_dump({"repositories": {"known": {"acme/shop": str(source)}}})
+            )
+            kingdom.places.env_file.write_text("".join(f"{name}={value}\n" for name, value in secrets.items()))
+            kingdom.places.env_file.chmod(0o600)
+
+        with contextmanager(founded)("tmux", prepare) as kingdom:
+            kingdom.soon = PATIENCE
+            for name in GENERALS:
+                kingdom.ok("generals", "install", name)
+            yield Court(kingdom, engine, model)
+
+
+def a_repository(folder: Path) -> Path:
+    """acme/shop with a pull request 7."""
+
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=Kim", "-c", "user.email=kim@example.org")
+        subprocess.run(["git", *identity, "-C", str(folder), *words], check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    (folder / "sum.py").write_text("def total(cart):\n    return sum(cart, 0)\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "Begin")
+    git("checkout", "-q", "-b", "fix")
+    (folder / "sum.py").write_text("def total(cart):\n    return max(cart)\n")
+    git("commit", "-q", "-a", "-m", "Fix the sum")
+    git("update-ref", "refs/pull/7/head", "HEAD")
+    git("checkout", "-q", "main")
+    git("branch", "-q", "-D", "fix")
+    return folder
+
+
+def ends(engine: str, **result: Any) -> tuple[Step, ...]:
+    """The model ends with a result: by the schema where the program has a tool for it, else in its last words."""
+    return (
+        (Step(tool="StructuredOutput", input=result), Step("x")) if engine == "claude" else (Step(json.dumps(result)),)
+    )
+
+
+def asked(court: Court) -> str:
+    """All that the model was told in its newest request."""
+    return json.dumps(court.model.asked[-1], ensure_ascii=False)
+
+
+def test_a_review_that_was_asked_for_is_made_and_told(court: Court) -> None:
+    kingdom, engine = court.kingdom, court.engine
+    lesson = "its tests run with pytest"
+    court.says(shell(engine, SEEN), *ends(engine, status="success", summary=REVIEW, memory_updates=[lesson]))
+    event = f"evt-github-1-{engine}"
+    kingdom.event(event, "github.pr.review_requested", source="github", repo="acme/shop", payload=PAYLOAD)
+    task = court.task_of(event)
+    said = court.told(task, "[complete]")
+    assert said == f"[complete] github.pr.review_requested — {REVIEW}"
+    assert "sum.py | 2 +-" in asked(court), "the change was there to be read"
+    assert "You publish nothing" in asked(court)
+    assert kingdom.read("events", "completed", event)["status"] == "completed"
+    assert court.done(task)["outcome"] == "success"
+    result = json.loads(kingdom.places.result(task).read_text())
+    assert result["session_id"]
+    assert result["metrics"]["tokens_used"] > 0
+    assert not kingdom.places.workspace("gen-pr", task).exists()
+    learned = kingdom.places.general_memory("gen-pr") / "learned-patterns.md"
+    assert f"- {lesson}\n" in learned.read_text()
+    assert f"summary: {REVIEW.splitlines()[0]}" in kingdom.ok("why", event)
+
+
+def test_an_unclear_ticket_becomes_a_question_and_its_answer_goes_on_in_the_same_session(court: Court) -> None:
+    kingdom, engine = court.kingdom, court.engine
+    question = "Which currency, EUR or USD? I would take EUR."
+    court.says(shell(engine, "echo half >draft"), *ends(engine, status="needs_human", question=question))
+    event = f"evt-jira-SHOP-1-{engine}"
+    ticket = {"ticket_key": "SHOP-1", "summary": "Show the price", "status": "To Do", "url": "http://127.0.0.1/SHOP-1"}
+    kingdom.event(event, "jira.ticket.assigned", source="jira", payload=ticket)
+    task = court.task_of(event)
+    assert court.told(task, "[question]").startswith(f"[question] {question}")
+    first = json.loads(kingdom.places.result(task).read_text())
+    court.says(shell(engine, "cat draft"), *ends(engine, status="success", summary="Prices are in EUR now."))
+    done = kingdom.run("say", "--answer", task, "EUR please", seconds=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Prices are in EUR now." in court.told(task, "[complete]")
+    resumed = next(path for path in kingdom.places.results.glob("task-*-*.json") if _resumes(kingdom, path, task))
+    second = json.loads(resumed.read_text())
+    assert second["session_id"] == first["session_id"]
+    said = asked(court)
+    assert "EUR please" in said
+    assert "half" in said, "it went on in the folder in which it had asked"
+    assert question in said, "the session knows what it asked"
+
+
+def _resumes(kingdom: Kingdom, result: Path, task: str) -> bool:
+    if not result.stem.replace("task-", "").replace("-", "").isdigit() or result.stem == task:
+        return False
+    return bool(kingdom.read("tasks", "completed", result.stem).get("thread_task_id") == task)
+
+
+def test_somebody_who_was_away_is_told_what_happened(court: Court) -> None:
+    kingdom, engine = court.kingdom, court.engine
+    look = 'find "$KINGDOM_BASE_DIR"/queue/messages/sent -name "*.json" -print0 | xargs -0 -r cat | head -c 2000'
+    court.says(shell(engine, look), *ends(engine, status="success", summary="One review, nothing waits for you."))
+    done = kingdom.run("say", "catch me up", seconds=PATIENCE)
+    assert "One review, nothing waits for you." in done.stdout, done.stdout + done.stderr + kingdom.complaints()
+    assert "thread_start" in asked(court), "it has read what people were told"
+
+
+def test_the_evenings_tests_are_written_by_the_clock(court: Court) -> None:
+    kingdom, engine = court.kingdom, court.engine
+    court.says(
+        shell(engine, "ls"), *ends(engine, status="skipped", reason="the folder is empty: no repository was set")
+    )
+    name = f"task-20200101-00{1 if engine == 'claude' else 2}"
+    task: Mapping[str, Any] = {
+        "id": name,
+        "event_id": "schedule-daily-test",
+        "target_general": "gen-test",
+        "repo": None,
+        "type": "daily-test-generation",
+        "payload": {"description": "Weekday 22:00 test generation"},
+        "priority": "low",
+        "created_at": "2026-11-18T22:00:00Z",
+        "status": "pending",
+        "attempt": 0,
+        "scheduled_for": "2026-11-18T22:00:00Z",
+    }
+    kingdom.put("tasks", name, task)
+    assert court.done(name)["outcome"] == "skipped"
+    assert "Weekday 22:00 test generation" in asked(court)
+
+
+def test_no_key_lies_anywhere_but_where_it_was_put(court: Court) -> None:
+    home = court.kingdom.home
+    files = [path for path in home.rglob("*") if path.is_file() and not path.is_symlink()]
+    hits = [path for path in files if path != court.kingdom.places.env_file and CANARY.encode() in path.read_bytes()]
+    assert hits == []
