@@ -22,6 +22,7 @@ from bench import floors, report
 
 PARTS = {
     "court": "bench.court:run",
+    "jobs": "bench.jobs:run",
     "footprint": "bench.footprint:run",
     "recovery": "bench.recovery:run",
     "mq_stores": "bench.mq_stores:run",

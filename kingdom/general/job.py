@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from subprocess import Popen
 
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.errors import BadInput, BadName
@@ -26,6 +25,7 @@ from kingdom.soldiers.consent import ConsentRefused
 from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
 from kingdom.soldiers.results import Retryable
+from kingdom.soldiers.starter import Starter
 from kingdom.soldiers.workspace import NoWorkspace
 from kingdom.times import rests_until
 
@@ -46,9 +46,7 @@ class GeneralJob:
         """How budgets and accounts stood when these tasks were told to wait for them."""
         self._last_looks: dict[str, tuple[Task, Look]] = {}
         """What was last seen of running soldiers."""
-        self._children: dict[str, Popen[bytes]] = {}
-        self._adopted = False
-        """Whether it watches soldiers that an earlier life has started."""
+        self._starter = Starter(services.places.home, services.log)
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
         self._clear_what_ended()
@@ -65,6 +63,7 @@ class GeneralJob:
 
     def close(self) -> None:
         """Let soldiers go on: the next process of this general finds them by their locks."""
+        self._starter.close()
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         failed: list[OSError] = []
@@ -72,10 +71,8 @@ class GeneralJob:
             self._refresh(arrivals)
         except OSError as error:
             failed.append(error)
-        if self._adopted:
-            self._general.services.exits.new()  # what has woken us is looked at below
-        for task in [task for task, child in self._children.items() if child.poll() is not None]:
-            del self._children[task]
+        self._general.services.exits.new()  # what has woken us is looked at below
+        self._starter.reap()
         self._resting.clear()
         self._starts_again = False
         worked = self._step_all(list(self._in_progress.waiting), failed)
@@ -156,9 +153,8 @@ class GeneralJob:
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
-            if look.started is not None and task.id not in self._children:
+            if look.started is not None:
                 services.exits.watch(look.started.pid)
-                self._adopted = True
             self._last_looks[queued.filename] = task, look
             return self._enforce_timeout(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
@@ -213,11 +209,11 @@ class GeneralJob:
         except NoWorkspace as error:
             return self._go_on(queued, report.failed(general, task, soldier, Retryable(str(error))))
         environment = prepare.environment(services, manifest, task, soldier, chosen.engine)
-        child = soldier.start(services.unsynced, order, environment)
-        if child is None:
+        started = soldier.start(services.unsynced, order, environment, self._starter)
+        if started is None:
             return False
-        self._children[task.id] = child
-        self._enlist(task, order.soldier, child.pid)
+        services.exits.watch(started.pid)
+        self._enlist(task, order.soldier, started.pid)
         return True
 
     def _enlist(self, task: Task, soldier: str, pid: int) -> None:

@@ -9,16 +9,19 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kingdom.home.places import Places
+from kingdom.home.places import LONGEST_NAME, Places
 
 LOOK_SECONDS = 0.02
 _PR_SET_PDEATHSIG = 1
 _SOLDIER = b"KINGDOM_SOLDIER="
+_MARKERS = ("KINGDOM_HOME", "KINGDOM_SOLDIER")
+_ENVIRONMENT = slice(47, 49)
+"""Where the memory with a process's environment begins and ends, among the fields of its stat."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MOUNT_POINT = 4
 
@@ -88,6 +91,23 @@ def soldier_markers(home: Path, task: str) -> Markers:
 def home_mark(home: Path) -> bytes:
     """Return the marker of a home; its path may be any bytes."""
     return b"KINGDOM_HOME=" + os.fsencode(home)
+
+
+def overwrite_environment(environment: Mapping[str, str]) -> None:
+    """Let others see our markers as if we had been started with them, as much as there is room for.
+
+    The kernel shows the memory that held our environment at the start. Nothing may use that any more.
+    """
+    fields = stat_fields(os.getpid())
+    begin, end = (int(field) for field in (fields or ())[_ENVIRONMENT])
+    shown = b"".join(b"%s=%s\0" % (os.fsencode(name), os.fsencode(environment[name])) for name in _MARKERS)
+    ctypes.memset(begin, 0, end - begin)
+    ctypes.memmove(begin, shown, min(len(shown), end - begin))
+
+
+def room_for_markers(home: Path) -> str:
+    """Return a value for a variable of a process that will overwrite its environment: so long are our markers."""
+    return "-" * (len(home_mark(home)) + len(_SOLDIER) + LONGEST_NAME)
 
 
 def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:

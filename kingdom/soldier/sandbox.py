@@ -13,9 +13,11 @@ import ctypes
 import os
 import resource
 import signal
+import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -224,8 +226,7 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Seque
     rules = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     _must(rules, "landlock_create_ruleset")
     _allow(rules, "/", _READ_DIR)
-    hidden = {os.path.realpath(path) for path in may_not_read}
-    for path in _all_but("", hidden):
+    for path in _all_but("", *_real_paths(may_not_read)):
         _allow(rules, path, handled & _READ)
     for path in but:
         _allow(rules, path, _READ_FILE)
@@ -239,10 +240,25 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Seque
     os.close(rules)
 
 
-def _all_but(folder: str, hidden: Set[str]) -> Iterator[str]:
+def _real_paths(paths: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Return the paths without links in them, and all folders that these lie in. Each folder is looked at once."""
+    real_folder = cache(os.path.realpath)
+    real, above = set(), set()
+    for path in paths:
+        folder, name = os.path.split(path)
+        found = f"{real_folder(folder).rstrip('/')}/{name}"
+        real.add(os.path.realpath(path) if name in ("", ".", "..") or os.path.islink(found) else found)
+    for path in real:
+        while (path := os.path.dirname(path)) not in above:
+            above.add(path)
+    return real, above
+
+
+def _all_but(folder: str, hidden: Set[str], above: Set[str]) -> Iterator[str]:
     """Yield the largest trees under a folder without any hidden path: Landlock can only allow, not forbid.
 
-    Hidden paths are real ones: by way of a link, nothing under it would look hidden.
+    Hidden paths are real ones, and `above` are the folders that they lie in: by way of a link, nothing under it would
+    look hidden.
     """
     try:
         inside = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
@@ -251,8 +267,8 @@ def _all_but(folder: str, hidden: Set[str]) -> Iterator[str]:
     for path in inside:
         if path in hidden:
             continue
-        if any(name.startswith(f"{path}/") for name in hidden):
-            yield from _all_but(path, hidden)
+        if path in above:
+            yield from _all_but(path, hidden, above)
         else:
             yield path
 
@@ -264,7 +280,7 @@ def _allow(rules: int, path: str, access: int) -> None:
     except OSError:
         return
     try:
-        if not os.path.isdir(f"/proc/self/fd/{fd}"):
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
             access &= _ON_FILES
         attributes = struct.pack("=Qi", access, fd)
         # EINVAL or EBADFD for a thing that no rule can name, such as a link: it stays forbidden as well.

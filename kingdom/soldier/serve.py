@@ -70,7 +70,8 @@ def serve(task_id: str) -> int:
     _keep_output(order, places)
     seconds = round(time.monotonic() - begun, 3)
     report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
-    disk = Disk(places.soldier_folder(task_id))
+    # Not synced: a power cut ends all processes, and a soldier without a whole report is started again.
+    disk = Disk(places.soldier_folder(task_id), durability="process")
     try:
         disk.rewrite(places.raw_result(task_id), to_json(report.to_json()))
     except OSError:
@@ -190,13 +191,19 @@ def _make_room(order: SoldierOrder) -> None:
 
 
 def _end_tree() -> None:
-    """Kill what a soldier has left: what was orphaned has become ours. Stopped first, it cannot flee."""
-    while left := tree(os.getpid()):
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        with suppress(ChildProcessError):
+    """Kill what a soldier has left: what was orphaned has become ours. Stopped first, it cannot flee.
+
+    Without a child there is no descendant either, and the processes of the machine need not be looked through.
+    """
+    with suppress(ChildProcessError):
+        while True:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+            left = tree(os.getpid())
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
             os.waitpid(-1, 0)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from subprocess import DEVNULL, Popen
 from typing import TypeVar
 
 from kingdom.disk.atomic import Disk, make_folder
@@ -23,6 +21,7 @@ from kingdom.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import Markers, age, carriers, end_carriers, send, slept, soldier_markers, started_at
 from kingdom.soldiers.cleanup import remove_tree
+from kingdom.soldiers.starter import Starter
 
 STDERR_TAIL = 500
 
@@ -100,32 +99,30 @@ class SoldierHandle:
         """What it was started with: the manifest and the default engine may be others by now."""
         return _read_record(SoldierOrder, "soldier-order", self._order)
 
-    def start(self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str]) -> Popen[bytes] | None:
-        """Start a soldier under the lock, which it inherits; None when another one holds it."""
+    def start(
+        self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str], starter: Starter
+    ) -> Started | None:
+        """Start a soldier under the lock, which it inherits, and note it; None when one is at work, or has been."""
+        make_folder(self.control_folder)
         make_folder(self.folder)
         lock = Lock(self._lock, self.task)
         try:
             lock.acquire(0.5)
-        except Locked:
-            return None
-        try:
             with suppress(FileNotFoundError):
                 os.unlink(self.result_path)
             disk.rewrite(self._order, to_json(order.to_json()))
             self.order = order
-            with open(self._stderr, "wb") as stderr:
-                child = Popen(
-                    [sys.executable, "-P", "-m", "kingdom.soldier", self.task],
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    stderr=stderr,
-                    env={**environment, "KINGDOM_ORDER": str(self._order)},
-                    cwd=self._home,
-                    pass_fds=(lock.fileno(),),
-                    start_new_session=True,
-                )
-            self._note_start(disk, child.pid, order.attempt)
-            return child
+            environment = {**environment, "KINGDOM_ORDER": str(self._order)}
+            pid = starter.start(self.task, environment, self._stderr, lock)
+            if pid is None:
+                lock.release()  # our hold alone: a soldier that was started all the same has its own
+                lock.acquire()
+                if self.look(order.attempt).report is not None:
+                    return None
+                pid = starter.start_slowly(self.task, environment, self._stderr, lock)
+            return self._note_start(disk, pid, order.attempt)
+        except Locked:
+            return None
         finally:
             lock.release()
 

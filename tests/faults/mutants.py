@@ -120,7 +120,7 @@ MUTANTS = [
     Mutant(
         "a restarted general does not know its soldiers",
         "kingdom.general",
-        replace("A.look(B)", "replace(A.look(B), is_running=task.id in self._children)"),
+        replace("A.look(B)", "replace(A.look(B), is_running=queued.filename in self._last_looks)"),
         caught_by="general kill",
         near="logs/gen-pr",
     ),
@@ -273,5 +273,25 @@ MUTANTS = [
         replace("return A == B", "return True"),
         caught_by="another_event_under_its_id",
         quick=True,
+    ),
+    # 31: the warm server of soldiers
+    Mutant(
+        "a soldier that may have been started is started again",
+        "kingdom.soldiers.starter:Starter.start",
+        replace("self.close()", "(self.close(), os.unlink(lock.path))"),
+        caught_by="warm server killed after it has forked",
+        quick=True,
+    ),
+    Mutant(
+        "a warm server that does not answer is waited for",
+        "kingdom.soldiers.starter",
+        constant("ANSWER_SECONDS", "600.0"),
+        caught_by="warm server stopped",
+    ),
+    Mutant(
+        "a warm server outlives its general",
+        "kingdom.soldier.warm",
+        drop("end_with_parent"),
+        caught_by="warm server, its general killed",
     ),
 ]

@@ -19,6 +19,7 @@ from tests.faults import (
     test_sweep_king,
     test_traversal,
     test_two_kings,
+    test_warm_start,
 )
 from tests.faults.mutants import MUTANTS, Check
 from tests.faults.sweep import KILL, Step, power_cuts, sweep
@@ -45,6 +46,7 @@ WHOLE = {
     **test_permissions.CHECKS,
     **test_bad_config.CHECKS,
     **test_full_disk.CHECKS,
+    **test_warm_start.CHECKS,
     **{name: test_duplicates.check_of(story) for name, story in test_duplicates.STORIES.items()},
 }
 CHECKS: dict[str, Check] = {

@@ -35,7 +35,8 @@ class GeneralRig:
         package.mkdir(parents=True)
         (package / "prompt.md").write_text("Look at {{TASK_TYPE}}.\n")
         self.services: Services
-        self.job = self.restart()
+        self.job: GeneralJob
+        self.restart()
 
     def manifest(self, **fields: Any) -> None:
         install(self.home, GENERAL, **{"sandbox": "off", "timeout_seconds": 30, **fields})
@@ -48,9 +49,17 @@ class GeneralRig:
 
     def restart(self) -> GeneralJob:
         """A new life of the general."""
+        self.end()
         self.services = services(self.home, GENERAL, self.clock)
         self.job = GeneralJob(self.services)
         return self.job
+
+    def end(self) -> None:
+        """The end of this life."""
+        if hasattr(self, "job"):
+            self.job.close()
+            for child in self.job._starter._children:
+                child.wait(SOON)
 
     def until(self, seen: Callable[[], object], what: str) -> None:
         def turn_and_look() -> object:

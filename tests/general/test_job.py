@@ -19,6 +19,7 @@ from kingdom.errors import BadConfig
 from kingdom.general.job import GeneralJob
 from kingdom.home import manifests
 from kingdom.runtime.processes import Markers, end_carriers, started_at
+from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
 from tests.fixtures import Clock, here, put, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
@@ -186,7 +187,8 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     order = read_json(general.soldier().control_folder / "order.json")
     result = general.soldier().result_path
     result.write_text("{}")
-    assert general.soldier().start(general.services.unsynced, order, dict(os.environ)) is None
+    starter = Starter(general.home, general.services.log)
+    assert general.soldier().start(general.services.unsynced, order, dict(os.environ), starter) is None
     assert result.exists(), "what the first one wrote stays"
     other = GeneralJob(services(general.home, GENERAL, general.clock))
     for _ in range(3):
@@ -406,7 +408,7 @@ def test_soldiers_cost_their_general_no_descriptor(general: GeneralRig) -> None:
     for number in range(3):
         put(general.home, "tasks", "pending", **task(f"task-{number}"))
         general.result(f"task-{number}")
-    assert len(os.listdir("/proc/self/fd")) == before
+    general.until(lambda: len(os.listdir("/proc/self/fd")) <= before, "what followed their ends is closed")
 
 
 def test_a_soldier_sees_only_what_it_was_given(general: GeneralRig, monkeypatch: pytest.MonkeyPatch) -> None:

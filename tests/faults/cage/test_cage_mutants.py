@@ -41,12 +41,12 @@ MUTANTS = [
     Mutant(
         "a link is another way in",
         "kingdom.soldier.sandbox",
-        replace("{os.path.realpath(A) for A in B}", "set(B)"),
+        replace("A.add(os.path.realpath(B) if C else D)", "A.add(B)"),
         "linked",
     ),
     Mutant(
         "the whole environment is passed on",
-        "kingdom.soldiers",
+        "kingdom.soldiers.prepare",
         replace("{A: B[A] for A in C if A in B}", "{A: B[A] for A in B}"),
         "breakout",
     ),

@@ -1,0 +1,116 @@
+"""Start serving processes: forked from one that has loaded everything, or each by a Python of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+
+from kingdom.disk.lock import Lock
+from kingdom.log import Log
+from kingdom.runtime.processes import room_for_markers
+
+ANSWER_SECONDS = 2.0
+"""A warm server that takes longer than this is replaced: nobody's turn may take long."""
+IDLE_SECONDS = 50.0
+"""A warm server that has had nothing to do for so long is about to end."""
+SLOW_SECONDS = 60.0
+"""For so long after a failure soldiers are started the slow way."""
+MODULE = (sys.executable, "-P", "-m", "kingdom.soldier")
+
+
+class Starter:
+    """The serving processes that one general starts. Its warm server comes with the first of them."""
+
+    def __init__(self, home: Path, log: Log) -> None:
+        self._home = home
+        self._log = log
+        self._server: Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._children: list[Popen[bytes]] = []
+        self._slow_until = 0.0
+        self._last_use = 0.0
+
+    def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int | None:
+        """Start the process that serves a task; it inherits the lock. Return its pid.
+
+        None when the warm server failed: then it is open whether the process was started, and its lock tells.
+        """
+        if time.monotonic() < self._slow_until:
+            return self.start_slowly(task, environment, errors, lock)
+        try:
+            return self._ask(task, environment, errors, lock)
+        except (OSError, ValueError) as error:
+            self._slow_until = time.monotonic() + SLOW_SECONDS
+            self._log.warn(f"starts soldiers the slow way for {SLOW_SECONDS:.0f} s: their warm server failed ({error})")
+            self.close()
+            return None
+
+    def reap(self) -> None:
+        """Take the ends of its children."""
+        self._children = [child for child in self._children if child.poll() is None]
+
+    def close(self) -> None:
+        """End the warm server. What it has started goes on."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._server is not None:
+            self._server.kill()
+            self._children.append(self._server)
+            self._server = None
+
+    def start_slowly(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int:
+        """Start it by a Python of its own, and return its pid."""
+        with open(errors, "wb") as stderr:
+            child = Popen(
+                [*MODULE, task],
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=stderr,
+                env=environment,
+                cwd=self._home,
+                pass_fds=(lock.fileno(),),
+                start_new_session=True,
+            )
+        self._children.append(child)
+        return child.pid
+
+    def _ask(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int:
+        request = json.dumps({"task": task, "environment": dict(environment), "errors": str(errors)}).encode()
+        server = self._warm_server()
+        socket.send_fds(server, [request], [lock.fileno()])
+        return int(server.recv(64))
+
+    def _warm_server(self) -> socket.socket:
+        """Return the socket of the warm server; a new one when there is none or when it was idle for long."""
+        idle = time.monotonic() - self._last_use
+        self._last_use += idle
+        if self._socket is not None and idle < IDLE_SECONDS:
+            return self._socket
+        self.close()
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._server = Popen(
+                [*MODULE, "--warm", str(its.fileno())],
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                env=self._environment(),
+                cwd=self._home,
+                pass_fds=(its.fileno(),),
+                start_new_session=True,
+            )
+        ours.settimeout(ANSWER_SECONDS)
+        self._socket = ours
+        return ours
+
+    def _environment(self) -> dict[str, str]:
+        """Return what the server itself is started with: nothing of anybody's secrets."""
+        ours = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "PYTHONPATH") if name in os.environ}
+        return {**ours, "KINGDOM_HOME": str(self._home), "KINGDOM_ROOM": room_for_markers(self._home)}
