@@ -115,11 +115,12 @@ def check(program: Path, name: str) -> list[str]:
 
 
 def check_general_killed(program: Path) -> list[str]:
-    """Kill a general that has a warm server. Return what is wrong then."""
+    """Kill a general whose warm server hangs. Return what is wrong then."""
     with general_at_work(program) as (general, places):
         done(places, 1)
         (server,) = warm_servers(general)
         ended = os.pidfd_open(server)
+        os.kill(server, signal.SIGSTOP)
         general.kill()
         wrong = [] if select.select([ended], [], [], 10)[0] else ["the warm server goes on"]
         os.close(ended)
