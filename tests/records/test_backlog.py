@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.records.backlog import LARGEST_KEPT, LOOK_AGAIN_SECONDS, Backlog
+from kingdom.records.backlog import LARGEST_KEPT, LOOK_AGAIN_SECONDS, Backlog, refresh_due
 from kingdom.records.messages import Event
 from kingdom.records.queues import SETTLING_SECONDS, Queues
 from tests.fixtures import Clock, event, here, put, services, watched
@@ -155,3 +155,43 @@ def test_it_says_when_it_wants_to_look_again(queues: Queues, home: Path, clock: 
     clock.now = half.stat().st_mtime
     backlog.refresh(None, 113.0)
     assert backlog.next_look == 113.0 + LOOK_AGAIN_SECONDS
+
+
+def test_those_follow_for_which_something_has_come_or_whose_time_it_is(queues: Queues, home: Path) -> None:
+    pending, done = (Backlog(queues.events, state, period=lambda: 10.0) for state in ("pending", "completed"))
+    both = (pending, done)
+    assert refresh_due(both, None, 0.0)
+    put(home, "events", "pending", **event("evt-1"))
+    put(home, "events", "completed", **event("evt-2"))
+    assert not refresh_due(both, {}, 9.9)
+    assert not refresh_due(both, {pending.folder: ["evt-1.json"]}, 9.9)
+    assert (names(pending), names(done)) == (["evt-1"], [])
+    assert refresh_due(both, {}, 10.0)
+    assert names(done) == ["evt-2"]
+
+
+def test_what_was_given_time_is_looked_at_anew_by_a_rescan(queues: Queues, home: Path, clock: Clock) -> None:
+    path = queues.events.folder("pending") / "evt-1.json"
+    path.write_text("{")
+    clock.now = path.stat().st_mtime
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    backlog.rescan()
+    assert backlog.unsettled
+    path.unlink()
+    backlog.rescan()
+    assert not backlog.unsettled
+
+
+def test_a_record_whose_file_has_grown_is_kept_no_longer(queues: Queues, home: Path) -> None:
+    backlog = Backlog(queues.events, period=lambda: 10.0, most_kept=1)
+    put(home, "events", "pending", **event("evt-1"))
+    backlog.note(["evt-1.json"])
+    put(home, "events", "pending", **event("evt-1", payload={"text": "x" * LARGEST_KEPT}))
+    backlog.take("evt-1.json")
+    put(home, "events", "pending", **event("evt-2"))
+    backlog.note(["evt-2.json"])
+    assert opened(backlog, ["evt-2"]) == [], "there is room for it now"
+    backlog.drop(["evt-2.json"])
+    put(home, "events", "pending", **event("evt-3"))
+    backlog.note(["evt-3.json"])
+    assert opened(backlog, ["evt-3"]) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kingdom.records.messages import Event, Task, alert, code_of
+from kingdom.records.messages import Event, Task, alert, code_of, rank
 from kingdom.times import moment, stamp
 from tests.fixtures import event, task
 
@@ -25,6 +25,26 @@ def test_time_is_written_in_utc_to_the_second(seconds: float, text: str) -> None
 def test_attempts_are_read_under_their_older_name_too(fields: dict[str, int], attempt: int) -> None:
     whole = {**task(), "repo": None, "priority": "low", "status": "pending", **fields}
     assert Task.from_json(whole).attempt == attempt
+
+
+def test_the_queue_is_served_by_priority_age_and_id() -> None:
+    at = "2026-02-07T10:00:00Z"
+    order = [
+        ("urgent", at, "b"),
+        ("high", at, "a"),
+        ("odd", "2026-02-06", "b"),
+        ("normal", at, "999"),
+        ("low", at, "9"),
+    ]
+    assert sorted(order, key=lambda thing: rank(*thing)) == order
+    assert rank("odd", at, "a") == rank("normal", at, "a")
+    assert rank("normal", at, "999") < rank("normal", at, "1000")
+
+
+def test_only_what_a_person_resumed_has_an_original() -> None:
+    asked = {**task(payload={"original_task_id": "task-1"}), "repo": None, "priority": "low", "status": "pending"}
+    assert Task.from_json(asked).original is None
+    assert Task.from_json({**asked, "type": "resume"}).original == "task-1"
 
 
 def test_the_thread_of_a_task_is_its_root() -> None:

@@ -22,6 +22,12 @@ def places(home: Path) -> Places:
     return places
 
 
+@pytest.fixture
+def disk(places: Places) -> Disk:
+    places.scratch("king").mkdir(parents=True, exist_ok=True)
+    return Disk(places.scratch("king"), durability="process")
+
+
 def answered(places: Places, event: str) -> None:
     notes.note_answer(places, Disk(places.scratch("king"), durability="process"), ASKED, event)
 
@@ -62,3 +68,39 @@ def test_what_is_no_name_asks_nothing(places: Places) -> None:
     assert notes.answered_by(places, "../../x") is None
     with pytest.raises(BadName):
         notes.asks(places, "../../x")
+
+
+def test_whoever_cancels_is_remembered_until_it_is_over(places: Places, disk: Disk) -> None:
+    assert notes.cancelled_by(places, ASKED) is None
+    notes.note_cancelled(places, disk, ASKED, "kim")
+    assert notes.cancelled_by(places, ASKED) == "kim"
+    notes.forget_cancelled(places, disk, ASKED)
+    notes.forget_cancelled(places, disk, ASKED)
+    assert notes.cancelled_by(places, ASKED) is None
+
+
+def test_a_soldier_that_down_has_ended_is_known_from_the_next_one(places: Places, disk: Disk) -> None:
+    notes.forget_stopped_by_down(places, disk)
+    control = places.control_folder("gen-pr", ASKED)
+    control.mkdir(parents=True)
+    assert not notes.was_stopped_by_down(places, control), "none was started"
+    write(control / "started", {"pid": 5, "start": 1})
+    notes.note_stopped_by_down(places, disk, control)
+    assert notes.was_stopped_by_down(places, control)
+    write(control / "started", {"pid": 6, "start": 9})
+    assert not notes.was_stopped_by_down(places, control)
+    notes.forget_stopped_by_down(places, disk)
+    assert not places.stopped_by_down(ASKED).exists()
+
+
+def test_soldier_and_session_of_a_task_stand_beside_its_result(places: Places, disk: Disk) -> None:
+    notes.note_soldier(places, disk, ASKED, "soldier-1")
+    assert places.soldier_id(ASKED).read_text() == "soldier-1\n"
+    notes.note_session_id(places, disk, ASKED, "s-1")
+    assert notes.session_id(places, ASKED) == "s-1"
+
+
+@pytest.mark.parametrize(("line", "read"), [("", None), ("s-1\nmore", None), ("x" * 5000, None), (" s-1 \n", "s-1")])
+def test_a_session_is_one_line(places: Places, line: str, read: str | None) -> None:
+    places.session_id(ASKED).write_text(line)
+    assert notes.session_id(places, ASKED) == read

@@ -68,6 +68,19 @@ def test_only_moves_in_the_table_are_made(queues: Queues, kind: str) -> None:
                 getattr(queues, kind).move(["x"], src, dst)
 
 
+def test_some_fields_are_changed_where_the_record_lies(queues: Queues, home: Path) -> None:
+    put(home, "events", "pending", **event(colour="blue"))
+    queues.events.change("pending", "evt-1", status="dispatched", task_id="task-1")
+    kept = read(home, "events", "pending", "evt-1")
+    assert (kept["status"], kept["task_id"], kept["colour"]) == ("dispatched", "task-1", "blue")
+
+
+def test_what_is_sent_is_not_set_aside(queues: Queues) -> None:
+    with pytest.raises(IllegalMove):
+        queues.messages.move_to_dead("sent", "msg-1.json", "it is too late")
+    assert list(queues.messages.folder("dead").iterdir()) == []
+
+
 def test_hidden_names_are_seen_by_nobody(queues: Queues, home: Path) -> None:
     for name in (".draft.json", "evt-1.json.tmp", "evt-1.json"):
         (queues.events.folder("pending") / name).write_text("{}")
