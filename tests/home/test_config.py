@@ -100,11 +100,11 @@ MISTAKES = {
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_is_told_where_it_stands(home: Path, what: str) -> None:
     text, told = MISTAKES[what]
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(BadConfig, match=told) as caught:
         load(home, text)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_file_that_is_no_text_is_told_so(home: Path) -> None:

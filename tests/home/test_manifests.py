@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kingdom.disk.atomic import Disk
 from kingdom.errors import BadConfig, NoSuchThing
 from kingdom.home import manifests
 from tests.fixtures import founded, install
@@ -194,3 +195,36 @@ def test_a_foreign_schedule_may_name_nothing(home: Path) -> None:
     path.write_text(f"name: gen-pr\ndescription: d\ntimeout_seconds: 60\nschedules: {schedule}\n")
     (daily,) = manifests.read(path).schedules
     assert (dict(daily.payload), daily.repo, daily.timezone) == ({}, None, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "needs"),
+    [
+        ({"engine": "command"}, False),
+        ({"engine": "claude"}, True),
+        ({"engine": None}, True),
+        ({"engine": "command", "needs_model": True}, True),
+        ({"engine": "claude", "needs_model": False}, False),
+    ],
+)
+def test_a_model_is_needed_where_no_program_does_the_work(home: Path, fields: dict[str, Any], needs: bool) -> None:
+    places = founded(home)
+    install(home, "gen-pr", **fields)
+    assert manifests.of(places, "gen-pr").needs_model is needs
+
+
+def test_a_manifest_is_in_use_until_it_changes(home: Path, tmp_path: Path) -> None:
+    places = founded(home)
+    install(home, "gen-pr")
+    path = places.manifest("gen-pr")
+    assert not manifests.is_in_use(places, "king", "gen-pr")
+    places.own("king").mkdir(parents=True, exist_ok=True)
+    disk = Disk(tmp_path, durability="process")
+    manifests.note_in_use(places, disk, "king", manifests.fingerprints(places))
+    assert manifests.is_in_use(places, "king", "gen-pr")
+    path.write_text(f"{path.read_text()}\n# changed\n")
+    assert not manifests.is_in_use(places, "king", "gen-pr")
+    path.unlink()
+    assert not manifests.is_in_use(places, "king", "gen-pr")
+    manifests.note_in_use(places, disk, "king", manifests.fingerprints(places))
+    assert manifests.is_in_use(places, "king", "gen-pr"), "it is known that it is gone"
