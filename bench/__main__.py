@@ -31,6 +31,7 @@ PARTS = {
     "mq_mailbox": "bench.mq_mailbox:run",
     "mq_libraries": "bench.mq_libraries:run",
     "mq_brokers": "bench.mq_brokers:run",
+    "chat": "bench.chat:run",
 }
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"

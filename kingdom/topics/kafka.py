@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -63,6 +64,10 @@ NO_LEADER_YET = frozenset(
     }
 )
 LEADER_SECONDS = 0.05
+QUIET = logging.getLogger("kingdom.topics.kafka")
+"""The library would write to the terminal, once a second while a broker is away. What matters comes as errors."""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 T = TypeVar("T")
 
 
@@ -198,7 +203,7 @@ class KafkaTopics:
 
     def _options(self) -> dict[str, Any]:
         """Return what every connection needs. An option that reads $NAME stands for what `.env` holds under that."""
-        options = {"bootstrap.servers": self._settings["servers"], "log_level": 0, "reconnect.backoff.max.ms": 1000}
+        options = {"bootstrap.servers": self._settings["servers"], "reconnect.backoff.max.ms": 1000, "logger": QUIET}
         for key, value in self._settings["options"].items():
             named = isinstance(value, str) and value.startswith("$")
             options[key] = self._kit.secrets.get(value[1:], value) if named else value
