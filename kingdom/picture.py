@@ -86,6 +86,8 @@ class Picture:
     next_run: dict[str, Any] | None
     #: Scheduled runs that are due and may not start yet.
     held_runs: tuple[dict[str, Any], ...]
+    #: What each worker of the hall says of itself.
+    workers: tuple[dict[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -164,7 +166,15 @@ def take(
         vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},
         next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
+        workers=tuple(workers(places)),
     )
+
+
+def workers(places: Places) -> Iterator[dict[str, Any]]:
+    """Yield what the workers of the hall last said of themselves, each under its role's name."""
+    for path in places.worker_snapshots():
+        if said := read_json_or(path, {}):
+            yield {"role": path.parent.name, **said}
 
 
 def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Any
 
 import click
 
@@ -369,9 +370,30 @@ def _hall(places: Places) -> Iterator[Finding]:
     if hall["registration"] == "open" and hall["host"] not in LOOPBACK:
         step = f"write registration: closed into {places.config / 'hall.yaml'}"
         yield Finding("warn", "hall", f"everybody who reaches {hall['host']}:{hall['port']} can register", step)
+    for said in picture.workers(places):
+        yield from _worker(said, int(hall["limits"]["worker_lag"]))
     for address in sorted(places.state.glob("gateway*/address")):
         with suppress(OSError):
             yield _health(address.parent.name, address.read_text("ascii").strip())
+
+
+def _worker(said: Mapping[str, Any], most: int) -> Iterator[Finding]:
+    """Yield what a worker says that somebody should know."""
+    role, lag = one_line(said["role"]), said.get("lag")
+    if said.get("state") == "waiting":
+        step = "messages stay in their topic until it is back"
+        yield Finding("bad", "hall", f"{role} waits: {one_line(said.get('why'), 200)}", step)
+    elif isinstance(lag, int) and lag > most:
+        step = "further messages are answered FAILED busy until it has caught up"
+        yield Finding("bad", "hall", f"{count(lag, 'message')} wait for {role}", step)
+    else:
+        yield Finding("ok", "hall", f"{role} is {one_line(said.get('state'))}, {lag} messages wait for it")
+    if said.get("gaps"):
+        step = f"`grep lost logs/{role}.log` says which"
+        yield Finding("bad", "hall", f"messages were removed from a topic before {role} had read them", step)
+    if said.get("dead"):
+        step = "queue/topics/chat.messages.dead.v1 says why, or that topic of Kafka"
+        yield Finding("warn", "hall", f"{role} could not store {count(said['dead'], 'message')}", step)
 
 
 def _switch_on(places: Places, role: str) -> str:

@@ -96,7 +96,7 @@ def _watch(places: Places, in_json: bool) -> None:
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
     blocks = [_head(view), _questions(view), _failures(view), _running(view), *_waiting(places, view)]
-    yield from (block for block in [*blocks, _roles(view), _queues(view), _next(view)] if block.body)
+    yield from (block for block in [*blocks, _roles(view), _queues(view), _hall(view), _next(view)] if block.body)
 
 
 def _head(view: Picture) -> Section:
@@ -268,6 +268,26 @@ def _cell(states: dict[str, int], title: str, column: tuple[str, ...]) -> str | 
         return "-"
     held = sum(states.get(state, 0) for state in column)
     return Part(str(held), BAD if held and title in ("failed", "dead") else "")
+
+
+def _hall(view: Picture) -> Section:
+    return Section(
+        [Line([Part(f"{one_line(said['role'])}  ", "dim"), *_worker(said)], indent=0) for said in view.workers]
+    )
+
+
+def _worker(said: dict[str, Any]) -> Iterator[Part]:
+    """Yield what a worker of the hall has done, and what waits for it."""
+    numbers = {name: said[name] for name in ("stored", "lag", "dead", "gaps") if isinstance(said.get(name), int)}
+    yield Part(f"{count(numbers.get('stored', 0), 'message')} stored, {numbers.get('lag', '?')} waiting")
+    if numbers.get("dead"):
+        yield Part(f", {count(numbers['dead'], 'dead letter')}", BAD)
+    if numbers.get("gaps"):
+        yield Part(f", {count(numbers['gaps'], 'gap')} in its topic", BAD)
+    if said.get("state") == "waiting":
+        yield Part(f"; it waits: {one_line(said.get('why'), LONGEST_TEXT)}", "yellow")
+    elif said.get("state") != "working":
+        yield Part(f"; {one_line(said.get('state'))}")
 
 
 def _next(view: Picture) -> Section:

@@ -161,6 +161,10 @@ class Places:
         """Return what a worker of the hall says of itself."""
         return self.own(role) / "worker.json"
 
+    def worker_snapshots(self) -> list[Path]:
+        """Return those of all workers, sorted by role."""
+        return sorted(self.state.glob("worker*/worker.json"))
+
     def heartbeat(self, role: str) -> Path:
         return self.own(role) / "heartbeat"
 

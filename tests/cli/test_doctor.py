@@ -137,3 +137,16 @@ def test_what_is_wrong_stands_first_and_what_is_well_is_folded(terminal: Termina
     assert counts.startswith(f"{faults}, {number['warn']} warning")
     assert counts.endswith(f"{number['ok']} checks well")
     assert len(terminal("doctor", "--all").out.splitlines()) == len(findings) + 1
+
+
+def test_what_keeps_the_worker_of_the_hall_is_named(terminal: Terminal) -> None:
+    (terminal.places.config / "system.yaml").write_text("roles: {gateway: true, worker: true}\n")
+    path = terminal.places.worker_snapshot("worker")
+    path.parent.mkdir()
+    path.write_text('{"state": "waiting", "why": "the broker is away", "dead": 1, "gaps": 1}')
+    said = " ".join(terminal("doctor").out.split())
+    assert "hall: worker waits: the broker is away; messages stay in their topic until it is back" in said
+    assert "hall: messages were removed from a topic before worker had read them" in said
+    assert "hall: worker could not store 1 message" in said
+    path.write_text('{"state": "working", "lag": 20001}')
+    assert "hall: 20001 messages wait for worker" in " ".join(terminal("doctor").out.split())

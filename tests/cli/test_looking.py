@@ -538,3 +538,15 @@ def test_all_who_look_call_a_role_hung_by_the_same_rule(terminal: Terminal, king
     os.utime(beat, (time.time() - 30, time.time() - 30))
     assert "silent, hung?" in terminal("status").out
     assert "king holds its lock and its heartbeat has stopped" in terminal("doctor").out
+
+
+def test_a_worker_of_the_hall_is_shown_with_what_it_stored_and_what_waits_for_it(terminal: Terminal) -> None:
+    said = {"state": "working", "stored": 41, "lag": 3, "dead": 0, "gaps": 0}
+    path = terminal.places.worker_snapshot("worker")
+    path.parent.mkdir()
+    path.write_text(json.dumps(said))
+    assert "worker  41 messages stored, 3 waiting\n" in terminal("status").out
+    assert json.loads(terminal("status", "--json").out)["workers"] == [{"role": "worker", **said}]
+    path.write_text(json.dumps({**said, "state": "waiting", "why": "the database is away", "dead": 1, "gaps": 2}))
+    shown = terminal("status").out
+    assert "worker  41 messages stored, 3 waiting, 1 dead letter, 2 gaps in its topic; it waits: the database" in shown
