@@ -1,8 +1,8 @@
-"""`python -m bench [--quick] [PART…]`: measure the parts of the table and write down what was found.
+"""`python -m bench [--quick [--keep]] [PART…]`: measure the parts of the table and write down what was found.
 
 A full run writes bench/results.json and docs/benchmarks.md with its plots; with names it replaces only their figures.
-`python -m bench --write` writes the page again from results.json. A quick run is for development: it prints, and
-writes nothing.
+`python -m bench --write` writes the page again from results.json. A quick run has fewer rounds and smaller numbers:
+it prints, and writes nothing unless `--keep` is given too; the page then says so beside each of its parts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
         for name in names or PARTS:
             found[name] = measured(name, quick, at_best)
             print(report.text(found[name]), flush=True)
-    if not quick:
+    if not quick or "--keep" in words:
         kept = json.loads(RESULTS.read_text()).get("parts", {}) if RESULTS.exists() else {}
         merged = {name: {**kept, **found}[name] for name in PARTS if name in {**kept, **found}}
         RESULTS.write_text(json.dumps({"parts": merged}, indent=1, ensure_ascii=False) + "\n")

@@ -83,8 +83,9 @@ def _section(docs: Path, name: str, part: Part) -> str:
 def _about_the_run(name: str, part: Part) -> str:
     machine = part["machine"]
     at_best = ", ".join(f"{what}: {number(value)}" for what, value in machine["at_best"].items())
+    how = "A quick run, with fewer rounds and smaller numbers than a full one: " if part.get("quick") else ""
     return (
-        f"<sub>`python -m bench {name}` at {part['commit']}, {part['measured_at']} UTC, {machine['cores']} cores "
+        f"<sub>{how}`python -m bench {name}` at {part['commit']}, {part['measured_at']} UTC, {machine['cores']} cores "
         f"({machine['processor']}), Linux {machine['kernel']}, Python {machine['python']}, "
         f"load before {machine['load_before']}. The machine at best: {at_best}.</sub>\n"
     )

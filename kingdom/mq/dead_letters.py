@@ -1,4 +1,8 @@
-"""The dead letters: listed, counted, handed out, put back to work, set apart, cleared away."""
+"""The dead letters: listed, counted, handed out, put back to work, set apart, cleared away.
+
+What may take longer than a turn may has three forms: `listing` begins it, `list_some` does a part of it within a
+budget, and `listed` does all of it at once. So have counting and reprocessing.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +48,13 @@ class DeadLetter(NamedTuple):
 
 @dataclass(slots=True)
 class Walk:
-    """A way through dead letters, over as many turns as it takes, whatever becomes of them meanwhile."""
+    """Goes through dead letters from the oldest on, over several turns, whatever becomes of them meanwhile."""
 
-    #: The queues, each with the dead letters that are still to be looked at.
+    #: What is left to go through: queues, each with an ordered set of its dead letters.
     lines: list[tuple[QueueState, OrderedNames]]
-    #: The turned name of the last one of the first line that was looked at.
+    #: The last one of the first line that was looked at; its name is turned, so that it begins with its time.
     looked_at: str = ""
-    #: Where every line begins.
+    #: From where on every line is gone through.
     begin: str = ""
 
     def go_on(self, budget: Budget) -> Iterator[tuple[QueueState, str]]:
@@ -104,7 +108,7 @@ class Reprocessing:
 
 
 class DeadLetters:
-    """Each `queue` may also be named by its dead-letter queue."""
+    """The dead letters of all queues. A `queue` is named by its own name or by that of its dead-letter queue."""
 
     def __init__(
         self, store: Store, queues: Queues, timers: Timers, ids: Ids, clock: Callable[[], int], log: Log
@@ -133,7 +137,7 @@ class DeadLetters:
         return Listing(iter(list(islice(((source, name) for source in sources for name in source.all_dead()), limit))))
 
     def list_some(self, begun: Listing, budget: Budget) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
+        """List more of them, as many as the budget allows. Return whether all are listed."""
         while budget.is_left():
             budget.spend()
             dead = next(begun.waiting, None) if begun.room > 0 else None
@@ -185,7 +189,7 @@ class DeadLetters:
         return Counting(Walk([]), sum((source.dead_reasons for source in sources), Counter()))
 
     def count_some(self, begun: Counting, budget: Budget) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
+        """Count more of them, as many as the budget allows. Return whether all are counted."""
         for _, name in begun.walk.go_on(budget):
             begun.found[names.reason_of(name)] += 1
         return not begun.walk.lines
@@ -219,7 +223,7 @@ class DeadLetters:
         return Reprocessing(Walk(lines), reason_code, self._clock() - older_than_ms, limit or NO_LIMIT)
 
     def reprocess_some(self, begun: Reprocessing, budget: Budget) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
+        """Put more of them back, as many as the budget allows. Return whether all are done."""
         for source, name in begun.walk.go_on(budget):
             if begun.fits(name) and self._could_revive(source, name):
                 begun.keys.append(names.key_of(source.name, name))

@@ -54,7 +54,7 @@ class Moving:
         return Move(source, sources, to, min(limit or waiting, waiting))
 
     def move_some(self, begun: Move, budget: Budget, now: int) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
+        """Move more of them, as many as the budget allows. Return whether all are done."""
         target = self._queues.to_publish(begun.to)  # it may have been deleted since the last part
         while begun.left and budget.is_left():
             found = self._next(begun)

@@ -55,7 +55,7 @@ class Removal:
         return Deletion(old, (lease for lease in leases if lease.queue is old))
 
     def delete_some(self, begun: Deletion, budget: Budget) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
+        """Delete more of it, as much as the budget allows. Return whether all is gone."""
         try:
             return self._delete_some(begun, budget)
         except StoreError:

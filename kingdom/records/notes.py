@@ -60,8 +60,8 @@ def checkpoint(places: Places, task: str) -> Checkpoint:
     return foreign.checkpoint(read_json(places.checkpoint(task)))
 
 
-def question_answered_by(places: Places, task: Task) -> Checkpoint | None:
-    """Return what the task left behind whose question this one answers; None when there is nothing to be read."""
+def checkpoint_answered_by(places: Places, task: Task) -> Checkpoint | None:
+    """Return the checkpoint of the task whose question this one answers; None when there is nothing to be read."""
     if task.original is None:
         return None
     try:
@@ -97,12 +97,12 @@ def note_answer(places: Places, disk: Disk, task: str, event: str) -> None:
     The king does so before anything follows from the answer.
     """
     with suppress(Collision):
-        disk.create(_ready(places.answered(task)), to_json({"task_id": task, "event_id": event}))
+        disk.create(_with_folder(places.answered(task)), to_json({"task_id": task, "event_id": event}))
 
 
 def note_cancelled(places: Places, disk: Disk, task: str, by: str) -> None:
     """Note that a person has cancelled a task: the king writes it, the general that works on the task ends it."""
-    disk.rewrite(_ready(places.cancelled(task)), to_json({"task_id": task, "by": by}))
+    disk.rewrite(_with_folder(places.cancelled(task)), to_json({"task_id": task, "by": by}))
 
 
 def cancelled_by(places: Places, task: str) -> str | None:
@@ -116,6 +116,7 @@ def cancelled_by(places: Places, task: str) -> str | None:
 
 
 def forget_cancelled(places: Places, disk: Disk, task: str) -> None:
+    """Delete the note that a task was cancelled; no error if absent."""
     if is_there(places.cancelled(task)):
         disk.remove(places.cancelled(task))
 
@@ -127,7 +128,7 @@ def note_stopped_by_down(places: Places, disk: Disk, control_folder: Path) -> No
     """
     if soldier := _started(control_folder):
         note = {"task_id": control_folder.name, "soldier": soldier}
-        disk.rewrite(_ready(places.stopped_by_down(control_folder.name)), to_json(note))
+        disk.rewrite(_with_folder(places.stopped_by_down(control_folder.name)), to_json(note))
 
 
 def was_stopped_by_down(places: Places, control_folder: Path) -> bool:
@@ -144,9 +145,11 @@ def forget_stopped_by_down(places: Places, disk: Disk) -> None:
 
 
 def _started(control_folder: Path) -> dict[str, Any]:
+    """Return the general's note of the soldier that it started there; {} when there is none."""
     return read_json_or(control_folder / "started", {})
 
 
-def _ready(path: Path) -> Path:
+def _with_folder(path: Path) -> Path:
+    """Return the path, in a folder that exists now."""
     make_folder(path.parent)
     return path

@@ -97,7 +97,7 @@ def order(
     ConsentRefused when a person does not want the task done; NeedsSetUp when there is no prompt to be filled in.
     """
     places = services.places
-    asked = notes.question_answered_by(places, task)
+    asked = notes.checkpoint_answered_by(places, task)
     is_own = task.original is not None and asked is not None and asked.target_general == manifest.name
     task, external = consent.task_and_trust(asked, manifest.name, task)
     name = soldier_name(task)

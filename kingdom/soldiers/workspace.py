@@ -73,7 +73,7 @@ class Workspaces:
 
     def inherited(self, task: Task) -> str | None:
         """Return where a resumed task goes on: in the workspace in which its question was asked."""
-        asked = notes.question_answered_by(self._places, task)
+        asked = notes.checkpoint_answered_by(self._places, task)
         return str(asked.workspace) if asked and asked.workspace else None
 
     def clear_if_done(self, task_id: str, inherited: str | None = None, status: str | None = None) -> None:

@@ -34,7 +34,7 @@ def answer(text: str) -> Task:
 
 
 def trusted(places: Places, task: Task) -> tuple[Task, bool]:
-    return consent.task_and_trust(notes.question_answered_by(places, task), "gen-pr", task)
+    return consent.task_and_trust(notes.checkpoint_answered_by(places, task), "gen-pr", task)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from typing import Any
 from kingdom.mq.stores.original_messages import STATES, Original, envelope, name_of
 
 LATER_COLUMNS = ("dlq_reason", "dlq_at", "target_consumer_id", "expired_at")
-"""Databases of the first age have none of them, those of the second the first two."""
+"""Columns that older databases lack: the oldest have none of them, later ones the first two."""
+
+COLUMNS = 9 + len(LATER_COLUMNS)
+"""What `name_rows` hands to the function that names a row: see `original`."""
 
 Naming = Callable[..., str | None]
 
@@ -22,15 +25,15 @@ def take_over(
     naming: Naming | None = None,
     before_commit: Callable[[], None] = lambda: None,
 ) -> int:
-    """Name the rows that have no name yet, and let policies be found. Returns how many rows were named.
+    """Give a name to every row that has none, and mark policies as such. Return how many rows were named.
 
-    `naming` may do something with a row before it gets the name that it returns; with None it stays as it is.
+    `naming` returns the name of a row, and may do something with the row first; with None the row stays unnamed.
     """
     if connection.execute(sql["select_unnamed"]).fetchone() is None:
         return 0
     there = {row[1] for row in connection.execute(f"PRAGMA table_info({states})")}
     columns = ", ".join(f"{states}.{column}" if column in there else "NULL" for column in LATER_COLUMNS)
-    connection.create_function("original_name", 13, naming or namer())
+    connection.create_function("original_name", COLUMNS, naming or namer())
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(sql["mark_policies"])
