@@ -408,12 +408,9 @@ class Engine:
             attempt,
             lease_id,
             consumer,
-            self._by_wall(until),
+            until - now + self._wall(),
             body,
         )
-
-    def _by_wall(self, at: int) -> int:
-        return at - self.clock() + self._wall()
 
     def _content(
         self, queue: QueueState, state: State, name: str, body: str
@@ -523,7 +520,7 @@ class Engine:
             self._leases.end(lease, now)
             raise MessageNotFound(key=key) from None
         self._leases.extend(lease, new, until)
-        return self._by_wall(until)
+        return until - now + self._wall()
 
     def sweep(self, now: int | None = None) -> int | None:
         """Do what is due, a part of it when it is much; return when something is due next. Free when nothing is."""

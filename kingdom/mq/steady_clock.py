@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-
-def _since_boot() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+_since_boot = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 def steady_clock(wall: Callable[[], float] = time.time, passed: Callable[[], float] = _since_boot) -> Callable[[], int]:
