@@ -68,6 +68,8 @@ def _section(docs: Path, name: str, part: Part) -> str:
     if "error" in part:
         return "\n".join([*lines, f"Could not be measured: {part['error']}\n"])
     lines += [f"{part['about']}\n", *_rows(part.get("rows", ())), *_peers(part)]
+    for table in part.get("tables", ()):
+        lines += [f"**{table['title']}**\n", *_table(table), ""]
     for growth in part.get("growth", ()):
         lines += _growth(growth)
     for number, curve in enumerate(part.get("curves", ())):
@@ -108,6 +110,12 @@ def _rows(rows: Sequence[Row]) -> list[str]:
             f"| {row['name']} | {row['durability']} | {ours} | {beside} | {ratio} | {row['goal']} | {verdict} |"
         )
     return [*lines, "", *(f"({number}) {reason}.  " for reason, number in reasons.items()), *([""] if reasons else [])]
+
+
+def _table(table: Mapping[str, Any]) -> list[str]:
+    """One row for each name, with a number in each column."""
+    lines = [f"| | {' | '.join(table['columns'])} |", f"|---{'|--:' * len(table['columns'])}|"]
+    return [*lines, *(f"| {name} | {' | '.join(map(number, row))} |" for name, row in table["rows"].items())]
 
 
 def _growth(growth: Mapping[str, Any]) -> list[str]:
@@ -162,7 +170,8 @@ def _verdict(row: Row) -> str:
 
 
 def _terminal(row: Row) -> str:
-    beside = "" if row["floor"] is None else f" / {number(row['floor'])} = {number(row['ratio'])}"
+    floor = "" if row["floor"] is None else f" / {number(row['floor'])}"
+    beside = floor if row["ratio"] is None else f"{floor} = {number(row['ratio'])}"
     return f"{number(row['ours'])} {row['unit']}{beside}, goal {row['goal'] or 'none'}"
 
 
