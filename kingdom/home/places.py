@@ -119,6 +119,7 @@ class Places:
         self.budgets = self.state / "purse.json"
         self.resources = self.state / "resources.json"
         self.dashboard = self.state / "dashboard.json"
+        self.watchers = self.own("sentinel") / "watchers.json"
         self.run = self.state / "run"
         self.wanted_folder = self.run / "wanted"
         self.launch_lock = self.run / "launch.lock"

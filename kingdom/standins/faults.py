@@ -43,11 +43,10 @@ class FaultyStandIn(StandIn):
 
     def answer(self, request: Request) -> Answer:
         fault = self.faults.popleft() if self.faults else None
-        spoilt = fault(request) if fault is not None else None
-        if spoilt is not None:
-            return spoilt
-        with self.lock:
-            answer = self.served(request)
+        answer = fault(request) if fault is not None else None
+        if answer is None:
+            with self.lock:
+                answer = self.served(request)
         dated = {"date": formatdate(self.now(), usegmt=True)}
         return Answer(answer.status, answer.body, {**dated, **answer.headers}, answer.parts, answer.cut)
 

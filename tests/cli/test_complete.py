@@ -34,7 +34,7 @@ TASKS = ["task-20261118-1000", "task-20261118-999", "task-20261118-002"]
     [
         (("em",), ["emit"]),
         (("start", "k"), ["king"]),
-        (("stop", ""), ["chamberlain", "envoy", "king", "gen-briefing", "gen-herald"]),
+        (("stop", ""), ["chamberlain", "envoy", "king", "sentinel", "gen-briefing", "gen-herald"]),
         (("logs", "env"), ["envoy"]),
         (("attach", "task-"), TASKS),
         (("generals", "uninstall", ""), ["gen-briefing", "gen-herald"]),

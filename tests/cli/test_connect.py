@@ -104,7 +104,7 @@ def test_jira_is_asked_for_line_by_line_and_an_empty_line_keeps_what_is_there(
     tickets.ticket("QP-1")
     typed(types, tickets.address, jira.EMAIL, jira.TOKEN)
     said = terminal.ok("connect", "jira")
-    assert "you are kingdom-bot, tickets are found by assignee = currentUser()" in said
+    assert "you are kingdom-bot, tickets are found by assignee=currentUser()" in said
     types.truncate(0)
     types.seek(0)
     typed(types, "", "", "")

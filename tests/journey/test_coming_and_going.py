@@ -18,7 +18,7 @@ def test_up_twice_starts_nobody_twice(launched: Kingdom) -> None:
     assert "The kingdom is up in " in launched.ok("up")
     assert pids(launched) == before
     assert launched.run("status").returncode == 0
-    assert "- Roles: 5 of 5 at work" in launched.ok("say", "brief me")
+    assert "- Roles: 6 of 6 at work" in launched.ok("say", "brief me")
 
 
 def test_down_leaves_nothing_running(launched: Kingdom) -> None:

@@ -13,7 +13,7 @@ def brief(kingdom: Kingdom) -> str:
 def test_brief_me_comes_back_through_every_queue(kingdom: Kingdom) -> None:
     said = brief(kingdom)
     assert said.startswith("[start] console.message\n[complete] console.message — All is well.\n")
-    assert "- Roles: 5 of 5 at work (chamberlain, envoy, king, gen-briefing, gen-herald)." in said
+    assert "- Roles: 6 of 6 at work (chamberlain, envoy, king, sentinel, gen-briefing, gen-herald)." in said
     assert "- Under way: nothing but this briefing." in said, "it does not count itself"
     assert "- Next: gen-briefing:morning at " in said
     event = kingdom.all("events", "completed")[-1]

@@ -61,7 +61,7 @@ def test_a_storm_of_commands_ends_in_one_kingdom(launched: Kingdom) -> None:
         launched.ok("start", role)
     launched.ok("up")
     assert {role: len(processes_of(launched, role)) for role in ROLES} == dict.fromkeys(ROLES, 1)
-    assert "- Roles: 5 of 5 at work" in launched.ok("say", "brief me")
+    assert "- Roles: 6 of 6 at work" in launched.ok("say", "brief me")
     launched.ok("down")
     assert launched.processes() == []
 
@@ -172,7 +172,7 @@ def test_up_tells_one_reason_once_and_no_old_one(own: Kingdom) -> None:
     said = own.run("up").stdout
     told = [line for line in said.splitlines() if " not come up: " in line]
     reason = f"{own.places.env_file}: permissions: others may read it; run `chmod 600` on it"
-    assert told == [f"  chamberlain, envoy, king, gen-briefing, gen-herald have not come up: {reason}"]
+    assert told == [f"  chamberlain, envoy, king, sentinel, gen-briefing, gen-herald have not come up: {reason}"]
     own.places.env_file.chmod(0o600)
     own.ok("up")
     own.ok("down")

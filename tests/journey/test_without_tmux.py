@@ -31,7 +31,7 @@ def test_it_runs_under_supervisord_and_says_so(bare: Kingdom) -> None:
     said = bare.ok("up")
     assert said.startswith("NO TMUX HERE: the roles run under supervisord")
     assert ", under supervisord." in said
-    assert "- Roles: 5 of 5 at work" in bare.ok("say", "brief me")
+    assert "- Roles: 6 of 6 at work" in bare.ok("say", "brief me")
     doctor = bare.ok("doctor", "--all")
     assert "warn  tmux: not installed: roles run under supervisord" in doctor
     assert "supervisord runs" in doctor

@@ -28,7 +28,7 @@ THRESHOLD = 2.0
 REPLACED_WITHIN = THRESHOLD + 20.0
 BACK_WITHIN = 30.0
 UP_SECONDS = 30.0
-ROLES = ("chamberlain", "envoy", "king", "mailbox", homes.GENERAL)
+ROLES = ("chamberlain", "envoy", "king", "mailbox", "sentinel", homes.GENERAL)
 MISFORTUNES = Path(__file__).with_name("misfortunes.py")
 
 

@@ -1,0 +1,5 @@
+"""Sources of events. Each is one module, one row here, and one part of `polling` in sentinel.yaml."""
+
+WATCHERS = {
+    "github": "kingdom.sentinel.watchers.github:GitHubWatcher",
+}

@@ -1,0 +1,278 @@
+"""GitHub's notifications: each thread that has something new becomes an event, and then is marked as read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from kingdom.connections import github
+from kingdom.connections.base import ServiceDown, ServiceRefused
+from kingdom.connections.web import Answer, Web
+from kingdom.records.messages import Event
+from kingdom.sentinel.watchers.base import Kit, shortened
+from kingdom.times import moment, stamp
+from kingdom.words import count, one_line
+
+SOURCE = "github"
+PER_PAGE = 50
+MOST_PAGES = 100
+GONE = 404
+KINDS = {"PullRequest": "pr", "Issue": "issue"}
+REASONS = {"assign": "assigned", "mention": "mentioned"}
+"""Reasons that are called otherwise in the types of events."""
+URGENT = ("github.pr.review_requested", "github.pr.mentioned", "github.pr.assigned", "github.issue.assigned")
+"""Of normal priority; all others are low."""
+MOST_VERDICTS = 10_000
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z\Z")
+
+Notification = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look has found."""
+
+    notifications: Sequence[Notification]
+    #: The mark of this state of the list: while it holds, a look costs nothing.
+    etag: str
+    #: When this was, by GitHub's clock.
+    at: float
+    #: Ids of events that our own or a bot's words would make.
+    own: frozenset[str]
+    #: A second look, at threads that the last one has marked as read.
+    is_second: bool = False
+    #: What there is to mark as read, by thread: the moment that its event is about.
+    to_mark: dict[str, str] = field(default_factory=dict)
+
+
+class GitHubWatcher:
+    """State: `begin`, before which nothing makes events, set by the first look that succeeds, from the time of the
+    first try, `began`; `etag`; `marking`, threads about to be marked as read.
+
+    Something may happen to a thread between a look and its mark, which would hide it. So a look follows that finds
+    such threads although they are read.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.least_wait = 0.0
+        self._web: Web | None = None
+        self._login = ""
+        self._verdicts: dict[str, bool] = {}
+        self._has_told_odd = False
+
+    def is_off(self) -> str:
+        return "" if github.token(self._kit.secrets) else "no GH_TOKEN in .env; `kingdom connect github` sets it up"
+
+    def folders(self) -> Iterable[Path]:
+        return ()
+
+    def fetch(self) -> Look | None:
+        if not self._kit.state.get("began"):
+            self._kit.state.set("began", stamp(self._kit.clock()))
+        marking = self._kit.state.get("marking") or {}
+        query = {"per_page": str(PER_PAGE)}
+        if marking:
+            answer = self._open().get("notifications", {**query, "all": "true", "since": min(marking.values())})
+        else:
+            known = {"If-None-Match": str(self._kit.state.get("etag"))} if self._kit.state.get("etag") else {}
+            answer = self._open().get("notifications", query, **known)
+        self.least_wait = _seconds(answer.headers.get("x-poll-interval", ""))
+        if answer.status == 304:
+            return None
+        every = self._every(answer)
+        self._begin_at(answer.at)
+        notifications = [one for one in every if _is_open(one, marking)]
+        own = frozenset(id_of(one) for one in notifications if self._is_candidate(one) and self._is_own(one))
+        return Look(notifications, answer.headers.get("etag", ""), answer.at, own, is_second=bool(marking))
+
+    def parse(self, found: Look) -> list[Event]:
+        begin = str(self._kit.state.get("begin"))
+        in_scope = [one for one in found.notifications if self._is_in_scope(one)]
+        events = [_event(one, self._kit.clock()) for one in in_scope if self._is_new(one, begin, found)]
+        self._tell_older([one for one in in_scope if str(one["updated_at"]) < begin])
+        ids = {event.id for event in events}
+        found.to_mark.update({one["id"]: one["updated_at"] for one in in_scope if id_of(one) in ids})
+        if found.to_mark:
+            self._kit.state.set("marking", dict(found.to_mark))
+            self._kit.state.remove("etag")
+        return events
+
+    def after_emit(self, found: Look, is_whole: bool) -> bool:
+        """Mark as read what is safe with us. Only a look without anything new leaves its mark: lists shift."""
+        for notification in found.notifications:
+            if notification["id"] in found.to_mark and self._kit.is_known(id_of(notification)):
+                self._mark(notification["id"])
+        if found.to_mark:
+            return is_whole and not found.is_second
+        self._kit.state.remove("marking")
+        if is_whole and not found.is_second:
+            self._kit.state.set("etag", found.etag)
+        return False
+
+    def close(self) -> None:
+        if self._web is not None:
+            self._web.close()
+
+    def _open(self) -> Web:
+        if self._web is None:
+            self._web = github.connect(self._kit.places, self._kit.secrets)
+        return self._web
+
+    def _every(self, answer: Answer) -> list[Notification]:
+        """Return what stands on this page and all that follow, once each. Between two pages the list may shift."""
+        found: dict[str, Notification] = {}
+        for _ in range(MOST_PAGES):
+            if not isinstance(answer.body, list):
+                raise ServiceDown(service=github.NAME, why="its answer is no list of notifications")
+            for one in answer.body:
+                if _is_sound(one):
+                    found.setdefault(id_of(one), one)
+                else:
+                    self._tell_odd(one)
+            following = answer.next_page()
+            if not following:
+                break
+            answer = self._open().get(following)
+        return list(found.values())
+
+    def _begin_at(self, now: float) -> None:
+        """Set the moment before which nothing makes events, by GitHub's clock: the first look is bounded.
+
+        It counts from the first try, which may have met a limit.
+        """
+        if not self._kit.state.get("begin"):
+            tried_for = max(0.0, self._kit.clock() - moment(str(self._kit.state.get("began"))))
+            self._kit.state.set("begin", stamp(now - tried_for - float(self._kit.config["first_look_minutes"]) * 60))
+
+    def _is_in_scope(self, one: Notification) -> bool:
+        scope = self._kit.config["scope"]
+        repos, reasons = scope["repos"] or ("*",), scope["filter_reasons"] or (one["reason"],)
+        name = str(one["repository"]["full_name"]).lower()
+        return one["reason"] in reasons and any(fnmatchcase(name, str(repo).lower()) for repo in repos)
+
+    def _is_new(self, one: Notification, begin: str, found: Look) -> bool:
+        return str(one["updated_at"]) >= begin and id_of(one) not in found.own
+
+    def _is_candidate(self, one: Notification) -> bool:
+        """Return whether it is worth a question who wrote last."""
+        begin = str(self._kit.state.get("begin") or "")
+        return self._is_in_scope(one) and str(one["updated_at"]) >= begin and not self._kit.is_known(id_of(one))
+
+    def _is_own(self, one: Notification) -> bool:
+        """Return whether nobody but we or bots have written since the thread was read."""
+        latest = str(one["subject"].get("latest_comment_url") or "")
+        if "/comments/" not in latest:
+            return False
+        name = id_of(one)
+        if name not in self._verdicts:
+            if len(self._verdicts) >= MOST_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[name] = self._wrote_alone(one, latest)
+        return self._verdicts[name]
+
+    def _wrote_alone(self, one: Notification, latest: str) -> bool:
+        if self._is_person(self._ask(latest)):
+            return False
+        # Somebody may have written before us, and neither has been read.
+        since = str(one.get("last_read_at") or self._kit.state.get("begin") or one["updated_at"])
+        number = str(one["subject"]["url"]).rpartition("/")[2]
+        address = f"repos/{one['repository']['full_name']}/issues/{number}/comments?since={since}&per_page=100"
+        comments = self._ask(address)
+        return isinstance(comments, list) and not any(self._is_person(comment) for comment in comments)
+
+    def _is_person(self, comment: Any) -> bool:
+        """Return whether somebody else wrote this; of what is gone nobody knows."""
+        user = comment.get("user") if isinstance(comment, dict) else None
+        if not isinstance(user, dict):
+            return True
+        if not self._login:
+            self._login = str(self._open().get("user").body["login"])
+        return user.get("type") != "Bot" and user.get("login") != self._login
+
+    def _ask(self, address: str) -> Any:
+        """Return what lies at an address of GitHub's; None when it is gone, or not for us."""
+        try:
+            return self._open().get(address).body
+        except ServiceRefused as error:
+            if error.facts.get("status") in (403, GONE, 410):
+                return None
+            raise
+
+    def _mark(self, thread: str) -> None:
+        try:
+            self._open().ask("PATCH", f"notifications/threads/{thread}")
+        except ServiceRefused as error:
+            if error.facts.get("status") != GONE:
+                raise
+
+    def _tell_odd(self, one: Any) -> None:
+        if not self._has_told_odd:
+            self._has_told_odd = True
+            self._kit.tell(f"github: left alone a notification of another shape: {one_line(one, 200)}")
+
+    def _tell_older(self, older: Sequence[Notification]) -> None:
+        if older and not self._kit.state.get("told_older"):
+            begin = self._kit.state.get("begin")
+            number = count(len(older), "unread notification")
+            self._kit.tell(f"github: {number} from before {begin} make no events, and stay unread")
+        self._kit.state.set("told_older", True)
+
+
+def id_of(one: Notification) -> str:
+    """Return the id of the event that a notification becomes: another one when something new has happened."""
+    return f"evt-github-{one['id']}-{one['updated_at']}"
+
+
+def type_of(reason: str, subject_type: str) -> str:
+    return f"github.{KINDS.get(subject_type, 'notification')}.{REASONS.get(reason, reason)}"
+
+
+def _event(one: Notification, now: float) -> Event:
+    subject = one["subject"]
+    type_ = type_of(str(one["reason"]), str(subject["type"]))
+    number = str(subject.get("url") or "").rpartition("/")[2]
+    payload = {
+        "reason": one["reason"],
+        "subject_title": shortened(str(subject["title"])),
+        "subject_url": subject.get("url"),
+        "subject_type": subject["type"],
+        "updated_at": one["updated_at"],
+        "pr_number": number if subject["type"] == "PullRequest" and number.isdigit() else None,
+        "issue_number": number if subject["type"] == "Issue" and number.isdigit() else None,
+        "latest_comment_url": subject.get("latest_comment_url"),
+        "notification_thread_id": one["id"],
+    }
+    return Event(
+        id=id_of(one),
+        type=type_,
+        source=SOURCE,
+        repo=one["repository"]["full_name"],
+        payload=payload,
+        priority="normal" if type_ in URGENT else "low",
+        created_at=stamp(now),
+        status="pending",
+    )
+
+
+def _is_open(one: Notification, marking: Mapping[str, str]) -> bool:
+    """Return whether it is unread, or was marked as read by us before we had seen what is new in it."""
+    return bool(one["unread"]) or str(one["updated_at"]) > marking.get(str(one["id"]), "9")
+
+
+def _is_sound(one: Any) -> bool:
+    try:
+        moment(one["updated_at"])
+        subject, repository = one["subject"], one["repository"]
+        texts = (one["id"], one["reason"], subject["title"], subject["type"], repository["full_name"])
+        return bool(_MOMENT.match(one["updated_at"])) and all(isinstance(text, str) for text in texts)
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdigit() else 0.0

@@ -1,0 +1,109 @@
+"""A sentinel in a home, the services it speaks to, and what it leaves there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.codec import read_json_or
+from kingdom.home.places import Places
+from kingdom.home.states import MOVES
+from kingdom.runtime.role import Services
+from kingdom.runtime.wake import Waker
+from kingdom.sentinel.job import SentinelJob
+from kingdom.standins import github, jira
+from tests.fixtures import Clock, services
+
+SECRETS = {
+    "GH_TOKEN": github.TOKEN,
+    "JIRA_USER_EMAIL": jira.EMAIL,
+    "JIRA_API_TOKEN": jira.TOKEN,
+}
+SECONDS = 20.0
+
+
+class Monotonic:
+    """Stands still until a test moves it; the clock of the wall moves with it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = 1000.0
+        self._clock = clock
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+        self._clock.pass_(seconds)
+
+
+class Sentinel:
+    """A sentinel in one life. Another one on the same home is a new process."""
+
+    def __init__(
+        self, home: Path, clock: Clock, polling: Mapping[str, Any], secrets: Mapping[str, str] = SECRETS, **more: Any
+    ) -> None:
+        self.places = Places(home)
+        self.clock = clock
+        self.time = Monotonic(clock)
+        given = services(home, "sentinel", clock, sentinel={"polling": dict(polling), **more})
+        self.services: Services = replace(given, monotonic=self.time, secrets=secrets)
+        self.job = SentinelJob(self.services)
+
+    def settle(self) -> list[str]:
+        """Let it turn until it rests. Return the ids of the events that are there, sorted."""
+        waker = Waker(())
+        waker.add_descriptor(self.services.alarm.fileno(), self.services.alarm.clear)
+        try:
+            for _ in range(200):
+                turn = self.job.turn({})
+                if not turn.worked and not turn.busy:
+                    return self.events()
+                if not turn.worked:
+                    waker.wait(SECONDS)
+            raise AssertionError("it never comes to rest")
+        finally:
+            waker.close()
+            self.services.log.flush()
+
+    def look(self, after: float = 60.0) -> list[str]:
+        """Let time pass, and let it look again."""
+        self.time.pass_(after)
+        return self.settle()
+
+    def events(self) -> list[str]:
+        return sorted(one["id"] for one in self.all())
+
+    def all(self) -> list[dict[str, Any]]:
+        paths = [path for state in MOVES["events"] for path in self.places.folder("events", state).glob("*.json")]
+        return [json.loads(path.read_text()) for path in sorted(paths)]
+
+    def types(self) -> list[str]:
+        return sorted(one["type"] for one in self.all())
+
+    def one(self) -> dict[str, Any]:
+        (event,) = self.all()
+        return event
+
+    def said(self) -> str:
+        """What people could read in its log."""
+        self.services.log.flush()
+        path = self.places.role_log("sentinel")
+        return path.read_text() if path.exists() else ""
+
+    def state(self, name: str) -> dict[str, Any]:
+        return read_json_or(self.places.own("sentinel") / f"{name}-state.json", {})
+
+    def shows(self, name: str) -> dict[str, Any]:
+        """How it says that a watcher is."""
+        shown: dict[str, Any] = read_json_or(self.places.watchers, {})[name]
+        return shown
+
+
+def detected(home: Path) -> list[str]:
+    """The ids of which the internal events tell."""
+    lines = Places(home).events_log.read_text().splitlines()
+    return [one["data"]["event_id"] for one in map(json.loads, lines) if one["type"] == "event.detected"]
