@@ -3,7 +3,7 @@ PY := .venv/bin/python
 KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
 WORKERS ?= 4
-SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker runtime/test_role.py test_run.py
+SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel runtime/test_role.py test_run.py
 
 ifdef HOME_DIR
 export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))

@@ -42,7 +42,7 @@ def test_the_briefing_tells_what_is_under_way_without_itself(home: Path) -> None
     put(home, "tasks", "in_progress", **task(TASK, "gen-briefing"))
     put(home, "tasks", "in_progress", **task("task-20260207-002", "gen-pr"))
     told = result_of("gen-briefing", home)["summary"]
-    assert "Look here: chamberlain is not running; envoy is not running; king is not running." in told
+    assert "; king is not running; sentinel is not running." in told
     assert "Under way: task-20260207-002 (gen-pr, github.pr.review_requested)." in told
     assert TASK not in told
 

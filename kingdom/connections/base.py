@@ -60,9 +60,12 @@ class Service(Protocol):
 
     #: What it is needed for, in a few words.
     serves: str
-    needs: tuple[Needed, ...]
     #: Where to make the token and which scopes it has to have, a line for each step.
     guide: str
+
+    @property
+    def needs(self) -> tuple[Needed, ...]:
+        """Return the lines of `.env`, in the order in which they are asked for."""
 
     def try_it(self, places: Places, secrets: Mapping[str, str]) -> str:
         """Ask the service who we are, and return what was seen in one sentence without any secret.

@@ -33,7 +33,7 @@ class Breaker:
         why = ""
         for event in events:
             about = subject(event)
-            if self._of_subject[about] >= self._most_of_subject:
+            if about and self._of_subject[about] >= self._most_of_subject:
                 why = f"more than {self._most_of_subject} within an hour about {about}"
             elif len(self._made) >= self._most:
                 why = f"more than {self._most} within an hour"
@@ -52,4 +52,5 @@ class Breaker:
 
 
 def subject(event: Event) -> str:
-    return next((str(event.payload[name]) for name in SUBJECTS if event.payload.get(name)), event.type)
+    """Return what an event is about, or ""."""
+    return next((str(event.payload[name]) for name in SUBJECTS if event.payload.get(name)), "")

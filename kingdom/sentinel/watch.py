@@ -165,7 +165,8 @@ class Watch:
 
     def _end(self, again: bool) -> None:
         """Rest: a whole round went well."""
-        self._rest(0.0 if again else max(self._interval, self._watcher.least_wait))
+        period = max(self._interval, self._watcher.least_wait)
+        self._rest(0.0 if again else min(period, self._watcher.most_wait))
         self._state.remove("not_before")
         if self._trouble:
             self._tell(f"{self.name}: answers again after {duration(self._services.clock() - self._since)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,18 @@ class Sentinel:
 
     def settle(self) -> list[str]:
         """Let it turn until it rests. Return the ids of the events that are there, sorted."""
+        self.turn_until(lambda: False)
+        return self.events()
+
+    def turn_until(self, enough: Callable[[], object]) -> None:
+        """Let it turn until it rests, or until there is enough: then it is left in the middle, as a kill would."""
         waker = Waker(())
         waker.add_descriptor(self.services.alarm.fileno(), self.services.alarm.clear)
         try:
             for _ in range(200):
                 turn = self.job.turn({})
-                if not turn.worked and not turn.busy:
-                    return self.events()
+                if enough() or (not turn.worked and not turn.busy):
+                    return
                 if not turn.worked:
                     waker.wait(SECONDS)
             raise AssertionError("it never comes to rest")

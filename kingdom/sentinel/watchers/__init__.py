@@ -2,4 +2,7 @@
 
 WATCHERS = {
     "github": "kingdom.sentinel.watchers.github:GitHubWatcher",
+    "jira": "kingdom.sentinel.watchers.jira:JiraWatcher",
+    "files": "kingdom.sentinel.watchers.files:FilesWatcher",
+    "command": "kingdom.sentinel.watchers.command:CommandWatcher",
 }

@@ -48,6 +48,8 @@ class Watcher(Protocol[Found]):
 
     #: Seconds to wait at least until the next look, as the source asks for; it may change with each look.
     least_wait: float
+    #: Seconds after which to look again at the latest, if that is sooner than the period; else infinite.
+    most_wait: float
 
     def is_off(self) -> str:
         """Return why it has nothing to watch, with what to do about it; "" when it has."""

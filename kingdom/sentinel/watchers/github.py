@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ class GitHubWatcher:
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self.least_wait = 0.0
+        self.most_wait = inf
         self._web: Web | None = None
         self._login = ""
         self._verdicts: dict[str, bool] = {}

@@ -1,0 +1,198 @@
+"""A program of the owner's: each line of JSON that it prints becomes an event. No port is opened for it.
+
+It closes its output, or ends, when it has said all; then it may read a line `ok` from its input, which comes once its
+events are safe. One that keeps a cursor of its own moves it then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from kingdom.connections.base import ServiceDown
+from kingdom.disk.codec import parse_json
+from kingdom.home.places import as_filename
+from kingdom.records.messages import Event
+from kingdom.runtime.processes import Markers, end_carriers, home_mark
+from kingdom.sentinel.watchers.base import Kit
+from kingdom.times import stamp
+from kingdom.words import one_line
+
+SOURCE = "command"
+MARK = "KINGDOM_WATCHER"
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+LARGEST_LINE = 256 << 10
+LARGEST_OUTPUT = 16 << 20
+LAST_WORDS = 2000
+FINE = b"ok\n"
+
+
+@dataclass(frozen=True)
+class Look:
+    lines: Sequence[bytes]
+    #: What went wrong after those lines, if anything.
+    why: str
+
+
+class CommandWatcher:
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.least_wait = 0.0
+        self.most_wait = inf
+        self._argv = [str(part) for part in kit.config["run"]]
+        self._child: subprocess.Popen[bytes] | None = None
+        self._is_first = True
+        self._closed = False
+
+    def is_off(self) -> str:
+        return "" if self._argv else "polling.command.run in sentinel.yaml names no program"
+
+    def folders(self) -> Iterable[Path]:
+        return ()
+
+    def fetch(self) -> Look | None:
+        if self._is_first:
+            self._end_leftovers()
+        self._is_first = False
+        try:
+            child = self._start()
+        except OSError as error:
+            raise ServiceDown(service=SOURCE, why=f"{self._argv[0]}: {error.strerror}") from None
+        if self._closed:  # meanwhile
+            self._end()
+            return None
+        output, said, why = self._listen(child)
+        whole, _, rest = output.rpartition(b"\n")
+        lines = [line for line in [*whole.split(b"\n"), b"" if why else rest] if line.strip()]
+        most = int(self._kit.config["most_events"])
+        if len(lines) > most:
+            lines, why = lines[:most], f"it printed {len(lines)} lines, more than {most}"
+        if not why and child.poll() not in (None, 0):
+            why = f"it ended with {child.returncode}: {one_line(said, 200) or 'it said nothing'}"
+        if why:
+            self._end()
+        return Look(lines, why)
+
+    def parse(self, found: Look) -> list[Event]:
+        events: list[Event] = []
+        for line in found.lines:
+            try:
+                events.append(self._event(line))
+            except (ValueError, TypeError, KeyError) as error:
+                shown = one_line(line[:200].decode("utf-8", "replace"), 100)
+                self._kit.tell(f"command: this line makes no event ({one_line(error, 100)}): {shown}")
+        return events
+
+    def after_emit(self, found: Look, is_whole: bool) -> bool:
+        """Tell the program that its events are safe, and let it end. What went wrong is told after that."""
+        if self._child is not None and is_whole and not found.why:
+            with suppress(OSError, ValueError):
+                stdin = self._child.stdin
+                assert stdin is not None
+                stdin.write(FINE)
+                stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(float(self._kit.config["timeout_seconds"]))
+        code = None if self._child is None else self._child.poll()
+        self._end()
+        if found.why or code:
+            raise ServiceDown(service=SOURCE, why=found.why or f"it ended with {code} after its events were safe")
+        return False
+
+    def close(self) -> None:
+        self._closed = True
+        self._end()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        secrets = {name: self._kit.secrets[name] for name in self._kit.config["env"] if name in self._kit.secrets}
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        home = str(self._kit.places.home)
+        self._child = subprocess.Popen(
+            self._argv,
+            cwd=home,
+            env={**inherited, **secrets, "KINGDOM_HOME": home, MARK: SOURCE},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        return self._child
+
+    def _listen(self, child: subprocess.Popen[bytes]) -> tuple[bytes, str, str]:
+        """Return what it has printed until it closed its output, its last words, and why that did not end well."""
+        assert child.stdout is not None
+        assert child.stderr is not None
+        until = time.monotonic() + float(self._kit.config["timeout_seconds"])
+        output, said = bytearray(), bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ, output)
+            selector.register(child.stderr, selectors.EVENT_READ, said)
+            while child.stdout in {key.fileobj for key in selector.get_map().values()}:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return bytes(output), "", f"it did not end within {self._kit.config['timeout_seconds']:g} s"
+                for key, _ in selector.select(min(left, 1.0)):
+                    part = os.read(key.fd, 1 << 16)
+                    if not part:
+                        selector.unregister(key.fileobj)
+                    key.data.extend(part)
+                del said[:-LAST_WORDS]
+                if len(output) > LARGEST_OUTPUT:
+                    return bytes(output), "", f"it printed more than {LARGEST_OUTPUT >> 20} MB"
+        # Its end may come a moment after that of its output.
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(0.2)
+        return bytes(output), said.decode("utf-8", "replace"), ""
+
+    def _end(self) -> None:
+        """End the program with everything that it has started in its group."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def _end_leftovers(self) -> None:
+        """End what a killed life of the sentinel has left running."""
+        end_carriers(Markers(frozenset({f"{MARK}={SOURCE}".encode(), home_mark(self._kit.places.home)})))
+
+    def _event(self, line: bytes) -> Event:
+        if len(line) > LARGEST_LINE:
+            raise ValueError(f"{len(line)} bytes, more than {LARGEST_LINE}")
+        said = parse_json(line)
+        if not isinstance(said, dict):
+            raise ValueError("it is no JSON object")
+        payload = said.get("payload", {})
+        if not isinstance(payload, dict):
+            raise ValueError("its payload is no object")
+        name = str(said["id"]) if "id" in said else sha256(_sorted(said)).hexdigest()[:32]
+        return Event(
+            id=f"evt-{SOURCE}-{as_filename(name)}",
+            type=f"{SOURCE}.{said['type']}",
+            source=SOURCE,
+            repo=said.get("repo") or None,
+            payload=payload,
+            priority=said.get("priority") or "normal",
+            created_at=stamp(self._kit.clock()),
+            status="pending",
+        )
+
+
+def _sorted(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, sort_keys=True).encode()

@@ -1,0 +1,152 @@
+"""Folders: a file that is laid into one of them, or changed there, becomes an event."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from kingdom.connections.base import ServiceDown
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.codec import read_bytes
+from kingdom.errors import BadFile
+from kingdom.home.places import as_filename, is_hidden
+from kingdom.records.messages import Event
+from kingdom.sentinel.watchers.base import Kit
+from kingdom.times import stamp
+from kingdom.words import count, one_line
+
+SOURCE = "files"
+FIRST_LOOK_SECONDS = 600.0
+"""What has lain in a folder for longer when it is first looked at makes no event."""
+LONGEST_SHOWN = 64 << 10
+"""Bytes of a file whose text an event carries; of a larger one it names the path alone."""
+
+Mark = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A file as it lies in a folder."""
+
+    path: str
+    #: When it was changed, in nanoseconds, and its size: another mark is another event.
+    mark: Mark
+
+    @property
+    def id(self) -> str:
+        digest = sha256(f"{self.path}\0{self.mark}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return f"evt-{SOURCE}-{as_filename(os.path.basename(self.path))}-{digest}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What lies in the folders: what makes events, and all of it."""
+
+    new: Sequence[Laid]
+    #: Every file, by folder.
+    all: dict[str, list[Laid]]
+
+
+class FilesWatcher:
+    """State: for each folder its files with their marks. The files themselves stay as they are."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.least_wait = 0.0
+        self.most_wait = inf
+        self._folders = [kit.places.home / folder for folder in kit.config["folders"]]
+        for folder in self._folders:
+            if folder.is_relative_to(kit.places.home):
+                make_folder(folder)
+
+    def is_off(self) -> str:
+        return "" if self._folders else "polling.files.folders in sentinel.yaml names none"
+
+    def folders(self) -> Iterable[Path]:
+        return [folder for folder in self._folders if folder.is_dir()]
+
+    def fetch(self) -> Look | None:
+        new: list[Laid] = []
+        every: dict[str, list[Laid]] = {}
+        self.most_wait = inf
+        for folder in self._folders:
+            known = self._kit.state.get(str(folder))
+            here = self._lying_in(folder)
+            fresh = [laid for laid in here if list(laid.mark) != (known or {}).get(laid.path)]
+            every[str(folder)] = here
+            new += fresh if known is not None else self._recent(folder, fresh)
+        return Look(new, every) if new or any(self._has_changed(*one) for one in every.items()) else None
+
+    def parse(self, found: Look) -> list[Event]:
+        return [self._event(laid) for laid in found.new]
+
+    def after_emit(self, found: Look, is_whole: bool) -> bool:
+        held = {laid.path for laid in found.new if not self._kit.is_known(laid.id)}
+        for folder, here in found.all.items():
+            self._kit.state.set(folder, {laid.path: list(laid.mark) for laid in here if laid.path not in held})
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _lying_in(self, folder: Path) -> list[Laid]:
+        """Return the files that nobody is writing any more, sorted; some may be looked at again soon."""
+        settle = float(self._kit.config["settle_seconds"])
+        found: list[Laid] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    about = entry.stat(follow_symlinks=False)
+                    if is_hidden(entry.name) or not stat.S_ISREG(about.st_mode):
+                        continue
+                    age = self._kit.clock() - about.st_mtime
+                    if 0 <= age < settle:
+                        self.most_wait = min(self.most_wait, settle - age + 0.05)
+                    else:
+                        found.append(Laid(entry.path, (about.st_mtime_ns, about.st_size)))
+        except OSError as error:
+            raise ServiceDown(service=SOURCE, why=f"{folder}: {error.strerror}") from None
+        return sorted(found, key=lambda laid: (laid.mark, laid.path))
+
+    def _recent(self, folder: Path, here: Sequence[Laid]) -> list[Laid]:
+        """Return what makes events at the first look at a folder, and tell of the rest as a number."""
+        begin = self._kit.clock() - FIRST_LOOK_SECONDS
+        recent = [laid for laid in here if laid.mark[0] / 1e9 >= begin]
+        if older := len(here) - len(recent):
+            self._kit.tell(f"files: {count(older, 'file')} in {folder}, there for longer, make no events")
+        return recent
+
+    def _has_changed(self, folder: str, here: Sequence[Laid]) -> bool:
+        known = self._kit.state.get(folder)
+        return known is None or known.keys() != {laid.path for laid in here}
+
+    def _event(self, laid: Laid) -> Event:
+        folder, name = os.path.split(laid.path)
+        payload: dict[str, Any] = {"path": laid.path, "folder": folder, "name": name, "size": laid.mark[1]}
+        payload |= {"modified_at": stamp(laid.mark[0] / 1e9), "text": _text(laid), "subject": one_line(name, 200)}
+        return Event(
+            id=laid.id,
+            type=f"{SOURCE}.arrived",
+            source=SOURCE,
+            repo=None,
+            payload=payload,
+            priority="normal",
+            created_at=stamp(self._kit.clock()),
+            status="pending",
+        )
+
+
+def _text(laid: Laid) -> str | None:
+    """Return what the file says; None when it is large, no text, or cannot be read."""
+    if laid.mark[1] > LONGEST_SHOWN:
+        return None
+    try:
+        return read_bytes(laid.path, LONGEST_SHOWN).decode("utf-8")
+    except (BadFile, UnicodeDecodeError, OSError):
+        return None

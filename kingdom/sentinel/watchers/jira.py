@@ -1,0 +1,253 @@
+"""Jira's tickets: one that is seen for the first time, that changed its status, or that people have commented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil, inf
+from pathlib import Path
+from typing import Any
+
+from kingdom.connections import jira
+from kingdom.connections.base import ServiceDown, is_set_up
+from kingdom.connections.web import Web
+from kingdom.records.messages import Event
+from kingdom.sentinel.watchers.adf import plain
+from kingdom.sentinel.watchers.base import Kit, shortened
+from kingdom.times import stamp
+from kingdom.words import one_line
+
+SOURCE = "jira"
+FIELDS = ("summary", "status", "priority", "labels", "updated", "comment", "description")
+PER_PAGE = 100
+MOST_PAGES = 100
+MOST_COMMENTS = 100
+OVERLAP_MINUTES = 2
+"""Windows overlap: a search knows whole minutes, and finds what has just changed a moment later."""
+CURSOR = "%Y/%m/%d %H:%M"
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*-\d+\Z")
+
+Ticket = Mapping[str, Any]
+Known = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look has found."""
+
+    tickets: Sequence[Ticket]
+    #: When it began, by Jira's clock.
+    at: float
+    #: The account that we are.
+    me: str
+
+
+class JiraWatcher:
+    """State: `last_check`, in UTC; `known_issues`, what each ticket was like when it was last looked at; `making`,
+    what they will be like once the events that are about to be made are there.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.least_wait = 0.0
+        self.most_wait = inf
+        self._web: Web | None = None
+        self._me = ""
+        self._next: dict[str, tuple[str, Known]] = {}
+        self._odd: set[str] = set()
+
+    def is_off(self) -> str:
+        if is_set_up(jira.Jira(), self._kit.secrets):
+            return ""
+        missing = [need.name for need in jira.NEEDS if not need.value(self._kit.secrets)]
+        return f"no {', '.join(missing)} in .env; `kingdom connect jira` sets it up"
+
+    def folders(self) -> Iterable[Path]:
+        return ()
+
+    def fetch(self) -> Look | None:
+        if not self._kit.state.get("began"):
+            self._kit.state.set("began", stamp(self._kit.clock()))
+        if not self._me:
+            self._me = str(self._open().get("rest/api/3/myself").body["accountId"])
+        minutes = self._minutes(self._kit.clock())
+        tickets, at = self._search(minutes)
+        if self._kit.state.get("last_check") and self._minutes(at) > minutes:
+            # Our clock has been set back: by Jira's own the window was too short.
+            tickets, _ = self._search(self._minutes(at))
+        return Look([self._whole(ticket) for ticket in tickets], at, self._me)
+
+    def parse(self, found: Look) -> list[Event]:
+        known = self._known()
+        self._next, events = {}, []
+        for ticket in found.tickets:
+            try:
+                event, then = self._judged(ticket, known.get(str(ticket["key"])), found.me)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                self._tell_odd(ticket, error)
+                continue
+            self._next[str(ticket["key"])] = (event.id if event else "", then)
+            events += [event] if event else []
+        making = {key: {"event": id, "then": then} for key, (id, then) in self._next.items() if id}
+        if making:
+            self._kit.state.set("making", making)
+        return events
+
+    def after_emit(self, found: Look, is_whole: bool) -> bool:
+        """Remember what the tickets are like, but those whose events are held back."""
+        known = dict(self._known())
+        for key, (id, then) in self._next.items():
+            if not id or self._kit.is_known(id):
+                known[key] = then
+        self._kit.state.set("known_issues", known)
+        self._kit.state.remove("making")
+        if is_whole:
+            self._kit.state.set("last_check", datetime.fromtimestamp(found.at, UTC).strftime(CURSOR))
+        return False
+
+    def close(self) -> None:
+        if self._web is not None:
+            self._web.close()
+
+    def _open(self) -> Web:
+        if self._web is None:
+            self._web = jira.connect(self._kit.secrets)
+        return self._web
+
+    def _minutes(self, now: float) -> int:
+        """Return how far back to look: relative, because times in a query are in the account's zone."""
+        cursor = self._kit.state.get("last_check")
+        try:
+            last = datetime.strptime(str(cursor), CURSOR).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            tried_for = max(0.0, now - _seconds(str(self._kit.state.get("began"))))
+            return max(1, ceil(float(self._kit.config["first_look_minutes"]) + tried_for / 60))
+        return max(1, ceil((now - last) / 60)) + OVERLAP_MINUTES
+
+    def _search(self, minutes: int) -> tuple[list[Ticket], float]:
+        """Return the tickets that changed within so many minutes, and when Jira was asked, by its own clock."""
+        jql = f"({self._kit.config['scope']['jql_base']}) AND updated >= -{minutes}m ORDER BY updated ASC"
+        asked: dict[str, Any] = {"jql": jql, "fields": list(FIELDS), "expand": "changelog", "maxResults": PER_PAGE}
+        found: dict[str, Ticket] = {}
+        at = None
+        for _ in range(MOST_PAGES):
+            answer = self._open().ask("POST", "rest/api/3/search/jql", body=asked)
+            at = answer.at if at is None else at
+            for ticket in answer.body["issues"]:
+                found[str(ticket["key"])] = ticket
+            token = answer.body.get("nextPageToken")
+            if answer.body.get("isLast") or not token:
+                return list(found.values()), at
+            if token == asked.get("nextPageToken"):
+                break
+            asked["nextPageToken"] = token
+        raise ServiceDown(service=jira.NAME, why="its search does not come to an end")
+
+    def _whole(self, ticket: Ticket) -> Ticket:
+        """Return a ticket with its newest comments, of which a search tells only some."""
+        comment = ticket["fields"].get("comment") or {}
+        shown = comment.get("comments") or []
+        if int(comment.get("total") or 0) <= len(shown):
+            return ticket
+        address = f"rest/api/3/issue/{ticket['key']}/comment"
+        newest = self._open().get(address, {"orderBy": "-created", "maxResults": str(MOST_COMMENTS)}).body["comments"]
+        return {**ticket, "fields": {**ticket["fields"], "comment": {"comments": newest}}}
+
+    def _known(self) -> dict[str, Known]:
+        """Return what the tickets were like. Events that a killed life has made count."""
+        kept = self._kit.state.get("known_issues") or {}
+        if isinstance(kept, list):
+            kept = {str(key): {} for key in kept}
+        known: dict[str, Known] = {
+            key: entry if isinstance(entry, dict) else {"status": entry} for key, entry in kept.items()
+        }
+        for key, made in (self._kit.state.get("making") or {}).items():
+            if self._kit.is_known(str(made["event"])):
+                known[key] = made["then"]
+        return known
+
+    def _judged(self, ticket: Ticket, before: Known | None, me: str) -> tuple[Event | None, Known]:
+        """Return the event that follows, if any, and what to remember of the ticket."""
+        if not _KEY.match(ticket["key"]):
+            raise ValueError(f"{ticket['key']!r} is no key of a ticket")
+        fields = ticket["fields"]
+        status = str(fields["status"]["name"])
+        comments = sorted((fields.get("comment") or {}).get("comments") or [], key=lambda one: int(one["id"]))
+        latest = int(comments[-1]["id"]) if comments else 0
+        then = {"status": status, "updated": fields["updated"], "comment": max(latest, _comment(before))}
+        if before is None:
+            return self._event(ticket, "assigned", None, []), then
+        new = [one for one in comments if self._is_new(one, before) and not _is_own(one.get("author"), me)]
+        was = before.get("status")
+        if was is not None and was != status and not _is_own(_mover(ticket), me):
+            return self._event(ticket, "updated", str(was), new), then
+        return (self._event(ticket, "commented", status, new) if new else None), then
+
+    def _is_new(self, comment: Mapping[str, Any], before: Known) -> bool:
+        """Return whether it came after the last look; of a ticket that another sentinel knew, by its time."""
+        if "comment" in before:
+            return int(comment["id"]) > _comment(before)
+        began = str(self._kit.state.get("last_check") or "")
+        return datetime.fromtimestamp(_seconds(comment["created"]), UTC).strftime(CURSOR) >= began
+
+    def _event(self, ticket: Ticket, what: str, before: str | None, comments: Sequence[Mapping[str, Any]]) -> Event:
+        fields, key = ticket["fields"], str(ticket["key"])
+        changed = datetime.fromtimestamp(_seconds(fields["updated"]), UTC)
+        payload = {
+            "ticket_key": key,
+            "summary": shortened(str(fields["summary"])),
+            "status": str(fields["status"]["name"]),
+            "previous_status": before,
+            "url": f"{jira.URL.value(self._kit.secrets).rstrip('/')}/browse/{key}",
+            "priority": (fields.get("priority") or {}).get("name"),
+            "labels": [str(label) for label in fields.get("labels") or []],
+            "description": shortened(plain(fields.get("description"))),
+            "updated_at": fields["updated"],
+            "comments": [
+                {"author": _name(one.get("author")), "text": shortened(plain(one.get("body"))), "at": one["created"]}
+                for one in comments[-10:]
+            ],
+        }
+        return Event(
+            id=f"evt-jira-{key}-{changed:%Y%m%d%H%M%S}",
+            type=f"jira.ticket.{what}",
+            source=SOURCE,
+            repo=None,
+            payload=payload,
+            priority="low" if what == "commented" else "normal",
+            created_at=stamp(self._kit.clock()),
+            status="pending",
+        )
+
+    def _tell_odd(self, ticket: Any, error: Exception) -> None:
+        name = one_line(ticket.get("key") if isinstance(ticket, dict) else ticket, 60)
+        if name not in self._odd:
+            self._odd.add(name)
+            self._kit.tell(f"jira: left alone {name}, which has another shape: {one_line(repr(error), 200)}")
+
+
+def _comment(before: Known | None) -> int:
+    return int((before or {}).get("comment") or 0)
+
+
+def _mover(ticket: Ticket) -> Any:
+    """Return who changed the status last."""
+    histories = (ticket.get("changelog") or {}).get("histories") or []
+    moves = [one for one in histories if any(item.get("field") == "status" for item in one.get("items") or ())]
+    return max(moves, key=lambda one: _seconds(one["created"]))["author"] if moves else None
+
+
+def _is_own(author: Any, me: str) -> bool:
+    """Return whether we are this, or a program is."""
+    return isinstance(author, dict) and (author.get("accountId") == me or author.get("accountType") == "app")
+
+
+def _name(author: Any) -> str:
+    return str(author.get("displayName") or author.get("accountId")) if isinstance(author, dict) else "?"
+
+
+def _seconds(text: str) -> float:
+    """Return a moment as Jira writes it, with any zone, as seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()

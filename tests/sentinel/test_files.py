@@ -1,0 +1,125 @@
+"""A file that is laid into a watched folder becomes an event, once, whole, and stays where it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures import Clock
+from tests.sentinel.sentinels import Sentinel
+
+Build = Callable[..., Sentinel]
+
+
+@pytest.fixture
+def build(home: Path, clock: Clock) -> Build:
+    def built(**more: Any) -> Sentinel:
+        return Sentinel(home, clock, {"files": {"folders": ["inbox"], **more}}, {})
+
+    return built
+
+
+def lay(home: Path, clock: Clock, name: str, text: str = "hello", age: float = 60.0) -> Path:
+    path = home / "inbox" / name
+    path.write_text(text)
+    os.utime(path, (clock.now - age, clock.now - age))
+    return path
+
+
+def test_a_file_becomes_an_event_with_its_text(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    path = lay(home, clock, "report 한글.txt", "all is well")
+    (name,) = sentinel.settle()
+    assert name.startswith("evt-files-report+20+")
+    event = sentinel.one()
+    assert (event["type"], event["source"], event["priority"]) == ("files.arrived", "files", "normal")
+    payload = event["payload"]
+    assert (payload["path"], payload["name"], payload["text"]) == (str(path), "report 한글.txt", "all is well")
+    assert path.read_text() == "all is well"
+
+
+def test_a_file_makes_one_event_until_it_changes(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    lay(home, clock, "a")
+    for _ in range(3):
+        sentinel.look()
+    build().look()
+    assert len(sentinel.events()) == 1
+    lay(home, clock, "a", "other", age=10)
+    assert len(sentinel.look()) == 2
+
+
+def test_a_file_that_was_taken_away_and_comes_again_is_another(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    path = lay(home, clock, "a")
+    sentinel.settle()
+    path.unlink()
+    sentinel.look()
+    lay(home, clock, "a", age=5)
+    assert len(sentinel.look()) == 2
+
+
+def test_a_file_that_is_still_written_waits(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build(settle_seconds=2)
+    lay(home, clock, "a", age=0.5)
+    assert sentinel.settle() == []
+    assert len(sentinel.look(1.6)) == 1
+
+
+def test_what_has_lain_there_for_long_makes_no_events(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    for number in range(4):
+        lay(home, clock, f"old-{number}", age=3600)
+    lay(home, clock, "new", age=30)
+    assert len(sentinel.settle()) == 1
+    build().look()
+    assert sentinel.said().count("4 files in") == 1
+
+
+def test_what_is_no_file_to_read_makes_no_event(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    lay(home, clock, ".hidden")
+    lay(home, clock, "draft.tmp")
+    inbox = home / "inbox"
+    os.mkfifo(inbox / "pipe")
+    (inbox / "link").symlink_to("/etc/passwd")
+    (inbox / "folder").mkdir()
+    assert sentinel.settle() == []
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (65 << 10)])
+def test_what_is_large_or_no_text_is_named_alone(build: Build, home: Path, clock: Clock, content: bytes) -> None:
+    sentinel = build()
+    path = lay(home, clock, "a")
+    path.write_bytes(content)
+    os.utime(path, (clock.now - 60, clock.now - 60))
+    sentinel.settle()
+    assert sentinel.one()["payload"]["text"] is None
+    assert sentinel.one()["payload"]["size"] == len(content)
+
+
+def test_a_folder_in_the_home_is_made_and_wakes_the_sentinel(build: Build, home: Path) -> None:
+    sentinel = build()
+    assert stat.S_IMODE((home / "inbox").stat().st_mode) == 0o700
+    assert list(sentinel.job.folders()) == [home / "inbox"]
+
+
+def test_a_folder_elsewhere_that_is_not_there_is_told_and_looked_for(build: Build, tmp_path: Path) -> None:
+    sentinel = build(folders=[str(tmp_path / "later")])
+    sentinel.settle()
+    assert sentinel.shows("files")["state"] == "down"
+    (tmp_path / "later").mkdir()
+    sentinel.look(20)
+    assert sentinel.shows("files")["state"] == "ok"
+
+
+def test_three_hundred_at_once(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    for number in range(300):
+        lay(home, clock, f"{number}")
+    assert len(sentinel.settle()) == 300

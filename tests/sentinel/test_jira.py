@@ -1,0 +1,330 @@
+"""Jira's tickets: first sight, a change of status and what people write become events, once; what we do does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.disk.atomic import make_folder
+from kingdom.home.places import Places
+from kingdom.sentinel.watchers.adf import plain
+from kingdom.standins.faults import Fault, cuts, drops, fails, limits, passes, says
+from kingdom.standins.jira import Jira, document, person
+from tests.fixtures import Clock
+from tests.sentinel.sentinels import SECRETS, Sentinel
+
+Build = Callable[..., Sentinel]
+PERIOD = 300.0
+
+
+@pytest.fixture
+def build(home: Path, clock: Clock, tickets: Jira) -> Build:
+    """A new life of the sentinel in one home."""
+
+    def built(more: dict[str, Any] | None = None, **others: Any) -> Sentinel:
+        secrets = {name: value for name, value in SECRETS.items() if name != "GH_TOKEN"}
+        return Sentinel(home, clock, {"jira": more or {}}, {**secrets, "JIRA_URL": tickets.address}, **others)
+
+    return built
+
+
+def remember(home: Path, **state: Any) -> None:
+    """What another sentinel has left."""
+    own = Places(home).own("sentinel")
+    make_folder(own)
+    (own / "jira-state.json").write_text(json.dumps(state))
+
+
+def test_a_ticket_that_is_seen_first_is_assigned(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-123", text="It is slow.\nVery.")
+    sentinel = build()
+    assert sentinel.settle() == ["evt-jira-QP-123-20260207100000"]
+    event = sentinel.one()
+    assert (event["type"], event["priority"], event["repo"]) == ("jira.ticket.assigned", "normal", None)
+    assert event["payload"] == {
+        "ticket_key": "QP-123",
+        "summary": "Make it faster",
+        "status": "To Do",
+        "previous_status": None,
+        "url": f"{tickets.address}/browse/QP-123",
+        "priority": "High",
+        "labels": ["speed"],
+        "description": "It is slow.\nVery.",
+        "updated_at": "2026-02-07T19:00:00.000+0900",
+        "comments": [],
+    }
+
+
+def test_a_change_of_status_by_others_is_updated(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    tickets.move("QP-1", "In Progress")
+    sentinel.settle()
+    assert sentinel.types() == ["jira.ticket.assigned", "jira.ticket.updated"]
+    (moved,) = [one for one in sentinel.all() if one["type"] == "jira.ticket.updated"]
+    assert (moved["payload"]["previous_status"], moved["payload"]["status"]) == ("To Do", "In Progress")
+
+
+def test_words_of_others_are_commented_with_what_they_say(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    tickets.comment("QP-1", "please hurry")
+    sentinel.settle()
+    (said,) = [one for one in sentinel.all() if one["type"] == "jira.ticket.commented"]
+    assert said["priority"] == "low"
+    assert [(one["author"], one["text"]) for one in said["payload"]["comments"]] == [("dana", "please hurry")]
+
+
+def test_what_we_and_programs_do_never_comes_back(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    for by in (tickets.me, person("automation", is_app=True)):
+        sentinel.time.pass_(PERIOD)
+        tickets.move("QP-1", f"moved by {by['displayName']}", by)
+        tickets.comment("QP-1", "done", by)
+        sentinel.settle()
+    assert sentinel.types() == ["jira.ticket.assigned"]
+
+
+def test_other_edits_are_nothing(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    tickets.edit("QP-1")
+    sentinel.settle()
+    assert sentinel.types() == ["jira.ticket.assigned"]
+
+
+def test_a_move_with_words_is_one_event_that_carries_them(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    tickets.move("QP-1", "Done")
+    tickets.comment("QP-1", "it is done")
+    sentinel.settle()
+    (moved,) = [one for one in sentinel.all() if one["type"] != "jira.ticket.assigned"]
+    assert moved["type"] == "jira.ticket.updated"
+    assert moved["payload"]["comments"][0]["text"] == "it is done"
+
+
+def test_the_newest_of_many_comments_is_heard(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    for number in range(30):
+        tickets.comment("QP-1", f"old {number}")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    tickets.comment("QP-1", "new")
+    sentinel.settle()
+    (said,) = [one for one in sentinel.all() if one["type"] == "jira.ticket.commented"]
+    assert [one["text"] for one in said["payload"]["comments"]] == ["new"]
+
+
+def test_the_first_look_goes_ten_minutes_back(build: Build, tickets: Jira, clock: Clock) -> None:
+    tickets.ticket("OLD-1", at=clock.now - 3600)
+    tickets.ticket("NEW-1", at=clock.now - 500)
+    sentinel = build()
+    assert sentinel.settle() == ["evt-jira-NEW-1-20260207095140"]
+
+
+def test_every_page_is_read(build: Build, tickets: Jira) -> None:
+    tickets.page_size = 7
+    for number in range(30):
+        tickets.ticket(f"QP-{number}")
+    assert len(build().settle()) == 30
+
+
+@pytest.mark.parametrize("seconds", [300, 3600, 86400 * 3])
+def test_a_restart_loses_nothing_however_long_it_was_away(build: Build, tickets: Jira, seconds: int) -> None:
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(30)
+    tickets.ticket("QP-1")
+    sentinel.time.pass_(seconds)
+    assert len(build().settle()) == 1
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+def test_a_clock_that_is_set_loses_nothing(build: Build, tickets: Jira, clock: Clock, step: int) -> None:
+    theirs = Clock()
+    tickets.clock = theirs
+    sentinel = build()
+    sentinel.settle()
+    theirs.pass_(1800)
+    tickets.ticket("QP-1")
+    theirs.pass_(1800)
+    clock.pass_(step)
+    sentinel.time.now += PERIOD
+    assert len(sentinel.settle()) == 1
+
+
+def test_its_clock_may_differ_from_ours(build: Build, tickets: Jira) -> None:
+    tickets.skew = 5400.0
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    tickets.ticket("QP-2")
+    assert len(sentinel.settle()) == 2
+    assert len(sentinel.look(PERIOD)) == 2
+
+
+def test_a_killed_life_that_had_made_the_event_does_not_make_another(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.turn_until(sentinel.events)
+    # The ticket changes before the next life looks: its event would have another id.
+    sentinel.time.pass_(60)
+    tickets.edit("QP-1")
+    assert build().settle() == ["evt-jira-QP-1-20260207100000"]
+
+
+def test_after_a_change_over_what_was_known_is_not_seen_first_again(
+    build: Build, tickets: Jira, home: Path, clock: Clock
+) -> None:
+    remember(
+        home,
+        last_check="2026/02/07 09:58",
+        known_issues={"QP-1": {"status": "To Do", "updated": "20260207095800000"}, "QP-2": "In Progress"},
+    )
+    tickets.ticket("QP-1", at=clock.now - 60)
+    tickets.ticket("QP-2", at=clock.now - 60)
+    tickets.ticket("QP-3", at=clock.now - 60)
+    tickets.comment("QP-1", "hello", at=clock.now - 30)
+    sentinel = build()
+    sentinel.settle()
+    assert sorted((one["payload"]["ticket_key"], one["type"]) for one in sentinel.all()) == [
+        ("QP-1", "jira.ticket.commented"),
+        ("QP-2", "jira.ticket.updated"),
+        ("QP-3", "jira.ticket.assigned"),
+    ]
+
+
+def test_a_list_of_known_issues_is_read_as_well(build: Build, tickets: Jira, home: Path) -> None:
+    remember(home, last_check="2026/02/07 09:58", known_issues=["QP-1"])
+    tickets.ticket("QP-1")
+    assert build().settle() == []
+
+
+@pytest.mark.parametrize("fault", [drops(), cuts(), fails(500), fails(503), says([]), says({"issues": "none"})])
+@pytest.mark.parametrize("before", [(), (passes(),)])
+def test_a_service_that_fails_is_told_once_and_nothing_is_lost_or_doubled(
+    build: Build, tickets: Jira, before: tuple[Fault, ...], fault: Fault
+) -> None:
+    tickets.ticket("QP-1")
+    tickets.once(*before, fault, fault, fault)
+    sentinel = build()
+    sentinel.settle()
+    for _ in range(5):
+        sentinel.look(900)
+    assert sentinel.events() == ["evt-jira-QP-1-20260207100000"]
+    assert len([line for line in sentinel.said().splitlines() if " error " in line]) == 1
+    assert sentinel.shows("jira")["state"] == "ok"
+
+
+def test_a_limit_is_waited_out_exactly(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    tickets.once(passes(), limits(1000, 429))
+    sentinel = build()
+    sentinel.settle()
+    sentinel.look(999)
+    assert len(tickets.requests) == 2
+    assert len(sentinel.look(1)) == 1
+
+
+def test_a_ticket_of_another_shape_is_told_and_keeps_none_back(build: Build, tickets: Jira) -> None:
+    tickets.ticket("QP-1")
+    tickets.ticket("QP-2")
+    tickets.tickets["QP-1"]["fields"]["status"] = None
+    tickets.ticket("../x")
+    sentinel = build()
+    assert sentinel.settle() == ["evt-jira-QP-2-20260207100000"]
+    sentinel.look(PERIOD)
+    assert sentinel.said().count("has another shape") == 2
+
+
+def test_without_all_three_lines_it_is_off(build: Build, tickets: Jira, home: Path, clock: Clock) -> None:
+    sentinel = Sentinel(home, clock, {}, {"JIRA_URL": tickets.address})
+    sentinel.settle()
+    assert tickets.requests == []
+    assert "jira is off: no JIRA_USER_EMAIL, JIRA_API_TOKEN in .env" in sentinel.said()
+
+
+TEXT = {"type": "text", "text": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (document("one\n\ntwo"), "one\ntwo"),
+        ("already plain", "already plain"),
+        (None, ""),
+        ({"type": "doc", "content": [{"type": "heading", "content": [TEXT]}]}, "hello"),
+        (
+            {
+                "type": "bulletList",
+                "content": [
+                    {"type": "listItem", "content": [{"type": "paragraph", "content": [TEXT]}]},
+                    {"type": "listItem", "content": [{"type": "paragraph", "content": [TEXT]}]},
+                ],
+            },
+            "- hello\n- hello",
+        ),
+        ({"type": "codeBlock", "content": [{"type": "text", "text": "a = 1\nb = 2"}]}, "a = 1\nb = 2"),
+        (
+            {
+                "type": "paragraph",
+                "content": [
+                    {"type": "mention", "attrs": {"id": "1", "text": "@dana"}},
+                    {"type": "text", "text": " look "},
+                    {"type": "emoji", "attrs": {"shortName": ":ok:"}},
+                    {"type": "hardBreak"},
+                    {"type": "inlineCard", "attrs": {"url": "https://x.example.com"}},
+                ],
+            },
+            "@dana look :ok:\nhttps://x.example.com",
+        ),
+        (
+            {
+                "type": "paragraph",
+                "content": [
+                    {
+                        "type": "text",
+                        "text": "here",
+                        "marks": [{"type": "link", "attrs": {"href": "https://y.example"}}],
+                    }
+                ],
+            },
+            "here (https://y.example)",
+        ),
+        ({"type": "paragraph", "content": "odd"}, ""),
+        ({"type": "mediaSingle", "content": [{"type": "media", "attrs": {"id": "1"}}]}, "[attachment]"),
+        (
+            {
+                "type": "tableRow",
+                "content": [{"type": "tableCell", "content": [{"type": "paragraph", "content": [TEXT]}]}] * 2,
+            },
+            "hello | hello |",
+        ),
+    ],
+)
+def test_a_document_is_made_plain(node: Any, text: str) -> None:
+    assert plain(node) == text
+
+
+def test_a_document_nested_without_end_is_cut() -> None:
+    node: dict[str, Any] = {"type": "paragraph", "content": [TEXT]}
+    for _ in range(500):
+        node = {"type": "paragraph", "content": [node]}
+    assert plain(node) == ""
