@@ -16,6 +16,7 @@ import pytest
 from kingdom.errors import BadConfig
 from kingdom.home.places import Places
 from kingdom.king.context import Context
+from kingdom.king.dispatch import BATCH
 from kingdom.king.job import KingJob
 from kingdom.king.schedule_log import ScheduleLog
 from kingdom.records import notes
@@ -265,6 +266,17 @@ def test_soldiers_under_way_leave_so_much_room(castle: Path, clock: Clock) -> No
     result(castle, "task-20260207-100", status="skipped")
     reign(castle, clock, king)
     assert here(castle, "events", "dispatched") == ["evt-0", "evt-1", "evt-2"]
+
+
+@pytest.mark.parametrize(("count", "settled"), [(BATCH - 1, True), (BATCH, False)])
+def test_a_full_group_of_events_may_not_have_been_the_last(
+    castle: Path, clock: Clock, count: int, settled: bool
+) -> None:
+    (Places(castle).config / "king.yaml").write_text("concurrency: {max_soldiers: 1000}\n")
+    for number in range(count):
+        put(castle, "events", "pending", **event(f"evt-{number}", type="nobody.wants"))
+    turn = crown(castle, clock).job.turn(None)
+    assert (turn.worked, turn.settled) == (True, settled)
 
 
 def test_answers_of_people_pass_every_gate(castle: Path, clock: Clock) -> None:
@@ -544,6 +556,7 @@ def test_a_result_ends_task_and_event(
     assert told(under_way) == letters
     assert (here(under_way, "events", "dispatched"), here(under_way, "tasks", "in_progress")) == ([], [])
     assert Places(under_way).result(TASK).exists(), "others still read it"
+    assert logged(under_way)[-1] == f"task.{status}"
 
 
 @pytest.mark.parametrize("moment", ["after the note", "after the letter", "after the event's end"])
