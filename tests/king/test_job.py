@@ -96,6 +96,12 @@ def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> Non
     assert logged(castle) == ["event.dispatched", "task.created"]
 
 
+def test_events_orders_manifests_and_results_wake_the_king(castle: Path, clock: Clock) -> None:
+    places = Places(castle)
+    pending = {places.folder(kind, "pending") for kind in ("events", "orders")}
+    assert crown(castle, clock).job.folders().keys() == {*pending, places.manifests, places.results}
+
+
 def test_an_event_that_nobody_wants_is_discarded_with_its_reason(castle: Path, clock: Clock) -> None:
     put(castle, "events", "pending", **event(type="jira.ticket.assigned"))
     reign(castle, clock)
