@@ -22,6 +22,7 @@ LISTS = (
     "mailbox.test_sweep_mailbox",
     "mq.test_mass_turns",
     "mq.test_mutants_of_stores",
+    "test_slack",
     "watch.test_watch_mutants",
 )
 

@@ -47,6 +47,8 @@ class Fault:
     delay: float = 0.0
     #: It is done, and only the first half of the answer arrives.
     half: bool = False
+    #: It is done, and the answer is a page of HTML.
+    garbage: bool = False
     #: It is done, and the connection is cut before the answer.
     cut: bool = False
     times: int = 1
@@ -258,6 +260,8 @@ class Slack(StandIn):
         answer = self._perform(method, request)
         if fault is not None and fault.cut:
             return Answer(cut=True)
+        if fault is not None and fault.garbage:
+            return Answer(200, b"<html><body>Bad gateway</body></html>", {"content-type": "text/html"})
         if fault is not None and fault.half:
             length = {"content-length": str(len(answer.body))}
             return Answer(200, headers={**answer.headers, **length}, parts=[answer.body[: len(answer.body) // 2]])

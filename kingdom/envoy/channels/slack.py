@@ -33,7 +33,6 @@ from kingdom.envoy.channels.slack_text import (
 from kingdom.runtime import tables
 from kingdom.times import moment
 
-CALL_SECONDS = 10
 BLIP_SECONDS = 10.0
 """A line that is down for less is nobody's business: Slack renews it every few hours."""
 CLOCK_SKEW_SECONDS = 600
@@ -61,7 +60,8 @@ class Slack(Channel):
         self.settle_seconds = float(config["settle_seconds"])
         token, app_token = (_secret(kit, config[name]) for name in ("bot_token_env", "app_token_env"))
         # Without its own retries: after a connection that broke it would post once more.
-        self._web = WebClient(token, config["api_url"], CALL_SECONDS, logger=_silent(), retry_handlers=[])
+        self._web = WebClient(token, config["api_url"], logger=_silent(), retry_handlers=[])
+        self._web.timeout = config["call_seconds"]
         self._listed: Listed | None = None
         self._unacknowledged: list[tuple[Said, SocketModeRequest]] = []
         self._rooms = JsonFile(kit.folder / "rooms.json", kit.disk, kit.tell, lambda _, id: isinstance(id, str))
