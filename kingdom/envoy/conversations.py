@@ -115,9 +115,9 @@ class Conversations:
             return elsewhere._replace(thread=message.thread_ts)
         row = self._threads.get(message.task_id, self._closed.get(message.task_id)) if message.task_id else None
         thread = _address(row)
-        if thread is None or not THREAD_RULES[message.type].in_thread:
+        if row is None or thread is None or not THREAD_RULES[message.type].in_thread:
             return elsewhere
-        if message.type == "notification" and message.channel not in (None, thread.room, asked_in):
+        if message.type == "notification" and message.channel not in (None, thread.room, row.get("named"), asked_in):
             return elsewhere
         return thread
 
@@ -168,8 +168,11 @@ class Conversations:
         self._replies.save()
 
     def open_thread(self, posted: Posted) -> None:
+        """Note the thread, and by which name its room was addressed: the channel itself may have another one."""
         if posted.message.task_id:
-            self._threads.set(posted.message.task_id, _row(posted.thread))
+            named = posted.message.channel
+            is_renamed = named not in (None, posted.address.room)
+            self._threads.set(posted.message.task_id, _row(posted.thread) | ({"named": named} if is_renamed else {}))
 
     def await_answer(self, posted: Posted) -> None:
         """Note the question under the task that asked: others have asked in the same thread before it.

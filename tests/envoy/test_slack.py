@@ -81,7 +81,7 @@ def test_a_task_has_a_thread_in_slack_and_its_channel_is_remembered_by_id(
 ) -> None:
     begin_thread(home)
     put(home, "messages", "pending", **message("msg-2", "thread_update", task_id=TASK))
-    put(home, "messages", "pending", **message("msg-3", task_id=TASK, code="completed"))
+    put(home, "messages", "pending", **message("msg-3", task_id=TASK, code="completed", channel="kingdom"))
     sent(home, envoy, "msg-1", "msg-2", "msg-3")
     first, *others = slack.from_kingdom()
     assert (first["channel"], first.get("thread_ts")) == (GENERAL, None)

@@ -1,7 +1,7 @@
 """Slack fails in every way: nothing is lost, nothing is posted or heard twice, and nobody is bothered by it.
 
-The envoy's own process speaks by Slack's library with a Slack on loopback. A row of OUTAGES is one way to fail while the
-kingdom speaks, a row of CUTS one while people do; every moment of a post is one at which the envoy is killed.
+The envoy's own process speaks by Slack's library with a Slack on loopback. A row of OUTAGES is one way to fail while
+the kingdom speaks, a row of CUTS one while people do; every moment of a post is one at which the envoy is killed.
 """
 
 from __future__ import annotations
@@ -314,7 +314,8 @@ def forged(tree: Path) -> list[str]:
     with world() as here, listening(tree, here):
         slack = here.slack
         question = homes.message("msg-1", type="human_input_request", task_id="task-1", content="A?\n- yes\n- no")
-        assert trees.until(lambda names=here.put(question): here.filed(*names), SOON)
+        here.put(question)
+        assert trees.until(lambda: here.filed("msg-1"), SOON)
         asked = slack.from_kingdom()[0]
         event = {"type": "message", "channel_type": "im", "channel": DIRECT, "user": "U0ANN", "text": "do it"}
         for number, change in enumerate(FORGED):
