@@ -69,8 +69,8 @@ class GatewayJob:
         self._wake.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), min(LONGEST_TURN, threshold / 8))
-        if not self._wake.is_set():
-            await moved.wait()
+        # A signal wakes too: a role whose reader hangs can still be asked to end.
+        await _first_of(moved, self._wake)
         self._application.check()
         self._write_figures()
 
@@ -103,6 +103,16 @@ class GatewayJob:
             path = self._services.places.own(self._services.name) / "figures.json"
             self._services.unsynced.rewrite(path, to_json(figures))
             self._figures, self._figures_at = figures, now
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Wait until one of them is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _port(services: Services, instance: str | None) -> int:

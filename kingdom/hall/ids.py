@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from datetime import UTC, datetime
 
 from kingdom.errors import BadInput
+from kingdom.times import stamp
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 26
@@ -48,4 +48,4 @@ def new_uuid() -> str:
 def iso(seconds: float) -> str:
     """Return a moment as the chat writes it: UTC, to the millisecond."""
     ms = int(seconds * 1000)
-    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{stamp(seconds).removesuffix('Z')}.{ms % 1000:03d}Z"

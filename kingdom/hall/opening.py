@@ -22,4 +22,8 @@ def open_database(config: Config, secrets: Mapping[str, str], places: Places) ->
     row = DATABASES.get({"postgres": "postgresql"}.get(scheme, scheme))
     if row is None:
         raise refuse_url(places, f"no database {scheme!r}; known are {', '.join(DATABASES)}")
-    return cast(Database, load(row)(url, places))
+    try:
+        database = load(row)
+    except ModuleNotFoundError as error:
+        raise refuse_url(places, f"needs the package {error.name}: pip install 'kingdom[postgres]'") from None
+    return cast(Database, database(url, places))

@@ -12,6 +12,7 @@ from kingdom.disk.codec import parse_json
 from kingdom.errors import BadInput
 from kingdom.home import schemas
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CONTENT = 5000
 """UTF-16 units of a message's content, as browsers count them."""
 
@@ -22,14 +23,14 @@ class BadEvent(BadInput):
 
 def utf16_units(text: str) -> int:
     """Return the length of a text as JavaScript counts it; a lone surrogate counts as one."""
-    return len(text) + sum(letter > "\uffff" for letter in text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def unfit_content(content: str) -> str:
     """Return what makes a content unfit for a message, or ""."""
     if "\0" in content:
         return "content holds U+0000"
-    if any("\ud800" <= letter <= "\udfff" for letter in content):
+    if not content.isascii() and _SURROGATE.search(content):
         return "content holds a lone surrogate, which is no character"
     if not content:
         return "content is empty"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,10 @@ import requests
 
 from kingdom.disk.atomic import make_folder
 from kingdom.hall.ids import new_uuid, next_ulid
-from kingdom.hall.records import MessagePersisted
+from kingdom.hall.records import MessagePersisted, Signal
 from kingdom.topics import open_topics
 from kingdom.topics.base import Kit, Outcome
-from kingdom.topics.names import MESSAGES, PASSING, PERSISTED
+from kingdom.topics.names import MESSAGES, PASSING, PERSISTED, SIGNALS
 from tests.gateway.halls import SECONDS, Hall, Person
 
 COUNT = 40
@@ -89,14 +90,18 @@ def _persisted(person: Person, room: str, message: str) -> MessagePersisted:
 
 
 def _publish(hall: Hall, events: list[MessagePersisted]) -> None:
+    _append(hall, [(PERSISTED, event.key, event.to_json()) for event in events])
+
+
+def _append(hall: Hall, events: list[tuple[str, str, bytes]]) -> None:
     scratch = hall.places.scratch("tests")
     make_folder(scratch)
     kit = Kit(hall.places.topics, scratch, "process", lambda: None, {}, PASSING)
     topics = open_topics("files", kit)
     producer = topics.producer()
     outcomes: list[Any] = []
-    for event in events:
-        producer.append(PERSISTED, event.key, event.to_json(), lambda outcome, why: outcomes.append(outcome))
+    for topic, key, value in events:
+        producer.append(topic, key, value, lambda outcome, why: outcomes.append(outcome))
     assert producer.flush(SECONDS)
     assert outcomes == [Outcome.STORED] * len(events)
     topics.close()
@@ -114,6 +119,21 @@ async def wrong_after_leaving(hall: Hall) -> list[str]:
         answer = await his.send(room)
         found = ["a message after leaving"] if his.all("newMessage") else []
         return found + ([] if answer["status"] == "FAILED" else ["it may still send"])
+
+
+async def wrong_after_the_end_of_a_session(hall: Hall) -> list[str]:
+    """A session that was ended is disconnected at once, and its token is good for nothing."""
+    anna = hall.person()
+    room = anna.room()
+    async with anna.socket(room) as hers:
+        _signal(hall, Signal("session_ended", "worker", {"userId": anna.id, "at": time.time() + 1}))
+        reason = await hers.wait("disconnect")
+    status = anna.call("GET", "/rooms").status_code
+    return [] if (reason, status) == ("server disconnect", 401) else [f"disconnected by {reason}, then {status}"]
+
+
+def _signal(hall: Hall, signal: Signal) -> None:
+    _append(hall, [(SIGNALS, str(signal.facts["userId"]), signal.to_json())])
 
 
 async def wrong_poller(hall: Hall) -> list[str]:

@@ -42,5 +42,9 @@ async def test_who_has_left_hears_nothing(alone: Hall) -> None:
     assert await flow_checks.wrong_after_leaving(alone) == []
 
 
+async def test_a_session_that_was_ended_is_disconnected_and_its_token_refused(alone: Hall) -> None:
+    assert await flow_checks.wrong_after_the_end_of_a_session(alone) == []
+
+
 async def test_a_client_that_polls_no_more_is_cut(alone: Hall) -> None:
     assert await flow_checks.wrong_poller(alone) == []

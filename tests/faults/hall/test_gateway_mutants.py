@@ -44,6 +44,7 @@ CHECKS: dict[str, Check] = {
     "away": flow(flow_checks.wrong_when_the_topic_is_away),
     "redelivery": flow(flow_checks.wrong_redelivery),
     "leaving": flow(flow_checks.wrong_after_leaving),
+    "session": flow(flow_checks.wrong_after_the_end_of_a_session),
     "poller": flow(flow_checks.wrong_poller),
 }
 
@@ -96,6 +97,9 @@ MUTANTS = [
     ),
     Mutant("leaving a room ends nothing", "kingdom.gateway.rooms:Rooms.left", drop("self._remove"), "leaving"),
     Mutant("membership is remembered after its end", f"{MEMBERSHIP}.ends", drop("A.pop"), "leaving"),
+    Mutant(
+        "ended sessions go on", "kingdom.gateway.rest:Rest._caller", replace("A or self._ended(caller)", "A"), "session"
+    ),
     Mutant("nobody is cut", "kingdom.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
 ]
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
