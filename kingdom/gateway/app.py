@@ -77,6 +77,7 @@ class Application:
             self._rates["messages"],
             self._most_queued,
             self._rooms.has_ended,
+            services.log.error,
             clock,
         )
         self._delivery = Delivery(

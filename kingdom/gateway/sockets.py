@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import orjson
 import socketio
 from engineio.async_socket import AsyncSocket
-from engineio.exceptions import EngineIOError
+from engineio.exceptions import EngineIOError, SocketIsClosedError, UnknownPacketError
+from engineio.packet import CLOSE, NOOP, PING, PONG, UPGRADE, Packet
 from engineio.payload import Payload
 
 from kingdom.gateway import inputs
@@ -42,7 +43,7 @@ NOT_AUTHENTICATED = "Not authenticated"
 INVALID = "Invalid message format"
 NOT_A_MEMBER = "Not a member of this room"
 UNDELIVERED = "Message delivery failed"
-_CONNECT, _NOOP = "40", "6"
+_CONNECT, _EVENT, _NOOP = "40", "42", "6"
 
 
 class Answer(NamedTuple):
@@ -68,10 +69,9 @@ class Settled(NamedTuple):
 
 
 class HallSocket:
-    """What Engine.IO reads and writes a web socket through."""
+    """A web socket under Engine.IO: its handshakes are Engine.IO's, its packets take a shorter way."""
 
     def __init__(self, handler: Callable[[HallSocket], Awaitable[None]], server: object) -> None:
-        self._handler = handler
         self._pipe: AsyncSocket = handler.__self__  # type: ignore[attr-defined]
         self._hall: Sockets = self._pipe.server.hall
 
@@ -79,8 +79,57 @@ class HallSocket:
         self._receive, self._send = environ["asgi.receive"], environ["asgi.send"]
         self._frames: FrameProtocol = environ["asgi.scope"]["state"][FRAMES]
         await self._send({"type": "websocket.accept"})
-        await self._handler(self)
+        if self._pipe.connected and not await self._upgrade():
+            return ""
+        self._pipe.connected = self._pipe.upgraded = True
+        writer = asyncio.ensure_future(self._write())
+        await self._read()
+        await self._pipe.queue.put(None)
+        await writer
+        await self._pipe.close(wait=False, abort=True, reason=self._pipe.server.reason.TRANSPORT_CLOSE)
         return ""
+
+    async def _upgrade(self) -> bool:
+        """Let a polling client go over to this web socket; return whether it did."""
+        self._pipe.upgrading = True
+        try:
+            if self._pipe.upgraded or await self.wait() != f"{PING}probe":
+                return False
+            await self.send(f"{PONG}probe")
+            await self._pipe.queue.put(Packet(NOOP))  # ends the poll that is under way
+            self._pipe.upgraded = await self.wait() == str(UPGRADE)
+        except OSError:
+            return False
+        finally:
+            self._pipe.upgrading = False
+        return bool(self._pipe.upgraded)
+
+    async def _write(self) -> None:
+        """Send what comes through the queue, until the connection ends."""
+        while True:
+            packet = await self._pipe.queue.get()
+            self._pipe.queue.task_done()
+            if packet is None:
+                break
+            await self.send(packet.encode())
+            if packet.packet_type == CLOSE:
+                break
+        await self.close()
+
+    async def _read(self) -> None:
+        """Take what the client sends, one after the other. Dead clients are found by their pings, in `drop_silent`."""
+        while True:
+            try:
+                data = await self.wait()
+                if isinstance(data, str) and data.startswith(_EVENT) and await self._hall.receive(self._pipe.sid, data):
+                    continue
+                await self._pipe.receive(Packet(encoded_packet=data))
+            except (OSError, SocketIsClosedError):
+                return
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError, UnknownPacketError, RecursionError):
+                continue  # no packet of this protocol
+            if self._pipe.closed:
+                return
 
     async def send(self, message: str) -> None:
         """Send a packet. From a NOOP on, which comes after everything before it, frames may go directly."""
@@ -126,8 +175,10 @@ class Sockets:
         rate: Rate,
         most_queued: Callable[[], int],
         ended: Callable[[Caller], bool],
+        report: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
+        """`ended` says whether a token's session was ended before its time, `report` tells of defects."""
         #: Why messages are not taken now, or "".
         self.refuses = ""
         self.rate = rate
@@ -139,6 +190,7 @@ class Sockets:
         self._tokens = tokens
         self._producer = producer
         self._ended = ended
+        self._report = report
         self._clock = clock
         self._ends: list[tuple[float, str]] = []
         self._settled: deque[Settled] = deque()
@@ -232,6 +284,19 @@ class Sockets:
 
     # Events
 
+    async def receive(self, pipe: str, text: str) -> bool:
+        """Carry out an event of the default namespace; False when this is another one, or none."""
+        start = text.find("[")
+        number = text[len(_EVENT) : start]
+        if start < 0 or (number and not (number.isascii() and number.isdigit())):
+            return False
+        try:
+            data = orjson.loads(text[start:])
+        except orjson.JSONDecodeError:
+            return False
+        await self.handle(pipe, data[0] if data else None, data[1] if len(data) > 1 else None, _int(number))
+        return True
+
     async def handle(self, pipe: str, event: object, payload: object, number: int | None) -> None:
         """Carry out one event. The next one of this client waits until this returns."""
         client = self._clients.by_pipe.get(pipe)
@@ -243,7 +308,12 @@ class Sockets:
         if handler is None:
             answer.give({"success": False, "error": "Unknown event"})
         else:
-            await handler(self, client, payload, answer)
+            try:
+                await handler(self, client, payload, answer)
+            except Exception as error:  # noqa: BLE001
+                # The edge of one event: a defect of ours must not end the connection, whose next one would meet it.
+                self._report(f"{event} of a client failed: {type(error).__name__}: {error}")
+                answer.give(_failed("", UNDELIVERED) if event == "sendMessage" else _error("Internal server error"))
 
     async def _answer_stranger(self, pipe: str, event: object, number: int | None) -> None:
         if number is None:
@@ -348,6 +418,10 @@ EVENTS: dict[str, Callable[[Sockets, Client, object, Answer], Awaitable[None]]] 
     "typing": Sockets.typing,
 }
 """What clients may call."""
+
+
+def _int(number: str) -> int | None:
+    return int(number) if number else None
 
 
 def _failed(client_msg_id: str, error: str, retry_after_ms: int = 0) -> dict[str, object]:
