@@ -285,13 +285,14 @@ def echoing(root: Path, mode: str) -> Iterator[tuple[Path, Path]]:
     inbox, outbox = root / "inbox", root / "outbox"
     inbox.mkdir()
     outbox.mkdir()
-    process = subprocess.Popen([sys.executable, "-m", "bench.floors", str(inbox), str(outbox), mode], cwd=HOUSE)
-    try:
-        time.sleep(0.3)
-        yield inbox, outbox
-    finally:
-        process.terminate()
-        process.wait()
+    command = [sys.executable, "-m", "bench.floors", str(inbox), str(outbox), mode]
+    with subprocess.Popen(command, cwd=HOUSE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it listens
+        try:
+            yield inbox, outbox
+        finally:
+            process.terminate()
 
 
 @contextmanager

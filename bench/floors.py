@@ -137,8 +137,9 @@ def arrivals(fd: int) -> list[str]:
 
 
 def echo(inbox: str, outbox: str, *, power: bool) -> None:
-    """Answer each file with a file: see the name, read it, write the answer, rename it in."""
+    """Answer each file with a file: see the name, read it, write the answer, rename it in; say first that we listen."""
     fd = watch(inbox)
+    print("listens", flush=True)
     while True:
         for name in arrivals(fd):
             source = os.open(f"{inbox}/{name}", os.O_RDONLY)
