@@ -201,6 +201,23 @@ def _connection(places: Places, secrets: Mapping[str, str], name: str, service: 
     return Finding(level, what, one_line(dotenv.hide(said, secrets.values()), 300), step)
 
 
+def _watchers(places: Places) -> Iterator[Finding]:
+    """How the sentinel says that its watchers are; says nothing where it does not run."""
+    if not is_locked(places.lock("sentinel")):
+        return
+    shown = read_json_or(places.watchers, {})
+    told = {name: one for name, one in shown.items() if isinstance(one, dict) and one.get("state") != "off"}
+    for name, one in told.items():
+        state = str(one.get("state"))
+        if state != "ok":
+            level = "bad" if state == "refused" else "warn"
+            until = f" until {one['until']}" if one.get("until") else ""
+            yield Finding(level, f"watcher {name}", one_line(f"{state}{until}: {one.get('why')}", 300))
+    well = [name for name, one in told.items() if one.get("state") == "ok"]
+    off = [name for name in shown if name not in told]
+    yield Finding("ok", "watchers", f"{', '.join(well) or 'none'} at work; off: {', '.join(off) or 'none'}")
+
+
 def _generals(places: Places) -> Iterator[Finding]:
     good, bad = manifests.installed(places)
     for error in bad:
@@ -457,6 +474,7 @@ CHECKS: tuple[Check, ...] = (
     _home,
     _configuration,
     _connections,
+    _watchers,
     _generals,
     _engines,
     _sandbox,

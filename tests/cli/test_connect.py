@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import stat
@@ -14,6 +15,8 @@ import pytest
 import yaml
 
 from kingdom.connections import SERVICES, base, load
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.lock import Lock
 from kingdom.home import dotenv
 from kingdom.standins import github, jira
 from kingdom.standins.faults import drops, fails, limits
@@ -220,3 +223,25 @@ def test_what_is_written_into_env_is_read_back(terminal: Terminal, value: str) -
 def test_what_cannot_stand_in_one_line_is_refused(value: str) -> None:
     with pytest.raises(base.KingdomError, match="A cannot stand in"):
         dotenv.with_values("", {"A": value})
+
+
+@pytest.mark.parametrize(
+    ("shown", "mark", "told"),
+    [
+        ({"state": "ok", "why": ""}, "ok", "watchers: github at work; off: jira"),
+        ({"state": "down", "why": "down: HTTP 502"}, "warn", "watcher github: down: down: HTTP 502"),
+        ({"state": "limited", "why": "w", "until": "2026-02-07T10:00:00Z"}, "warn", "limited until 2026-02-07"),
+        ({"state": "refused", "why": "HTTP 401"}, "BAD", "watcher github: refused: HTTP 401"),
+    ],
+)
+def test_the_doctor_tells_how_the_watchers_are(terminal: Terminal, shown: object, mark: str, told: str) -> None:
+    make_folder(terminal.places.own("sentinel"))
+    terminal.places.watchers.write_text(json.dumps({"github": shown, "jira": {"state": "off", "why": "no token"}}))
+    lock = Lock(terminal.places.lock("sentinel"), "sentinel")
+    lock.acquire()
+    try:
+        lines = terminal("doctor", "--all").out.splitlines()
+    finally:
+        lock.release()
+    (line,) = [line for line in lines if told in line]
+    assert line.startswith(mark)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.standins.faults import says
+from kingdom.standins.github import GitHub
+from kingdom.standins.jira import Jira
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, kingdom, one_of
@@ -29,9 +32,23 @@ echo "$KINGDOM_TASK_ID $$" >>"$KINGDOM_HOME/ended"
 def check_secrets(tree: Path, launcher: str) -> tuple[int, list[str]]:
     """Return in how many places was looked, and where a token stands."""
     shell = {"SLACK_BOT_TOKEN": IN_SHELL, "ANTHROPIC_API_KEY": IN_SHELL}
-    config = {"king": {"retry": {"max_attempts": 1}}}
+    with GitHub() as hub, Jira() as tickets:
+        return _looked_through(tree, launcher, shell, hub, tickets)
+
+
+def _looked_through(
+    tree: Path, launcher: str, shell: dict[str, str], hub: GitHub, tickets: Jira
+) -> tuple[int, list[str]]:
+    """GitHub takes the token, and repeats it in an error; Jira refuses its own."""
+    hub.token = IN_FILE
+    hub.notify(1, "comment", title="a title")
+    hub.once(says({"message": f"who is {IN_FILE}?"}, 500))
+    polling = {"github": {"base_url": hub.address, "interval_seconds": 0.5}}
+    config = {"king": {"retry": {"max_attempts": 1}}, "sentinel": {"polling": polling}}
+    env = f"SLACK_BOT_TOKEN={IN_FILE}\nOTHER_TOKEN={IN_FILE}\nGH_TOKEN={IN_FILE}\nJIRA_API_TOKEN={IN_FILE}\n"
+    env += f"JIRA_URL={tickets.address}\nJIRA_USER_EMAIL=kingdom@example.com\n"
     with kingdom(launcher, tree=tree, env=shell, config=config, manifest=WORKING_GENERAL) as court:
-        court.places.env_file.write_text(f"SLACK_BOT_TOKEN={IN_FILE}\nOTHER_TOKEN={IN_FILE}\n")
+        court.places.env_file.write_text(env)
         court.places.env_file.chmod(0o600)
         court.up()
         load = Load(court)
@@ -39,7 +56,9 @@ def check_secrets(tree: Path, launcher: str) -> tuple[int, list[str]]:
         load.arrive(2)
         load.wait_done(60)
         wait_until(lambda: len(court.letters("sent")) >= 4, 20, "both ends are told")
-        told = {f"$ kingdom {words}": said(court, words) for words in ("status", "doctor", "tasks", "events")}
+        wait_until(lambda: hub.unread() == [] and tickets.requests, 30, "the sentinel has looked")
+        asked = ("status", "doctor", "tasks", "events", "connect", "connect github --check", "connect jira --check")
+        told = {f"$ kingdom {words}": said(court, words) for words in asked}
         places = {**told, **processes(court), **files(court), **tmux(court)}
     wrong = [where for where, text in places.items() if re.search(f"{IN_FILE}|{IN_SHELL}", text)]
     return len(places), wrong

@@ -1,0 +1,125 @@
+"""Defects of the sentinel: each must be caught by its sweep, or by the tests of what services do to it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults import mutants, test_sweep_sentinel, trees
+from tests.faults.changes import before, body, drop, replace, swap
+from tests.faults.mutants import Mutant
+from tests.faults.sweep import KILL, sweep
+
+HUB, TICKETS = "tests/sentinel/test_github.py", "tests/sentinel/test_jira.py"
+
+MUTANTS = [
+    Mutant(
+        "an event is marked as seen before it is made",
+        "kingdom.sentinel.seen:Seen.create",
+        swap("_queue.create", "_disk.create_all"),
+        caught_by="sentinel kill",
+        near="events/pending|seen",
+        quick=True,
+    ),
+    Mutant(
+        "a thread is marked as read before its event is made",
+        "kingdom.sentinel.watchers.github:GitHubWatcher.parse",
+        before("self._kit.state.remove(A)", "[self._mark(name) for name in found.to_mark]"),
+        caught_by="sentinel kill",
+        near="github-state|events/pending",
+    ),
+    Mutant(
+        "own words come back as work",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._is_person",
+        body("return True"),
+        caught_by=f"{HUB}::test_own_words_and_those_of_bots_make_no_events",
+    ),
+    Mutant(
+        "a mark hides what has happened since the look",
+        "kingdom.sentinel.watchers.github:_is_open",
+        body("return bool(one['unread'])"),
+        caught_by=f"{HUB}::test_what_happens_between_a_look_and_its_mark_is_not_hidden_by_it",
+    ),
+    Mutant(
+        "a limit is not waited out",
+        "kingdom.sentinel.watch:Watch._fails",
+        replace("self._rest(A)", "self._rest(self._interval)"),
+        caught_by=f"{HUB}::test_a_secondary_limit_is_waited_out_exactly_also_by_the_next_life",
+    ),
+    Mutant(
+        "the next life forgets a limit",
+        "kingdom.sentinel.watch:Watch._rest_of_pause",
+        body("return 0.0"),
+        caught_by=f"{HUB}::test_a_secondary_limit_is_waited_out_exactly_also_by_the_next_life",
+    ),
+    Mutant(
+        "a failure is told at every look",
+        "kingdom.sentinel.watch:Watch._say_trouble",
+        replace("self._kind() != A", "True"),
+        caught_by=f"{HUB}::test_a_service_that_fails_is_told_once_and_nothing_is_lost_or_doubled",
+    ),
+    Mutant(
+        "the breaker lets everything pass",
+        "kingdom.sentinel.breaker:Breaker.passing",
+        replace("A and B >= self._most_of_subject", "False"),
+        caught_by=f"{HUB}::test_the_breaker_ends_a_loop_and_loses_nothing",
+    ),
+    Mutant(
+        "the token goes wherever an answer points",
+        "kingdom.connections.web:Web._url",
+        replace("A[:2] != B[:2]", "False"),
+        caught_by=f"{HUB}::test_the_token_goes_nowhere_else",
+    ),
+    Mutant(
+        "the first look has no bound",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._is_new",
+        body("return id_of(one) not in found.own"),
+        caught_by=f"{HUB}::test_the_first_look_is_bounded",
+    ),
+    Mutant(
+        "what is about to be made is not noted first",
+        "kingdom.sentinel.watch:Watch._parse",
+        drop("_state.save"),
+        caught_by=f"{TICKETS}::test_a_killed_life_that_had_made_the_event_does_not_make_another",
+        quick=True,
+    ),
+    Mutant(
+        "windows do not reach back to the last look",
+        "kingdom.sentinel.watchers.jira:JiraWatcher._minutes",
+        replace("max(1, ceil((A - B) / 60)) + OVERLAP_MINUTES", "OVERLAP_MINUTES"),
+        caught_by=f"{TICKETS}::test_a_restart_loses_nothing_however_long_it_was_away",
+    ),
+    Mutant(
+        "own moves come back as work",
+        "kingdom.sentinel.watchers.jira:_is_own",
+        body("return False"),
+        caught_by=f"{TICKETS}::test_what_we_and_programs_do_never_comes_back",
+    ),
+    Mutant(
+        "only the first page is read",
+        "kingdom.sentinel.watchers.jira:JiraWatcher._search",
+        replace("A or not B", "True"),
+        caught_by=f"{TICKETS}::test_every_page_is_read",
+    ),
+]
+KNOWN = {mutant.name: mutant for mutant in MUTANTS}
+
+
+def check(tree: Path, name: str, near: str) -> list[str]:
+    """Return what a check finds wrong with the program of a tree."""
+    if name == "sentinel kill":
+        return sweep(test_sweep_sentinel.SENTINEL, KILL, tree=tree, near=near, stop_at=1, budget=8).bad
+    shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc", "faults"))
+    shutil.copy(trees.CHECKOUT / "pyproject.toml", tree)
+    home = trees.new_folder()
+    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", name], timeout=120)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout.splitlines()[-3:] if done.returncode else []
+
+
+@pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
+def test_a_seeded_defect_of_the_sentinel_is_caught(name: str) -> None:
+    mutant = KNOWN[name]
+    assert mutants.is_caught(mutant, lambda tree, near: check(tree, mutant.caught_by, near)), mutant.caught_by
