@@ -70,8 +70,7 @@ def serve(task_id: str) -> int:
     _keep_output(order, places)
     seconds = round(time.monotonic() - begun, 3)
     report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
-    # Not synced: a power cut ends all processes, and a soldier without a whole report is started again.
-    disk = Disk(places.soldier_folder(task_id), durability="process")
+    disk = Disk(places.soldier_folder(task_id))
     try:
         disk.rewrite(places.raw_result(task_id), to_json(report.to_json()))
     except OSError:

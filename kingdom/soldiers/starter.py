@@ -15,7 +15,7 @@ from kingdom.disk.lock import Lock
 from kingdom.log import Log
 from kingdom.runtime.processes import room_for_markers
 
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
 """A warm server that takes longer than this is replaced: nobody's turn may take long."""
 IDLE_SECONDS = 50.0
 """A warm server that has had nothing to do for so long is about to end."""

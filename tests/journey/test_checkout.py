@@ -174,7 +174,7 @@ def test_a_wheel_can_be_installed_and_runs(folder: Path) -> None:
     run(kingdom, "init", home, cwd=folder, env=ours)
     (home / "config" / "chamberlain.yaml").write_text("intervals: {vitals_seconds: 3600}\n")
     assert sorted(path.name for path in (home / "generals").iterdir()) == [
-        *("gen-briefing", "gen-doctor", "gen-herald", "gen-jira", "gen-pr", "gen-test")
+        *("gen-briefing", "gen-catchup", "gen-doctor", "gen-herald", "gen-jira", "gen-pr", "gen-test")
     ]
     assert not (home / ".env").exists()
     try:
