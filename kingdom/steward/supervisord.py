@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from xml.parsers.expat import ExpatError
 
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_bytes
@@ -327,7 +328,8 @@ class Supervisord:
             what = str(arguments[0]) if arguments else "its roles"
             kind = _Unknown if fault.faultCode == _BAD_NAME else LauncherError
             raise kind(launcher=self.name, action=method, what=what, why=fault.faultString) from None
-        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as error:
+        except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:
+            # Its answer is cut off in the middle when it ends meanwhile.
             raise self._error(method, "its roles", str(error) or type(error).__name__) from None
 
     def _error(self, action: str, what: str, why: str) -> LauncherError:

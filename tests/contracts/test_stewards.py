@@ -108,6 +108,27 @@ def test_a_launcher_that_ends_while_it_is_asked_has_no_roles(steward: Steward, c
     answering.join()
 
 
+def test_half_an_answer_of_a_supervisord_that_ends_is_none(court: Court) -> None:
+    make_folder(court.places.supervisor_socket.parent)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(court.places.supervisor_socket))
+    listener.listen(2)
+
+    def answer_half() -> None:
+        listener.accept()[0].close()
+        asking, _ = listener.accept()
+        listener.close()
+        asking.recv(1 << 16)
+        asking.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\n\r\n<?xml version='1.0'?><methodResponse><par")
+        asking.shutdown(socket.SHUT_RDWR)
+        asking.close()
+
+    answering = threading.Thread(target=answer_half)
+    answering.start()
+    assert Supervisord(court.places).alive() == {}
+    answering.join()
+
+
 def test_raising_again_starts_nobody_twice(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
     steward.start_launcher([row("king"), row("gen-a")])
