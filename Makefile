@@ -65,7 +65,7 @@ web-test: ## the pages in a browser
 test-outside: ## the engines' real programs, from npm, against models played on loopback
 	@bin/setup dev
 	@tests/outside/install.sh
-	@exec $(PY) -m pytest -q -n 2 tests/outside
+	@exec $(PY) -m pytest -q -n 2 -o faulthandler_timeout=0 tests/outside
 
 test-distributed: ## the hall on Kafka and PostgreSQL
 	@bin/setup distributed

@@ -142,6 +142,7 @@ def order(
         home=str(home) if home else None,
         settings=dict(services.system["runtime"].get(chosen.name, {})),
         session_totals=totals,
+        mcp=_tools(services, manifest, str(soldier.result_path)) if home else {},
     )
     return made._replace(env={**made.env, **chosen.engine.environment(made)})
 
@@ -192,6 +193,17 @@ def _engine_home(
     if (identity := owner.git_identity(services.system["runtime"])) is not None:
         owner.Furnishing(own.home).write(".gitconfig", identity)
     return own.home, own.totals(known) if known else {}, known
+
+
+def _tools(services: Services, manifest: Manifest, result_path: str) -> dict[str, dict[str, Any]]:
+    """Return the MCP server that lets a model report, ask and remember, if the configuration wants it."""
+    if not services.system["runtime"]["mcp"]:
+        return {}
+    told = {
+        "KINGDOM_RESULT_PATH": result_path,
+        "KINGDOM_LENT_MEMORY": str(services.places.lent_memory(manifest.name) / memory.LEARNED),
+    }
+    return {"kingdom": {"command": sys.executable, "args": ["-P", "-m", "kingdom.soldier.mcp"], "env": told}}
 
 
 def _limits(manifest: Manifest, task: Task) -> dict[str, Any]:

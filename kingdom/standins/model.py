@@ -20,7 +20,7 @@ class Step:
     """One answer: words, a tool to use, or a fault."""
 
     text: str | None = None
-    #: The tool to use, by the name that the asking program gave it.
+    #: The tool to use, by the name that the asking program gave it: `namespace/name`, where it has namespaces.
     tool: str | None = None
     #: What the tool is given; a text for tools that take free text.
     input: Mapping[str, Any] | str = field(default_factory=dict)

@@ -83,7 +83,10 @@ def _response(body: Mapping[str, Any], step: Step) -> dict[str, Any]:
         told = {"role": "assistant", "status": "completed", "content": [text]}
         output.append({"type": "message", "id": f"msg_{next(_numbers)}", **told})
     if step.tool is not None:
-        call = {"call_id": f"call_{next(_numbers)}", "name": step.tool, "status": "completed"}
+        namespace, _, name = step.tool.rpartition("/")
+        call = {"call_id": f"call_{next(_numbers)}", "name": name, "status": "completed"}
+        if namespace:
+            call["namespace"] = namespace
         if isinstance(step.input, str):
             output.append({"type": "custom_tool_call", "id": f"ctc_{next(_numbers)}", **call, "input": step.input})
         else:

@@ -32,7 +32,8 @@ PROGRAMS = {
     "codex": INSTALLED / ".bin" / "codex",
     "opencode": INSTALLED / "opencode-linux-x64" / "bin" / "opencode",
 }
-WHOLE_RUN_SECONDS = 120.0
+WHOLE_RUN_SECONDS = 600.0
+"""A program that takes a second alone takes minutes beside thirty others: soldiers give way to everything."""
 
 
 def service(engine: str, script: Script) -> Model:
@@ -63,7 +64,7 @@ class Home:
             self.runtime |= {"base_url": f"{address}/v1", "model": "played-model"}
         about = {"system": {"runtime": {engine: self.runtime}}, "king": {"retry": {"max_attempts": 1}}}
         self.places = homes.make(home, config=about)
-        homes.install(home, GENERAL, engine=engine, **manifest)
+        homes.install(home, GENERAL, engine=engine, **{"timeout_seconds": int(WHOLE_RUN_SECONDS), **manifest})
         self.package = self.places.package(GENERAL)
         self.package.mkdir(parents=True, exist_ok=True)
         (self.package / "prompt.md").write_text("Do what {{TASK_ID}} asks.\n")

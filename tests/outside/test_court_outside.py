@@ -15,7 +15,7 @@ import yaml
 from kingdom.standins.model import Model, Step, in_turn
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
-from tests.outside.outside import CANARY, KEYS, PROGRAMS, service, shell
+from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, service, shell
 
 GENERALS = ("gen-pr", "gen-jira", "gen-test", "gen-catchup")
 PAYLOAD = {
@@ -24,8 +24,6 @@ PAYLOAD = {
     "pr_number": "7",
     "updated_at": "2026-11-19T09:00:00Z",
 }
-PATIENCE = 240.0
-"""Soldiers give way to everything else on the machine."""
 SEEN = "git fetch -q origin refs/pull/7/head && git diff --stat origin/HEAD...FETCH_HEAD"
 REVIEW = """Should be changed first: an empty cart now raises an error.
 What changed: the sum is taken in one step.
@@ -94,7 +92,7 @@ def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cou
             kingdom.places.env_file.chmod(0o600)
 
         with contextmanager(founded)("tmux", prepare) as kingdom:
-            kingdom.soon = PATIENCE
+            kingdom.soon = WHOLE_RUN_SECONDS
             for name in GENERALS:
                 kingdom.ok("generals", "install", name)
             yield Court(kingdom, engine, model)
@@ -165,7 +163,7 @@ def test_an_unclear_ticket_becomes_a_question_and_its_answer_goes_on_in_the_same
     assert court.told(task, "[question]").startswith(f"[question] {question}")
     first = json.loads(kingdom.places.result(task).read_text())
     court.says(shell(engine, "cat draft"), *ends(engine, status="success", summary="Prices are in EUR now."))
-    done = kingdom.run("say", "--answer", task, "EUR please", seconds=PATIENCE)
+    done = kingdom.run("say", "--answer", task, "EUR please", seconds=WHOLE_RUN_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Prices are in EUR now." in court.told(task, "[complete]")
     resumed = next(path for path in kingdom.places.results.glob("task-*-*.json") if _resumes(kingdom, path, task))
@@ -187,7 +185,7 @@ def test_somebody_who_was_away_is_told_what_happened(court: Court) -> None:
     kingdom, engine = court.kingdom, court.engine
     look = 'find "$KINGDOM_BASE_DIR"/queue/messages/sent -name "*.json" -print0 | xargs -0 -r cat | head -c 2000'
     court.says(shell(engine, look), *ends(engine, status="success", summary="One review, nothing waits for you."))
-    done = kingdom.run("say", "catch me up", seconds=PATIENCE)
+    done = kingdom.run("say", "catch me up", seconds=WHOLE_RUN_SECONDS)
     assert "One review, nothing waits for you." in done.stdout, done.stdout + done.stderr + kingdom.complaints()
     assert "thread_start" in asked(court), "it has read what people were told"
 

@@ -54,7 +54,7 @@ def test_a_program_that_is_killed_takes_all_its_children_along(engine: str, numb
             assert "node" not in path.split("/")[-1]
             os.kill(pid, number)
             ours.until(ours.places.result(TASK).exists, "a result")
-            wait_until(lambda: ended(ours), 20, "everything of it has ended")
+            wait_until(lambda: ended(ours), 120, "everything of it has ended")
     result = ours.result()
     assert result["status"] == "failed"
     assert f"{engine} was ended" in result["error"], result
@@ -72,7 +72,7 @@ def test_when_its_serving_process_is_killed_nothing_of_the_soldier_lives_on(engi
             assert tree(serving)
             os.kill(serving, signal.SIGKILL)
             ours.until(ours.places.result(TASK).exists, "a result")
-            wait_until(lambda: ended(ours), 20, "everything of it has ended")
+            wait_until(lambda: ended(ours), 120, "everything of it has ended")
     assert "died without a report" in ours.result()["error"]
 
 
@@ -231,3 +231,17 @@ def test_the_owners_sign_in_is_lent_without_what_renews_it(
     assert result["status"] == "success", ours.log()
     assert set(asked) == {"Bearer sk-ant-oat01-lent-0123456789"}
     assert "renews" not in json.dumps(model.asked)
+
+
+@BOTH
+def test_a_model_may_ask_a_person_and_remember_by_tools_of_ours(engine: str, home: Path) -> None:
+    ours_of = {"claude": "mcp__kingdom__", "codex": "mcp__kingdom/"}[engine]
+    remembers = Step(tool=f"{ours_of}remember", input={"lesson": "ask before you paint"})
+    asks = Step(tool=f"{ours_of}ask_human", input={"question": "Which colour?"})
+    with service(engine, in_turn(remembers, asks, Step("I wait."))) as model:
+        ours = Home(home, engine, model)
+        ours.configure("system", {"runtime": {"mcp": True, engine: ours.runtime}})
+        result = ours.do()
+    assert (result["status"], result["question"]) == ("needs_human", "Which colour?"), ours.log()
+    learned = ours.places.general_memory(GENERAL) / "learned-patterns.md"
+    assert learned.read_text() == "- ask before you paint\n"

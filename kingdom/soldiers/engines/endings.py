@@ -22,19 +22,16 @@ LONGEST_LINE = 8 << 20
 MOST_SAID = 1500
 """So many letters of an engine's last words go into a reason."""
 
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["status", "summary", "error", "question", "reason", "memory_updates"],
-    "properties": {
-        "status": {"type": "string", "enum": ["success", "failed", "skipped", "needs_human"]},
-        "summary": {"type": ["string", "null"], "description": "success: what was found or done"},
-        "error": {"type": ["string", "null"], "description": "failed: what went wrong"},
-        "question": {"type": ["string", "null"], "description": "needs_human: one question that a person can answer"},
-        "reason": {"type": ["string", "null"], "description": "skipped: why there is nothing to do"},
-        "memory_updates": {"type": "array", "items": {"type": "string"}, "description": "lessons for later tasks"},
-    },
+STATUSES = ("success", "failed", "skipped", "needs_human")
+FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "status": {"type": "string", "enum": STATUSES},
+    "summary": {"type": ["string", "null"], "description": "success: what was found or done"},
+    "error": {"type": ["string", "null"], "description": "failed: what went wrong"},
+    "question": {"type": ["string", "null"], "description": "needs_human: one question that a person can answer"},
+    "reason": {"type": ["string", "null"], "description": "skipped: why there is nothing to do"},
+    "memory_updates": {"type": "array", "items": {"type": "string"}, "description": "lessons for later tasks"},
 }
+SCHEMA = {"type": "object", "additionalProperties": False, "required": [*FIELDS], "properties": FIELDS}
 """What a soldier may end with instead of writing a file. All fields are required, as some services want it."""
 
 
