@@ -13,6 +13,7 @@ from tests.faults import changes, mutants, random_mutants, reached, trees
 LISTS = (
     "test_mutants",
     "cage.test_cage_mutants",
+    "engines.test_engine_mutants",
     "hall.test_gateway_mutants",
     "hall.test_hall_mutants",
     "mailbox.test_bad_requests",

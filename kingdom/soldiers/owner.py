@@ -20,6 +20,9 @@ from kingdom.home.places import Places
 from kingdom.soldiers.engines.base import Surroundings
 
 CREDENTIALS, PLUGINS, GIT = "credentials", "plugins", "git"
+SIGNED_IN = (".claude/.credentials.json", ".codex/auth.json")
+SHORTEST_TOKEN = 20
+"""Shorter texts in such files are names and dates."""
 
 
 class Furnishing:
@@ -57,6 +60,20 @@ def has_variable(services: Surroundings, names: Iterable[str]) -> bool:
 def credentials(runtime: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     """Return what the owner is signed in with, if it may be brought in; None when there is nothing."""
     return _json_of_owner(name) if CREDENTIALS in runtime["bring"] else None
+
+
+def lent_secrets(runtime: Mapping[str, Any]) -> list[str]:
+    """Return every token in what the owner is signed in with, as far as it may be brought in."""
+    found: list[str] = []
+    for name in SIGNED_IN:
+        parts: list[Any] = [credentials(runtime, name)]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, dict | list):
+                parts += part.values() if isinstance(part, dict) else part
+            elif isinstance(part, str) and len(part) >= SHORTEST_TOKEN:
+                found.append(part)
+    return found
 
 
 def claude_plugins(runtime: Mapping[str, Any]) -> dict[str, Path]:
