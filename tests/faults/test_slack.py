@@ -157,7 +157,7 @@ OUTAGES: dict[str, Callable[[Slack], None]] = {
     "no JSON": lambda slack: slack.fail("chat.postMessage", garbage=True, times=2),
     "cut after the post": lambda slack: slack.fail("chat.postMessage", cut=True, times=2),
     "cut, and nothing can be looked up": _nothing_to_be_looked_up,
-    "all methods": lambda slack: slack.fail("*", status=500, times=6),
+    "all methods": lambda slack: slack.fail("*", status=500, times=4),
     "reactions": lambda slack: slack.fail("reactions.add", status=429, times=50),
 }
 QUICK = ("429 storm", "cut after the post", "done late")
