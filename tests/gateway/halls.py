@@ -77,9 +77,12 @@ class Hall:
 
     def stop(self, role: str) -> int:
         """End a role as its launcher would, and return its exit code."""
-        process = self._roles.pop(role)
-        process.send_signal(signal.SIGTERM)
-        return process.wait(SECONDS)
+        self._roles[role].send_signal(signal.SIGTERM)
+        return self.ended(role)
+
+    def ended(self, role: str) -> int:
+        """Wait for the end of a role that was asked to end, and return its exit code."""
+        return self._roles.pop(role).wait(SECONDS)
 
     def close(self) -> None:
         """End what is still running."""

@@ -118,7 +118,7 @@ async def test_a_stop_answers_what_was_taken_in_and_lets_clients_come_back(own: 
         answered = {task.result()["clientMsgId"]: task.result()["status"] for task in sends if task.done()}
         for task in sends:
             task.cancel()
-    assert own.stop("gateway") == 0
+    assert own.ended("gateway") == 0
     accepted = {sent for sent, status in answered.items() if status == "ACCEPTED"}
     assert accepted
     own.url = ""
