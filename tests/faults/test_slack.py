@@ -20,7 +20,7 @@ import pytest
 
 from kingdom.home.places import Places
 from kingdom.standins.server import Answer, Request
-from kingdom.standins.slack import BOT_USER, Slack
+from kingdom.standins.slack import BOT_USER, TEAM, Slack
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
@@ -306,7 +306,7 @@ FORGED: list[dict[str, Any]] = [
     {"text": None},
     {"type": "reaction_added"},
 ]
-OTHERWISE_FORGED = 8
+OTHERWISE_FORGED = 9
 
 
 def forged(tree: Path) -> list[str]:
@@ -321,6 +321,7 @@ def forged(tree: Path) -> list[str]:
         for number, change in enumerate(FORGED):
             slack.deliver_event({**event, "ts": f"{number + 1}.1", **change})
         slack.deliver_event({**event, "ts": "77.1"}, team="T0EVIL")
+        slack.deliver_event({**event, "ts": "76.1", "team": TEAM, "user_team": TEAM}, team="T0EVIL")
         slack.deliver_event({**event, "ts": "78.1", "channel_type": "channel", "channel": "C0GENERAL"})
         slack.press(asked["ts"], "yes", user="U0EVIL")
         slack.press(asked["ts"], "yes", team="T0EVIL")
