@@ -80,6 +80,8 @@ class Server:
         self._look_again = True
         self._sweep_at = float("-inf")
         self._continued: deque[PendingRequest] = deque()
+        #: Names of requests that were begun before this turn and still lie in requests/: they are not begun again.
+        self._begun: set[str] = set()
         self._long_polls = LongPolls(context, self._call, self._continued.append)
         #: Carried out, but the disk had no room for the answer: by the request's file name.
         self._unanswered: dict[str, PendingRequest] = {}
@@ -119,6 +121,9 @@ class Server:
             names = self._look(now)
         self._arrived.extend(names)
         group: list[PendingRequest] = []
+        self._begun = {
+            pending.request.filename for pending in self._continued if pending.path.startswith(f"{self._requests}/")
+        }
         failure = self._sweep()
         try:
             self._continue(group, time.thread_time() + MOST_SECONDS / 2)
@@ -188,7 +193,8 @@ class Server:
         names: dict[str, None] = {}
         while self._arrived and len(names) < MOST_AT_ONCE:
             names[self._arrived.popleft()] = None
-        return (name for name in names if name not in self._unanswered and name not in self._stuck)
+        left_alone = self._begun.union(self._unanswered, self._stuck)
+        return (name for name in names if name not in left_alone)
 
     def _take(self, name: str, group: list[PendingRequest]) -> None:
         """Read one request and carry it out."""

@@ -75,6 +75,15 @@ def test_what_deletes_or_moves_refuses_fields_that_it_does_not_know(box: ByHand,
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 1
 
 
+def test_a_batch_that_takes_several_turns_is_not_begun_again(box: ByHand) -> None:
+    """Its request lies in the folder until it is answered, and the folder is looked at in each of these turns."""
+    messages = [{"message": n} for n in range(1200)]
+    assert len(box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]) == 1200
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 1200
+    assert len(box.data("consume_batch", {"queue": "q", "limit": 1000})["messages"]) == 1000
+    assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 1000
+
+
 def test_a_move_of_many_takes_several_turns_and_others_are_answered_meanwhile(box: ByHand) -> None:
     messages = [{"message": n} for n in range(1200)]
     box.data("publish_batch", {"queue": "q", "messages": messages})
