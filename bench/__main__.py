@@ -32,6 +32,7 @@ PARTS = {
     "mq_libraries": "bench.mq_libraries:run",
     "mq_brokers": "bench.mq_brokers:run",
     "chat": "bench.chat:run",
+    "chat_distributed": "bench.chat:run_distributed",
 }
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
