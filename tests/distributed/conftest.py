@@ -22,9 +22,11 @@ def brokers() -> Iterator[Brokers]:
             started = Brokers(Path(folder))
         except Missing as missing:
             pytest.skip(f"no Kafka: {missing}")
-        started.start()
-        yield started
-        started.stop()
+        try:
+            started.start()
+            yield started
+        finally:
+            started.stop()
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +36,8 @@ def postgres() -> Iterator[Postgres]:
             started = Postgres(Path(folder))
         except Missing as missing:
             pytest.skip(f"no PostgreSQL: {missing}")
-        started.start()
-        yield started
-        started.stop()
+        try:
+            started.start()
+            yield started
+        finally:
+            started.stop()

@@ -31,11 +31,13 @@ def servers() -> Iterator[tuple[Brokers, Postgres]]:
             brokers, database = Brokers(Path(kafka)), Postgres(Path(postgres))
         except Missing as missing:
             pytest.skip(f"no Kafka or no PostgreSQL: {missing}")
-        brokers.start()
-        database.start()
-        yield brokers, database
-        database.stop()
-        brokers.stop()
+        try:
+            brokers.start()
+            database.start()
+            yield brokers, database
+        finally:
+            database.stop()
+            brokers.stop()
 
 
 def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(
