@@ -10,14 +10,16 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from tests.faults import changes, mutants, trees
-from tests.faults.changes import body, drop
+from tests.faults.changes import body, replace
 from tests.faults.mutants import Mutant
 from tests.gateway.halls import OPEN, Hall
 
 HANGS = Mutant(
     "a reader of topics hangs", "kingdom.topics.files:FilesFollower.poll", body("while True:\n    time.sleep(60)")
 )
-BEATS_ALONE = Mutant("the loop beats alone", "kingdom.gateway.job:GatewayJob._serve", drop("_first_of"))
+BEATS_ALONE = Mutant(
+    "the loop beats alone", "kingdom.gateway.job:GatewayJob._serve", replace("_first_of(A, B)", "asyncio.sleep(0)")
+)
 LOOKS = 12
 
 
