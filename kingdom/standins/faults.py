@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,16 @@ class FaultyStandIn(StandIn):
         return Answer(answer.status, answer.body, {**dated, **answer.headers}, answer.parts, answer.cut)
 
     def note(self, kind: str, name: str, value: Any) -> None:
-        """Remember a thing as it is now."""
+        """Remember a thing as it is now. A line before and after: one that was torn swallows no other."""
         if self._journal is not None:
             with open(self._journal, "a") as journal:
-                journal.write(f"{json.dumps([kind, name, value])}\n")
+                journal.write(f"\n{json.dumps([kind, name, value])}\n")
 
     def noted(self) -> Iterator[tuple[str, str, Any]]:
         """Yield what an earlier process has noted; the last of each thing holds."""
         if self._journal is not None and self._journal.exists():
-            for line in self._journal.read_text().splitlines(keepends=True):
-                if line.endswith("\n"):
+            for line in self._journal.read_text(errors="replace").splitlines():
+                with suppress(ValueError):
                     kind, name, value = json.loads(line)
                     yield kind, name, value
 
