@@ -10,6 +10,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from typing import Self
 
 from kingdom.disk.atomic import make_folder
 from kingdom.standins.github import GitHub
@@ -36,6 +37,16 @@ class World(StandIn):
         make_folder(folder)
         self.hub = Hub(journal=folder / "github")
         self.tickets = Tickets(journal=folder / "jira")
+
+    def start(self) -> Self:
+        self.hub.start()
+        self.tickets.start()
+        return super().start()
+
+    def close(self) -> None:
+        super().close()
+        self.hub.close()
+        self.tickets.close()
 
     def answer(self, request: Request) -> Answer:
         return (self.tickets if request.path.startswith("/rest/") else self.hub).answer(request)

@@ -3,6 +3,7 @@ event, and only what did is marked as read."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,12 +32,12 @@ def prepare(home: Path) -> None:
     places = homes.make(home, config={"sentinel": {"polling": polling}})
     places.env_file.write_text(SECRETS)
     places.env_file.chmod(0o600)
-    world = World(home)
-    for number, repo in ((1, "acme/shop"), (2, "acme/shop"), (3, "elsewhere/x")):
-        world.hub.notify(number, repo=repo)
-    world.tickets.ticket("QP-1")
-    world.tickets.ticket("QP-2")
-    world.tickets.move("QP-2", "Done")
+    with World(home) as world:
+        for number, repo in ((1, "acme/shop"), (2, "acme/shop"), (3, "elsewhere/x")):
+            world.hub.notify(number, repo=repo)
+        world.tickets.ticket("QP-1")
+        world.tickets.ticket("QP-2")
+        world.tickets.move("QP-2", "Done")
     known = {"QP-2": {"status": "To Do", "updated": "20260101000000", "comment": 0}}
     homes.write(places.own("sentinel") / "jira-state.json", {"known_issues": known})
     expected = [f"evt-github-{one['id']}-{one['updated_at']}" for one in list(world.hub.threads.values())[:2]]
@@ -52,10 +53,16 @@ def check(home: Path) -> list[str]:
     for key in ("QP-1", "QP-2"):
         wrong += oracle.exactly(f"events of {key}", 1, sum(name.startswith(f"evt-jira-{key}-") for name in made))
     wrong += oracle.exactly("events in all", len(expected) + 2, len(made))
-    unread = [one["subject"]["url"] for one in World(home).hub.threads.values() if one["unread"]]
+    unread = [one["subject"]["url"] for one in _threads(home) if one["unread"]]
     if unread != [f"{HUB}/repos/elsewhere/x/pulls/3"]:
         wrong.append(f"unread are {unread}")
     return wrong + _markers(home, made)
+
+
+def _threads(home: Path) -> list[dict[str, Any]]:
+    """What GitHub knows of the notifications."""
+    with World(home) as world:
+        return list(world.hub.threads.values())
 
 
 def _markers(home: Path, made: dict[str, list[str]]) -> list[str]:
@@ -71,7 +78,7 @@ def at_fault(home: Path) -> list[str]:
     """What is marked as read, or as seen, is safe with us: at every moment."""
     made = oracle.states_of(home, "events")
     wrong = oracle.half_visible(home)
-    for one in World(home).hub.threads.values():
+    for one in _threads(home):
         if not one["unread"] and f"evt-github-{one['id']}-{one['updated_at']}" not in made:
             wrong.append(f"{one['id']} is marked as read, and its event is not there")
     seen = {path.name for path in (Places(home).own("sentinel") / "seen").glob("*")}
