@@ -24,6 +24,7 @@ from kingdom.standins.slack import BOT_USER, TEAM, Slack
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
+from tests.faults.sweep import StepFails
 
 ENVOY = ("-m", "kingdom.envoy")
 BOT, APP = "xoxb-canary-4711", "xapp-canary-4712"
@@ -104,9 +105,11 @@ def envoy(tree: Path, here: World) -> Iterator[subprocess.Popen[str]]:
 def listening(tree: Path, here: World) -> Iterator[subprocess.Popen[str]]:
     """An envoy that hears; it must still be there at the end."""
     with envoy(tree, here) as process:
-        assert trees.until(lambda: here.slack.lines, SOON), "the envoy never listens"
+        if not trees.until(lambda: here.slack.lines, SOON):
+            raise StepFails("the envoy never listens")
         yield process
-        assert process.poll() is None, f"the envoy ended with {process.returncode}"
+        if process.poll() is not None:
+            raise StepFails(f"the envoy ended with {process.returncode}")
 
 
 def speeches() -> list[dict[str, Any]]:
