@@ -25,6 +25,7 @@ from kingdom.mq.errors import (
     LeaseExpired,
     LeaseMismatch,
     MessageNotFound,
+    NoRoom,
     QueueNotFound,
     StoreError,
 )
@@ -93,7 +94,9 @@ def publish_large(client: Client) -> Sequence[str]:
 
 
 def publish_batch(client: Client) -> Sequence[str]:
-    client.mq.publish_batch("publish_batch", [Draft(TEXT)] * 3, "request-3")
+    for outcome in client.mq.publish_batch("publish_batch", [Draft(TEXT)] * 3, "request-3"):
+        if isinstance(outcome, NoRoom):
+            raise outcome
     return []
 
 
@@ -266,7 +269,7 @@ def _act_once(client: Client, name: str) -> bool:
     for _ in range(2):
         try:
             facts = OPERATIONS[name].act(client)
-        except StoreError as error:
+        except (StoreError, NoRoom) as error:
             print(error, file=sys.stderr)
             with suppress(StoreError):
                 client.mq.commit()
