@@ -22,7 +22,7 @@ def test_up_twice_starts_nobody_twice(launched: Kingdom) -> None:
 
 
 def test_down_leaves_nothing_running(launched: Kingdom) -> None:
-    assert launched.ok("down").startswith("Stopped chamberlain, envoy, gen-briefing, gen-herald, king.")
+    assert launched.ok("down").startswith("Stopped chamberlain, envoy, gen-briefing, gen-herald, king, sentinel.")
     assert launched.processes() == []
     assert launched.ok("down") == "Nothing was running.\n"
     assert launched.run("status").returncode == 1
