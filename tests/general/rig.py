@@ -47,10 +47,10 @@ class GeneralRig:
         program.write_text(f"#!/bin/sh\necho $$ >>{self.home}/lives\n{script}\n")
         program.chmod(0o755)
 
-    def restart(self) -> GeneralJob:
-        """A new life of the general."""
+    def restart(self, given: Services | None = None) -> GeneralJob:
+        """A new life of the general, with these services."""
         self.end()
-        self.services = services(self.home, GENERAL, self.clock)
+        self.services = given or services(self.home, GENERAL, self.clock)
         self.job = GeneralJob(self.services)
         return self.job
 

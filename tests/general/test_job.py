@@ -159,7 +159,7 @@ def test_what_a_soldier_printed_is_without_secrets_though_its_task_ended_before_
     done = general.places.queue_file("tasks", "completed", TASK)
     general.places.queue_file("tasks", "in_progress", TASK).rename(done)
     given = services(general.home, GENERAL, general.clock)
-    general.job = GeneralJob(replace(given, secrets={"TOKEN": "token-5f0c2b9a7e6d"}))
+    general.restart(replace(given, secrets={"TOKEN": "token-5f0c2b9a7e6d"}))
     assert "token-" not in printed.read_text()
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import read_json
-from kingdom.general.job import GeneralJob
 from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
@@ -287,10 +286,10 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
     general.restart()
     disk = Meanwhile(general.places.scratch(GENERAL), durability="process")
     disk.then = (lambda: None) if general_first else cancel
-    general.services = replace(
+    given = replace(
         general.services, disk=disk, queues=Queues(general.places, disk, general.services.log, general.clock)
     )
-    general.job = GeneralJob(general.services)
+    general.restart(given)
     general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "the next try")
     if general_first:
         cancel()
