@@ -39,6 +39,7 @@ from kingdom.mq.call_fields import (
     REQUEUE,
     SINCE,
     TO,
+    UNTIL,
     VISIBILITY,
     WAIT,
     Call,
@@ -376,11 +377,14 @@ def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
     refuse_unknown(call, (MESSAGE_KEY, QUEUE, *SELECTION))
     queue = call[QUEUE]
     letters = engine.dead_letters
-    begun = call.done or letters.reprocessing(queue, call[REASON_CODE], call[OLDER_THAN], call[NO_MORE_THAN])
+    until, older_than = call[UNTIL], call[OLDER_THAN]
+    begun = call.done or letters.reprocessing(
+        queue, call[REASON_CODE], until or engine.clock() - older_than, call[NO_MORE_THAN]
+    )
     if not letters.reprocess_some(begun, Budget()):
         return NotYet(begun)
     keys = begun.keys[:LARGEST_BATCH]
-    return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "messageKeys": keys}
+    return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "until": begun.until, "messageKeys": keys}
 
 
 def quarantine(engine: Engine, call: Call) -> Data:
@@ -395,7 +399,7 @@ def _is_one(payload: Payload) -> bool:
 
 
 PURGE: tuple[Field[Any], ...] = (QUEUE, DEAD_LETTERS, OLDER_THAN, ARCHIVE)
-SELECTION: tuple[Field[Any], ...] = (REASON_CODE, OLDER_THAN, NO_MORE_THAN)
+SELECTION: tuple[Field[Any], ...] = (REASON_CODE, OLDER_THAN, UNTIL, NO_MORE_THAN)
 
 NO_MESSAGE: Data = {"message": None}
 NO_MESSAGES: Data = {"messages": []}

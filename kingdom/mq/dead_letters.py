@@ -216,11 +216,11 @@ class DeadLetters:
             raise ValidationFailed(queue=queue.name, why=f"{key} stays a dead letter: {error.why}") from None
         return key
 
-    def reprocessing(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> Reprocessing:
-        """Begin to put back all that lie there now but the quarantined, or those that fit."""
+    def reprocessing(self, queue: str, reason_code: str, until: int, limit: int = 0) -> Reprocessing:
+        """Begin to put back all that had died by then but the quarantined, or those that fit."""
         sources = self._queues.with_dead_letters(queue)
         lines = [(source, line) for source in sources for line in (source.dead_in_line, source.dead_returned)]
-        return Reprocessing(Walk(lines), reason_code, self._clock() - older_than_ms, limit or NO_LIMIT)
+        return Reprocessing(Walk(lines), reason_code, until, limit or NO_LIMIT)
 
     def reprocess_some(self, begun: Reprocessing, budget: Budget) -> bool:
         """Put more of them back, as many as the budget allows. Return whether all are done."""
@@ -233,7 +233,7 @@ class DeadLetters:
 
     def reprocess_all(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> list[str]:
         """Put back all but the quarantined, or those that fit, in one go. Returns their keys."""
-        begun = self.reprocessing(queue, reason_code, older_than_ms, limit)
+        begun = self.reprocessing(queue, reason_code, self._clock() - older_than_ms, limit)
         while not self.reprocess_some(begun, Budget()):
             pass
         return begun.keys

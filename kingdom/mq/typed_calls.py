@@ -318,11 +318,11 @@ class Calls:
         while limit is None or back < limit:
             most = max(1, int(rate / PARTS_PER_SECOND))
             part = most if limit is None else min(most, limit - back)
-            older = (older_than_ms or 0) + int((time.monotonic() - began) * 1000)
-            count = self.call("reprocess_dlq", {**fit, "olderThanMs": older, "limit": part})["count"]
-            back += count
-            if count < part:
+            answer = self.call("reprocess_dlq", {**fit, "olderThanMs": older_than_ms or 0, "limit": part})
+            back += answer["count"]
+            if answer["count"] < part:
                 break
+            fit["until"] = answer["until"]  # what dies again from here on stays
             time.sleep(max(0.0, began + back / rate - time.monotonic()))
         return back
 

@@ -130,29 +130,21 @@ def test_dead_letters_are_put_back_at_a_rate(manager: Running, q: str) -> None:
 
 def test_what_dies_again_meanwhile_is_not_put_back_twice(manager: Running, q: str) -> None:
     die(manager, q, 10)
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "kingdom.cli.yirangmq", "consume", "--queue", q, "--follow", "--limit", "10"],
-        env=manager.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    assert worker.stdout is not None
-    redrive = subprocess.Popen(
-        [sys.executable, "-m", "kingdom.cli.yirangmq", "reprocess", "--queue", q, "--rate", "20"],
-        env=manager.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    with manager.client() as mq:
+    argv = [sys.executable, "-m", "kingdom.cli.yirangmq"]
+    given = {"env": manager.environment, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    follow = [*argv, "consume", "--queue", q, "--follow", "--limit", "10"]
+    with (
+        subprocess.Popen(follow, **given) as worker,
+        subprocess.Popen([*argv, "reprocess", "--queue", q, "--rate", "20"], **given) as redrive,
+        manager.client() as mq,
+    ):
+        assert worker.stdout is not None
         for line in worker.stdout:
             key = json.loads(line)["message"]["messageKey"]
             mq.call("nack", {"messageKey": key, "consumerId": "cli", "reason": "again"})
         assert json.loads(redrive.communicate(timeout=30)[0])["count"] == 10
         assert worker.wait(20) == 0
         wait_until(lambda: mq.status(q)["metrics"]["dlq"] == 10, 10, "all are dead again")
-    worker.stdout.close()
 
 
 @pytest.mark.parametrize(
