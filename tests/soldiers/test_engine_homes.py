@@ -25,6 +25,7 @@ from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import SoldierHandle
 from tests import fixtures
 from tests.fixtures import Clock, install, services, write
+from tests.waiting import wait_until
 
 GENERAL, TASK = "gen-pr", "task-20260207-001"
 SECRET = "sk-0123456789abcdef"
@@ -131,7 +132,8 @@ def test_what_a_soldier_leaves_goes_and_its_session_stays_for_an_answer(ours: Se
     (own.home / "deep" / "er").mkdir(parents=True)
     own.empty(ours.unsynced, (".claude/projects",), [SECRET])
     own.note(ours.unsynced, {"session_id": "s-1", "session_totals": {"cost_usd": 0.5}})
-    assert [path for path in own.home.rglob("*") if not path.is_dir()] == [session]
+    left = lambda: [f"{folder}/{name}" for folder, _, names in os.walk(own.home) for name in names]  # noqa: E731
+    wait_until(lambda: left() == [str(session)], 20, "only the session is left")
     assert session.read_text() == f"it was shown {'*' * len(SECRET)} once\n"
     assert SECRET in ours.places.env_file.read_text()
     answer = {"type": "resume", "payload": {"session_id": "s-1"}, "thread_task_id": TASK}
