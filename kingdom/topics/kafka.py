@@ -220,6 +220,8 @@ class KafkaTopics:
             # A killed member's partitions go to the others after this time.
             "session.timeout.ms": 6_000,
             "heartbeat.interval.ms": 2_000,
+            # What the brokers could not yet tell of a new topic is asked again after this time, not after minutes.
+            "topic.metadata.refresh.interval.ms": 10_000,
         }
 
 
@@ -332,6 +334,8 @@ class _Reader:
         self._using = threading.Lock()
         self._closed = False
         self._gone: list[PositionGone] = []
+        #: Partitions whose position is gone, until they are read on from their oldest offset.
+        self._lost: list[tuple[str, int]] = []
         #: The next offset of each partition that is read.
         self._next: dict[tuple[str, int], int] = {}
 
@@ -354,31 +358,40 @@ class _Reader:
         with self._using:
             if self._closed:
                 return []
-            with _errors():
-                first = self._consumer.poll(seconds)
-                more = self._consumer.consume(at_most - 1, 0) if first is not None and at_most > 1 else []
+            if self._lost:
+                self._start_anew()
+                return []
             records: list[Record] = []
-            lost: list[tuple[str, int]] = []
-            for message in (first, *more):
-                if message is None:
-                    continue
+            for message in self._messages(seconds, at_most):
                 partition = (message.topic() or "", message.partition() or 0)
+                if partition not in self._next:
+                    continue  # another member's by now
                 if (error := message.error()) is None:
                     records.append(_record(message))
                     self._next[partition] = (message.offset() or 0) + 1
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    lost.append(partition)
-            if lost:
-                self._start_anew(lost)
+                    self._lost.append(partition)
             return records
 
-    def _start_anew(self, lost: Sequence[tuple[str, int]]) -> None:
-        """Go on at the oldest offsets, and have it told that what lay before them was not read."""
+    def _messages(self, seconds: float, at_most: int) -> list[Message]:
+        """Return the first message that comes and what lies ready behind it."""
         with _errors():
-            for topic, number in lost:
+            first = self._consumer.poll(seconds)
+        if first is None:
+            return []
+        try:
+            return [first, *self._consumer.consume(at_most - 1, 0)] if at_most > 1 else [first]
+        except KafkaException:  # the next poll says it again; the first message is not lost for it
+            return [first]
+
+    def _start_anew(self) -> None:
+        """Go on at the oldest offsets, and have it told that what lay before them was not read. Where the brokers
+        are away, it is tried again at the next poll."""
+        with _errors():
+            oldest_of = {at: _bounds(self._consumer, at[0])[at[1]][0] for at in self._lost}
+            for topic, number in self._lost:
                 missed = self._next.get((topic, number), OFFSET_BEGINNING)
-                oldest = _bounds(self._consumer, topic)[number][0]
-                self._next[topic, number] = oldest
+                oldest = self._next[topic, number] = oldest_of[topic, number]
                 if missed >= 0:
                     self._gone.append(
                         PositionGone(
@@ -386,6 +399,7 @@ class _Reader:
                         )
                     )
             self._consumer.assign([TopicPartition(*at, offset) for at, offset in self._next.items()])
+            self._lost.clear()
 
     def close(self) -> None:
         self._closed = True
@@ -464,6 +478,7 @@ class KafkaGroupReader(_Reader):
         with suppress(KafkaException):  # then its position is looked for at the first fetch
             for at, committed in zip(partitions, consumer.committed(partitions, timeout=CHECK_SECONDS), strict=True):
                 at.offset = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
+        self._lost.clear()
         self._next = {(at.topic, at.partition): at.offset for at in partitions}
         consumer.assign(partitions)
         self._assigned = len(partitions)
@@ -474,6 +489,8 @@ class KafkaGroupReader(_Reader):
 
     def _lose(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._passed.clear()
+        self._lost.clear()
+        self._next.clear()
         self._assigned = 0
         consumer.unassign()
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from kingdom.topics.base import LARGEST_EVENT, Follower, GroupReader, Outcome, Producer, Record, Topics
 from tests.waiting import wait_until
 
-SOON = 20.0
+SOON = 60.0
 ROOM, OTHER = "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a001", "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a002"
 ODD_VALUES = {
     "plain": b'{"content":"hello"}',

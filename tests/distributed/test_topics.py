@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic, TopicPartition
 
 from kingdom.topics import open_topics
 from kingdom.topics.base import Kit, Outcome, PositionGone, Topics, TopicsAway
+from kingdom.topics.kafka import QUIET
 from tests.contracts.topics import SOON, Told, TopicsContract, published, taken, values
 from tests.distributed.kafka import Brokers
 from tests.waiting import wait_until
@@ -29,7 +31,7 @@ class Remote:
     def __init__(self, brokers: Brokers, home: Path, **kafka: Any) -> None:
         self.brokers = brokers
         self.home = home
-        self.kafka = {"servers": brokers.servers, "publish_seconds": 10, "options": {}, **kafka}
+        self.kafka = {"servers": brokers.servers, "publish_seconds": 10, "options": {"debug": "cgrp,topic"}, **kafka}
         self._opened: list[Topics] = []
         self._numbers = count()
 
@@ -50,6 +52,14 @@ class Remote:
     def close(self) -> None:
         for topics in self._opened:
             topics.close()
+
+
+@pytest.fixture(autouse=True)
+def library_log() -> Iterator[None]:
+    """What the library says: pytest prints it under a test that failed."""
+    QUIET.setLevel(logging.DEBUG)
+    yield
+    QUIET.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
