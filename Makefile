@@ -10,7 +10,7 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up down status attach logs test check check-style check-types check-tests web-test \
-	test-outside test-distributed faults faults-as-user faults-quick bench bench-quick clean
+	test-outside test-distributed faults faults-as-user faults-quick bench bench-quick docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -95,6 +95,13 @@ bench: ## every figure: bench/results.json and docs/benchmarks.md
 bench-quick: ## rough figures in a minute or two, for development
 	@bin/setup dev
 	@if [ -d bench ]; then exec $(PY) -m bench --quick; else echo 'no bench yet: nothing to measure'; fi
+
+docs: ## docs/reference/ from the code, and all documents as a site in build/site
+	@bin/setup dev
+	@$(PY) bin/reference
+	@rm -rf build/site-source && mkdir -p build/site-source
+	@cp -R README.md README.ko.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE Containerfile docs deploy schemas build/site-source
+	@.venv/bin/mkdocs build --quiet --clean -f docs/site.yml && echo 'build/site/index.html'
 
 clean: ## remove caches and build products; never queue/, state/ or .venv
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

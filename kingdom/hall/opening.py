@@ -25,5 +25,5 @@ def open_database(config: Config, secrets: Mapping[str, str], places: Places) ->
     try:
         database = load(row)
     except ModuleNotFoundError as error:
-        raise refuse_url(places, f"needs the package {error.name}: pip install 'kingdom[postgres]'") from None
+        raise refuse_url(places, f"needs the package {error.name}: pip install 'yirang-kingdom[postgres]'") from None
     return cast(Database, database(url, places))

@@ -21,6 +21,6 @@ def open_topics(transport: str, kit: Kit) -> Topics:
         opened: Topics = tables.load(TOPICS[transport])(kit)
     except ModuleNotFoundError as missing:
         raise BadInput(
-            message=f"transport {transport} needs {missing.name}: pip install 'kingdom[{transport}]'"
+            message=f"transport {transport} needs {missing.name}: pip install 'yirang-kingdom[{transport}]'"
         ) from None
     return opened

@@ -1,0 +1,76 @@
+"""What is made from the code is as the code is: the reference, the man pages, the site; and the container's script."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PAGES = runpy.run_path(str(CHECKOUT / "bin" / "reference"))["pages"]()
+FOREIGN = re.compile(r"""(?:src=|<link[^>]*href=|url\(|import\s|fetch\()\s*["']?(?:https?:)?//""")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_reference_is_as_the_code_is(name: str) -> None:
+    assert (CHECKOUT / "docs" / "reference" / name).read_text() == PAGES[name], "make docs writes it anew"
+
+
+def test_every_key_of_the_configuration_says_what_it_means() -> None:
+    rows = [line for line in PAGES["config.md"].splitlines() if line.startswith("| `")]
+    assert len(rows) > 100
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.endswith(".1")])
+def test_a_man_page_is_set_without_a_warning(name: str) -> None:
+    if shutil.which("groff") is None:
+        pytest.skip("GROFF IS NOT INSTALLED: MAN PAGES ARE NOT CHECKED")
+    done = subprocess.run(["groff", "-ww", "-man", "-Tutf8", "-"], input=PAGES[name].encode(), capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()) > 100
+
+
+def test_the_site_has_no_dead_link_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    source = tmp_path / "build" / "site-source"
+    source.mkdir(parents=True)
+    for name in re.search(r"@cp -R (.*) build/site-source", (CHECKOUT / "Makefile").read_text())[1].split():  # type: ignore[index]
+        copy = shutil.copytree if (CHECKOUT / name).is_dir() else shutil.copy
+        copy(CHECKOUT / name, source / name)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(CHECKOUT / "docs" / "site.yml", tmp_path / "docs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-f", "docs/site.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    site = tmp_path / "build" / "site"
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 20
+    assert [page.name for page in pages if FOREIGN.search(page.read_text())] == []
+    found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    assert any("max_soldiers" in part["text"] for part in found)
+
+
+def test_the_main_process_of_a_container_starts_the_kingdom_and_stops_it_when_it_is_told_to(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(tmp_path), "KINGDOM_HOME": str(home), "LANG": "C.UTF-8"}
+    script = subprocess.Popen([CHECKOUT / "deploy" / "container.sh"], env=environment, stdout=subprocess.DEVNULL)
+    try:
+        beats = home / "state" / "king" / "heartbeat"
+        wait_until(beats.exists, 60, "the king beats")
+    finally:
+        script.send_signal(signal.SIGTERM)
+    assert script.wait(60) == 0
+    pids = [json.loads(beat.read_bytes())["pid"] for beat in home.glob("state/*/heartbeat")]
+    assert len(pids) > 4
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
