@@ -10,7 +10,7 @@ import click
 
 from kingdom.cli import home
 from kingdom.cli.queue_files import ids_of
-from kingdom.connections import SERVICES
+from kingdom.cli.services import SERVICES
 from kingdom.errors import KingdomError
 from kingdom.home import manifests
 from kingdom.home.places import Places

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import click
 
-from kingdom import connections
-from kingdom.cli import complete, home
+from kingdom.cli import complete, home, services
 from kingdom.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up
 from kingdom.disk.codec import LARGEST, read_bytes
 from kingdom.errors import BadInput, Exit
@@ -34,8 +33,8 @@ def connect(service: str | None, check: bool) -> int:
     if service is None:
         print(_listed(places))
         return Exit.DONE
-    chosen = connections.load(service)
-    secrets = dotenv.secrets(places)
+    chosen = services.load(service)
+    secrets = _known(places)
     if check:
         print(f"{service}: {_shown(chosen.try_it(places, secrets), secrets)}")
         return Exit.DONE
@@ -44,10 +43,16 @@ def connect(service: str | None, check: bool) -> int:
     return _keep_what_works(places, service, chosen, {**secrets, **given}, given)
 
 
+def _known(places: Places) -> dict[str, str]:
+    from kingdom.cli import engine_services  # which knows the engines: more than completion should load
+
+    return engine_services.known(places, dotenv.secrets(places))
+
+
 def _listed(places: Places) -> str:
-    secrets = dotenv.secrets(places)
-    services = {name: connections.load(name) for name in connections.SERVICES}
-    rows = [(name, _state(service, secrets), service.serves) for name, service in services.items()]
+    secrets = _known(places)
+    all_of_them = {name: services.load(name) for name in services.SERVICES}
+    rows = [(name, _state(service, secrets), service.serves) for name, service in all_of_them.items()]
     return f"{table(rows, indent='')}\n`{home.command()} connect SERVICE` sets one up, --check tries it"
 
 
@@ -91,11 +96,15 @@ def _keep_what_works(
         raise BadInput(message=f"{_shown(error, secrets)}; nothing has been changed") from None
     except ServiceError as error:
         _write(places, given)
-        print(f"{name}: not tried, {_shown(error, secrets)}. Kept in {places.env_file}; `--check` tries it again")
+        print(f"{name}: not tried, {_shown(error, secrets)}. {_kept(places, given)}; `--check` tries it again")
         return Exit.FAILED
     _write(places, given)
-    print(f"{name}: {_shown(seen, secrets)}. Kept in {places.env_file}; running roles take it over by themselves")
+    print(f"{name}: {_shown(seen, secrets)}. {_kept(places, given)}; running roles take it over by themselves")
     return Exit.DONE
+
+
+def _kept(places: Places, given: Mapping[str, str]) -> str:
+    return f"Kept in {places.env_file}" if given else "There was nothing new to keep"
 
 
 def _shown(text: object, secrets: Mapping[str, str]) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from kingdom import connections, picture
-from kingdom.cli import as_json, home, screen
+from kingdom import picture
+from kingdom.cli import as_json, engine_services, home, screen, services
 from kingdom.cli.screen import Line, Part, Section
 from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up
 from kingdom.disk.codec import read_json_or
@@ -180,11 +180,24 @@ def _connections(places: Places) -> Iterator[Finding]:
 
     with suppress(BadConfig):  # _configuration has reported it
         secrets = dotenv.secrets(places)
-        services = {name: connections.load(name) for name in connections.SERVICES}
-        begun = {name: service for name, service in services.items() if is_begun(service, secrets)}
+        known = engine_services.known(places, secrets)
+        used = _engines_in_use(places)
+        all_of_them = {name: services.load(name) for name in services.SERVICES}
+        begun = {
+            name: service
+            for name, service in all_of_them.items()
+            if is_begun(service, known if name in used else secrets)
+        }
         if begun:
             with ThreadPoolExecutor(len(begun)) as pool:
-                yield from pool.map(lambda name: _connection(places, secrets, name, begun[name]), begun)
+                yield from pool.map(lambda name: _connection(places, known, name, begun[name]), begun)
+
+
+def _engines_in_use(places: Places) -> set[str]:
+    """Return the engines of the generals that are installed: what these are signed in with is tried as well."""
+    from kingdom.cli import packages
+
+    return {packages.engine_of(places, home.system(places), general) for general in manifests.installed(places)[0]}
 
 
 def _connection(places: Places, secrets: Mapping[str, str], name: str, service: Service) -> Finding:

@@ -68,6 +68,11 @@ def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | 
     return None
 
 
+def engine_of(places: Places, system: Config, manifest: Manifest) -> str:
+    """Return which engine does a general's work here."""
+    return prepare.engine_name(_Here(places, system, dotenv.secrets(places)), manifest)
+
+
 @dataclass(frozen=True)
 class _Here:
     """What an engine is chosen by."""

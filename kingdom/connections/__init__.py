@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kingdom.connections.base import Service
 from kingdom.errors import NoSuchThing
 from kingdom.runtime import tables
@@ -17,10 +19,10 @@ SERVICES = {
 """In the order in which `kingdom connect` lists them."""
 
 
-def load(name: str) -> Service:
+def load(name: str, rows: Mapping[str, str] = SERVICES) -> Service:
     """Return the service of this name; NoSuchThing when there is no such row."""
-    if name not in SERVICES:
-        hint = closest(name, list(SERVICES)) or f"; there are {', '.join(SERVICES)}"
+    if name not in rows:
+        hint = closest(name, list(rows)) or f"; there are {', '.join(rows)}"
         raise NoSuchThing(what="service", name=name, hint=hint)
-    service: Service = tables.load(SERVICES[name])()
+    service: Service = tables.load(rows[name])()
     return service

@@ -45,7 +45,7 @@ class Needed:
     what: str
     #: Typed without an echo, and shown nowhere.
     is_secret: bool = True
-    #: It may be left out.
+    #: It may be left out; a service of which all may be left out takes any of them.
     is_optional: bool = False
     #: Other names under which it is found as well.
     also: tuple[str, ...] = ()
@@ -77,7 +77,8 @@ class Service(Protocol):
 
 def is_set_up(service: Service, secrets: Mapping[str, str]) -> bool:
     """Return whether `.env` holds all that a service needs."""
-    return all(need.is_optional or need.value(secrets) for need in service.needs)
+    complete = all(need.is_optional or need.value(secrets) for need in service.needs)
+    return complete and is_begun(service, secrets)
 
 
 def is_begun(service: Service, secrets: Mapping[str, str]) -> bool:

@@ -223,7 +223,9 @@ def _said(status: int, data: bytes) -> str:
     try:
         body = json.loads(data)
         if isinstance(body, dict):
-            words = str(body.get("message") or "; ".join(map(str, body.get("errorMessages") or ())))
+            about = body.get("error")
+            told = body.get("message") or (about.get("message") if isinstance(about, dict) else None)
+            words = str(told or "; ".join(map(str, body.get("errorMessages") or ())))
     except (ValueError, RecursionError, TypeError):
         pass
     return f"{one_line(words, 200)} (HTTP {status})" if words else f"HTTP {status}"

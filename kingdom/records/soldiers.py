@@ -47,7 +47,7 @@ class SoldierOrder(NamedTuple):
     out: str
     #: Path of the log of its standard error.
     err: str
-    #: The manifest's `limits`.
+    #: The manifest's `limits`, and as `reserved_mb` what its program reserves besides.
     limits: Json
     #: Whether it runs in a sandbox.
     sandbox: bool

@@ -142,7 +142,7 @@ def enter(order: SoldierOrder) -> None:
 
 def _limit(limits: Mapping[str, int]) -> None:
     for what, most in (
-        (resource.RLIMIT_DATA, (limits["memory_mb"] << 20) * 5 // 4),
+        (resource.RLIMIT_DATA, (limits["memory_mb"] * 5 // 4 + limits.get("reserved_mb", 0)) << 20),
         (resource.RLIMIT_CPU, limits["cpu_seconds"] + 1),
         # A few more than allowed: only what it can exceed is seen, and named, by `limits`.
         (resource.RLIMIT_NPROC, _own_processes() + limits["processes"] + 8),

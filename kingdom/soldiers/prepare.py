@@ -125,7 +125,7 @@ def order(
         result_path=str(soldier.result_path),
         out=str(places.session_log(name, "out")),
         err=str(places.session_log(name, "err")),
-        limits=_limits(manifest, task),
+        limits={**_limits(manifest, task), "reserved_mb": chosen.engine.reserves_mb},
         sandbox=manifest.sandbox,
         external=external,
         question=consent.question(manifest.name),

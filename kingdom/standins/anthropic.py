@@ -11,6 +11,12 @@ from kingdom.standins.model import Model, Step, pieces
 from kingdom.standins.server import Answer, Request, answer_json
 
 MESSAGES = "/v1/messages"
+MODEL = {
+    "type": "model",
+    "id": "claude-played",
+    "display_name": "Played",
+    "created_at": "2026-01-01T00:00:00Z",
+}
 USED = {"input_tokens": 1000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 50}
 
 _numbers = count(1)
@@ -21,6 +27,10 @@ class Anthropic(Model):
         return request.method == "POST" and request.path == MESSAGES
 
     def answer(self, request: Request) -> Answer:
+        if not self.takes(request):
+            return _error(401, "authentication_error", "invalid x-api-key", {})
+        if request.path == "/v1/models":
+            return answer_json({"data": [MODEL], "has_more": False, "first_id": MODEL["id"], "last_id": MODEL["id"]})
         if request.path == f"{MESSAGES}/count_tokens":
             return answer_json({"input_tokens": 100})
         if not self.is_question(request):

@@ -63,12 +63,19 @@ class Model(StandIn):
     def __init__(self, script: Script, port: int = 0) -> None:
         super().__init__(port)
         self.script = script
+        #: The only key that it takes; empty: any.
+        self.key = ""
 
     @property
     def asked(self) -> list[Mapping[str, Any]]:
         """What it was asked about the work itself, the oldest first."""
         bodies = (request.json() for request in list(self.requests) if self.is_question(request))
         return [body for body in bodies if body.get("tools")]
+
+    def takes(self, request: Request) -> bool:
+        """Return whether a request brings the right key."""
+        told = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        return not self.key or told == self.key
 
     def is_question(self, request: Request) -> bool:
         """Return whether a request asks the model to say something."""

@@ -22,6 +22,8 @@ class OpenAI(Model):
         return request.method == "POST" and request.path.endswith((RESPONSES, CHAT))
 
     def answer(self, request: Request) -> Answer:
+        if not self.takes(request):
+            return _error(401, "invalid_request_error", "Incorrect API key provided", {})
         if request.path.endswith("/models"):
             return answer_json({"object": "list", "data": [{"id": MODEL, "object": "model"}], "models": []})
         if not self.is_question(request):

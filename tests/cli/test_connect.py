@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from kingdom.connections import SERVICES, base, load
+from kingdom.cli.services import SERVICES, load
+from kingdom.connections import base
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import Lock
 from kingdom.home import dotenv

@@ -151,6 +151,7 @@ class Toy:
 
     is_model = True
     kept = ("sessions",)
+    reserves_mb = 0
 
     def warnings(self, services, manifest):
         return ["a toy has no use for keywords"] if manifest.keywords else []

@@ -54,6 +54,10 @@ class Engine(Protocol):
     def kept(self) -> Sequence[str]:
         """Folders of that HOME which hold its sessions. All else in it is made anew for each run."""
 
+    @property
+    def reserves_mb(self) -> int:
+        """Memory that its program reserves and does not use: the bound on what it may map is wider by so much."""
+
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         """Return the path of the program to start. NeedsSetUp says what is missing."""
 

@@ -42,6 +42,7 @@ class Claude:
     variables = (*KEYS, "ANTHROPIC_BASE_URL", *programs.PROXIES)
     is_model = True
     kept = (".claude/projects",)
+    reserves_mb = 0
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.soldiers import owner  # more than a soldier should load

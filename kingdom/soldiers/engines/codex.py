@@ -58,6 +58,7 @@ class Codex:
     variables = (*KEYS, *programs.PROXIES)
     is_model = True
     kept = (".codex/sessions",)
+    reserves_mb = 0
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.soldiers import owner  # more than a soldier should load

@@ -22,6 +22,7 @@ class Command:
     variables = ()
     is_model = False
     kept = ()
+    reserves_mb = 0
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.home.manifests import program_misfit  # more than a soldier should load

@@ -36,6 +36,7 @@ class Opencode:
     variables = (*KEYS, *programs.PROXIES)
     is_model = True
     kept = (".local/share/opencode",)
+    reserves_mb = 4096
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.soldiers import owner  # more than a soldier should load

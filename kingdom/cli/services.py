@@ -1,0 +1,17 @@
+"""All that `kingdom connect` and `kingdom doctor` know: services outside, and the programs of models."""
+
+from __future__ import annotations
+
+from kingdom import connections
+from kingdom.connections.base import Service
+
+SERVICES = {
+    **connections.SERVICES,
+    "claude": "kingdom.cli.engine_services:Claude",
+    "codex": "kingdom.cli.engine_services:Codex",
+}
+
+
+def load(name: str) -> Service:
+    """Return the service of this name; NoSuchThing when there is no such row."""
+    return connections.load(name, SERVICES)
