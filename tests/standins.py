@@ -17,6 +17,7 @@ import pytest
 from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
 from kingdom.home.roster import ROLES, RoleRow
+from kingdom.runtime.processes import carries, home_mark
 from tests.waiting import wait_until
 
 STAND_IN = """\
@@ -96,9 +97,10 @@ class Court:
         return record
 
     def left(self) -> list[int]:
-        """Lives that have not ended."""
+        """Lives that have not ended. Many lives later their pids name others' programs: ours carry this home."""
+        ours = frozenset({home_mark(self.places.home)})
         roles = [path.name.removeprefix("lives-") for path in self.places.home.glob("lives-*")]
-        return [pid for role in roles for pid in self.lives(role) if runs(pid)]
+        return [pid for role in roles for pid in self.lives(role) if runs(pid) and carries(pid, ours)]
 
 
 def runs(pid: int) -> bool:

@@ -47,11 +47,12 @@ def wait_gone(leaders: Collection[int], seconds: float) -> set[int]:
     return left
 
 
-def wait_ended(pid: int, seconds: float) -> None:
-    """Wait until one process, which is not our child, has ended or time is up."""
+def wait_ended(pid: int, seconds: float) -> bool:
+    """Wait until one process, which is not our child, has ended or time is up. Return whether it has ended."""
     give_up = time.monotonic() + seconds
-    while stat_fields(pid) and time.monotonic() < give_up:
+    while (lives := stat_fields(pid) is not None) and time.monotonic() < give_up:
         time.sleep(LOOK_SECONDS)
+    return not lives
 
 
 def _exists(leader: int) -> bool:

@@ -23,6 +23,7 @@ from kingdom.home.roster import ROLES, RoleRow
 from kingdom.runtime.processes import stat_fields
 from kingdom.steward import process_groups
 from kingdom.steward.base import (
+    ANSWER_SECONDS,
     CANNOT_RUN,
     STAYS_DOWN,
     TIMEOUTS,
@@ -36,6 +37,8 @@ from kingdom.steward.base import (
 )
 
 START_SECONDS = 15.0
+END_SECONDS = TIMEOUTS.stop + ANSWER_SECONDS
+"""A supervisord that shuts down gives its roles `stopwaitsecs`, and then needs a moment itself."""
 LONGEST_SOCKET_PATH = 107 - len(".4194304")
 """supervisord binds its socket under a longer name first: the path, a dot and its pid."""
 SHORT_HOME = "/proc/self/cwd"
@@ -136,6 +139,7 @@ class Supervisord:
         self._wait_for_shutdown()
         status = self.alive().get(name)
         while status is not None and (status.pid is not None or status.code not in (None, *CANNOT_RUN, *STAYS_DOWN)):
+            self._wait_until_they_listen([status.pid] if status.pid is not None else [])
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
             self._call("stopProcess", name, False, fine=(_NOT_RUNNING,))
             if status.pid is not None:
@@ -163,15 +167,16 @@ class Supervisord:
         if not self._answers():
             if server is not None:
                 os.kill(server, signal.SIGTERM)
-                process_groups.wait_ended(server, self._timeouts.stop)
+                self._wait_for_end(server)
             return
         running = [status.pid for status in self.alive().values() if status.pid is not None]
+        self._wait_until_they_listen(running)
         # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
         self._call("stopAllProcesses", False)
         process_groups.end(running, self._timeouts.stop)
         self._call("shutdown")
         if server is not None:
-            process_groups.wait_ended(server, self._timeouts.stop)
+            self._wait_for_end(server)
 
     def kill(self) -> None:
         server = self._server()
@@ -241,6 +246,20 @@ class Supervisord:
                 raise self._error("start", "itself", why)
             time.sleep(process_groups.LOOK_SECONDS)
 
+    def _wait_until_they_listen(self, pids: Collection[int]) -> None:
+        """Wait until each is its own program: a copy of supervisord, just forked, takes TERM as that does, for itself.
+
+        It would forget it when it becomes the role, which nobody would have asked to end then.
+        """
+        give_up = time.monotonic() + self._timeouts.stop
+        while any(_is_supervisord(pid) for pid in pids) and time.monotonic() < give_up:
+            time.sleep(process_groups.LOOK_SECONDS)
+
+    def _wait_for_end(self, server: int) -> None:
+        if not process_groups.wait_ended(server, END_SECONDS):
+            why = f"pid {server} has been shutting down for {END_SECONDS:g} s; end it with kill -9 {server}"
+            raise self._error("stop", "itself", why)
+
     def _takes_roles(self) -> bool:
         try:
             return self._call("getState", fine=(_SHUTDOWN_STATE,)) is not None
@@ -309,9 +328,7 @@ class Supervisord:
         """Return supervisord's pid. The pid file may be left over: check that it is ours and no other process."""
         try:
             pid = int(read_bytes(self._places.supervisor_pid, 32))
-            with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
-                programs = {os.path.basename(part) for part in cmdline.read().split(b"\0")}
-            ours = bool(programs & PROGRAMS) and os.path.samefile(f"/proc/{pid}/cwd", self._places.home)
+            ours = _is_supervisord(pid) and os.path.samefile(f"/proc/{pid}/cwd", self._places.home)
         except (OSError, ValueError, BadFile):
             return None
         return pid if ours else None
@@ -358,6 +375,15 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = connect(self._path)
+
+
+def _is_supervisord(pid: int) -> bool:
+    """Return whether a process runs supervisord, or is a copy of it that has not become a role yet."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+            return not PROGRAMS.isdisjoint(os.path.basename(part) for part in cmdline.read().split(b"\0"))
+    except OSError:
+        return False
 
 
 def _status(about: dict[str, Any]) -> RoleStatus:

@@ -106,8 +106,8 @@ class Tmux:
         while running := [pane.pid for pane in self._panes().values() if pane.status.pid is not None]:
             process_groups.end(running, self._timeouts.stop)
         self._tmux("stop", "its server", "kill-server")
-        if server is not None:
-            process_groups.wait_ended(server, ANSWER_SECONDS)
+        if server is not None and not process_groups.wait_ended(server, self._timeouts.stop + ANSWER_SECONDS):
+            raise self._error("stop", "its server", f"pid {server} still runs; end it with kill -9 {server}")
 
     def kill(self) -> None:
         server = self._server()

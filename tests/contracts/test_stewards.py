@@ -23,6 +23,7 @@ from kingdom.runtime.processes import started_at
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import RoleStatus, Steward, Timeouts
 from kingdom.steward.supervisord import Supervisord
+from tests.faults.strace import slow_forks
 from tests.standins import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
 
@@ -106,6 +107,22 @@ def test_a_launcher_that_ends_while_it_is_asked_has_no_roles(steward: Steward, c
     answering.start()
     assert steward.alive() == {}
     answering.join()
+
+
+def test_a_role_that_its_supervisord_has_just_forked_ends_when_it_is_asked(court: Court) -> None:
+    """Until it is its own program it takes TERM as supervisord would, and forgets it."""
+    steward = Supervisord(court.places, Timeouts(stop=5.0))
+    steward.start_launcher([row("king")])
+    court.wait_for_beats("king")
+    try:
+        with slow_forks(launcher_pid(court, "king")):
+            for end in (lambda: steward.stop("gen-a"), steward.down):
+                steward.start(row("gen-a"))
+                end()
+                assert not court.lives("gen-a") or court.beat("gen-a")["state"] == "stopped", "it had to be killed"
+    finally:
+        steward.down()
+    assert not court.left()
 
 
 def test_half_an_answer_of_a_supervisord_that_ends_is_none(court: Court) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +66,20 @@ READING = ("openat", "read", "pread64", "getdents64", "newfstatat", "statx", "re
 def strace() -> str:
     """Return the program's path; the check is skipped where it is not installed."""
     return shutil.which("strace") or pytest.skip("strace is not installed")
+
+
+@contextmanager
+def slow_forks(server: int) -> Iterator[None]:
+    """Whatever this supervisord forks is a copy of it for a second."""
+    delayed = ("-e", "trace=setpgid", "-e", "inject=setpgid:delay_exit=1000000")
+    argv = [strace(), "-f", "-o", "/dev/null", *delayed, "-p", str(server)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE) as tracing:
+        try:
+            assert tracing.stderr is not None
+            assert b"attached" in tracing.stderr.readline()
+            yield
+        finally:
+            tracing.terminate()
 
 
 _CALL = re.compile(r"(?:(?P<pid>\d+) +)?(?P<name>\w+)\((?P<args>.*)\) += (?P<result>.*)\Z", re.DOTALL)

@@ -1,5 +1,6 @@
 """The machinery itself: on a tiny role it names the wrong variants, and only those."""
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from kingdom.disk.codec import to_json
 from kingdom.home.places import Places
 from tests.faults import oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
+from tests.standins import found_court
 
 EVENTS = ("evt-a-1", "evt-a-2")
 TOY = str(Path(toy.__file__))
@@ -112,3 +114,9 @@ def test_without_a_cut_the_model_ends_as_the_disk_did(home: Path) -> None:
 
 def tree_of(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_a_life_whose_pid_is_another_programs_by_now_is_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    court = found_court(home, monkeypatch)
+    (home / "lives-king").write_text(f"{os.getpid()}\n")
+    assert court.left() == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.steward.base import RoleStatus
-from tests.faults import trees
+from tests.faults import strace, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import (
     REPLACED_WITHIN,
@@ -90,6 +90,19 @@ def comes_back(court: Kingdom, role: str, number: signal.Signals, took: list[flo
     return is_back
 
 
+def check_down_of_the_new(tree: Path) -> list[str]:
+    """A role that its supervisord is just starting ends when it is asked, too."""
+    with kingdom("supervisord", tree=tree) as court:
+        court.up()
+        with strace.slow_forks(court.launcher_pid()):
+            old = court.befall("envoy", "kill")
+            wait_until(lambda: court.steward.alive()["envoy"].pid not in (None, old), 20, "its successor is forked")
+            done = court.cli("down")
+        beat = court.beat("envoy")
+        wrong = [] if done.returncode == 0 else [f"down: {done.stdout}{done.stderr}"]
+        return wrong + ([f"it had to be killed: {beat}"] if beat["pid"] != old and beat["state"] != "stopped" else [])
+
+
 def end_by_down(court: Kingdom, took: list[float]) -> list[str]:
     began = time.monotonic()
     done = court.cli("down")
@@ -125,4 +138,11 @@ def test_a_role_that_was_ended_by_a_signal_comes_back(launcher: str, figure: Fig
     took: list[float] = []
     wrong = check_comes_back(trees.program(), launcher, took)
     figure(f"ended by a signal under {launcher}: {len(took)} of 3 are back, slowest {max(took, default=0):.1f} s")
+    assert not wrong, wrong
+
+
+@pytest.mark.skipif(not trees.CAMPAIGN, reason="its contract is tested: tests/contracts/test_stewards.py")
+def test_down_ends_a_role_that_is_just_being_started(figure: Figure) -> None:
+    wrong = check_down_of_the_new(trees.program())
+    figure(f"down while supervisord starts a role: {len(wrong)} wrong")
     assert not wrong, wrong

@@ -61,6 +61,7 @@ CHECKS: dict[str, Check] = {
     "launcher killed": lambda tree, launcher: test_launcher.check_blow(tree, launcher, "launcher killed", []),
     "chamberlain hung": lambda tree, launcher: test_launcher.check_blow(tree, launcher, "chamberlain hung", []),
     "ends": lambda tree, launcher: test_ends.check_ends(tree, launcher, 6, 10, []),
+    "just started": lambda tree, _: test_ends.check_down_of_the_new(tree),
     "orphans": lambda tree, launcher: test_orphans.check_orphans(tree, launcher, True, []),
     "storm": test_alert_storm.check_storm,
 }
@@ -141,6 +142,12 @@ MUTANTS: list[Mutant] = [
         "kingdom.runtime.role",
         replace("signal.signal(number, self._stop)", "signal.signal(number, signal.SIG_DFL)"),
         caught_by="ends",
+    ),
+    Mutant(
+        "a copy of supervisord is asked to end as the role that it will be",
+        "kingdom.steward.supervisord:Supervisord.down",
+        drop("self._wait_until_they_listen(A)"),
+        caught_by="just started",
     ),
     # 11: orphans
     Mutant(
