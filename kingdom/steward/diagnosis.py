@@ -17,6 +17,10 @@ from kingdom.errors import BadFile, Exit
 
 STARTING_SECONDS = 15.0
 """A busy machine may take so long to load a role. Ended before its first heartbeat, it would never get to one."""
+ENDED_SECONDS = 2.0
+"""A role that ended with 0 and should run is started again after so long, or two looks if that is less."""
+LONGEST_ENDED_SECONDS = 300.0
+"""One that ends so again and again is started ever later, at last after so long: see `patience`."""
 
 
 class State(StrEnum):
@@ -86,6 +90,17 @@ class Observation:
     stopped: bool = False
     #: For how long neither its heartbeat nor its launcher's answer has changed.
     unchanged: float = 0.0
+    #: Somebody starts and stops roles: `down`, `restart`.
+    launching: bool = False
+    #: How often it has been started lately because it had ended with 0.
+    ended_before: int = 0
+
+
+def patience(settling: float, ended_before: int) -> float:
+    """Return for how long to wait until a role that ended with 0 is started again."""
+    if ended_before == 0:
+        return min(settling, ENDED_SECONDS)
+    return min(settling * 2.0 ** (ended_before - 1), LONGEST_ENDED_SECONDS)
 
 
 def diagnose(seen: Observation, threshold: float, settling: float) -> State:
@@ -99,16 +114,18 @@ def diagnose(seen: Observation, threshold: float, settling: float) -> State:
     if seen.runs or seen.elsewhere:
         allowed = threshold if seen.has_beaten else max(threshold, STARTING_SECONDS)
         return State.HUNG if seen.unchanged >= allowed else State.WELL
-    return _of_the_ended(seen, settled=seen.unchanged >= settling)
+    return _of_the_ended(seen, settling)
 
 
-def _of_the_ended(seen: Observation, settled: bool) -> State:
+def _of_the_ended(seen: Observation, settling: float) -> State:
+    settled = seen.unchanged >= settling
     if seen.code is None:
         return State.ABSENT if settled else State.WELL
     if seen.stopped:
         return State.STOPPED
     if seen.code == Exit.DONE:
-        return State.ENDED if settled else State.WELL
+        over = not seen.launching and seen.unchanged >= patience(settling, seen.ended_before)
+        return State.ENDED if over else State.WELL
     if seen.code == Exit.REFUSED:
         return State.REFUSED
     if seen.code == Exit.LOCKED:

@@ -30,6 +30,8 @@ SOON = 0.2
 LOOKED_AFTER_SECONDS = 3.0
 LAUNCH_LOCK_SECONDS = 2.0
 """Whoever holds the launch lock starts the launcher, or stops it and us: look again later."""
+ENDS_KEPT = 9
+"""More of them change nothing: the wait is at its longest by then."""
 CHAMBERLAIN = "chamberlain"
 RESTFUL = frozenset({State.WELL, State.STOPPED, State.UNWANTED, State.QUARANTINED, State.REFUSED})
 
@@ -132,6 +134,8 @@ class RollCall:
         self._unchanged = Unchanged()
         self._endings: dict[str, _Ending] = {}
         self._states: dict[str, State] = {}
+        #: When each role was started because it had ended with 0.
+        self._ended: dict[str, list[float]] = {}
         self._last_unrest = 0.0
         self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
@@ -237,6 +241,8 @@ class RollCall:
             code=None if status is None else status.code,
             stopped=status is not None and status.stopped,
             unchanged=max(silence, self._unchanged.since(row.name, (heartbeat, status, waits), now)),
+            launching=is_locked(self._places.launch_lock),
+            ended_before=sum(now - at < self._timeouts.quarantine for at in self._ended.get(row.name, ())),
         )
 
     def _act(
@@ -244,6 +250,8 @@ class RollCall:
     ) -> list[Finding]:
         action = ACTIONS[state]
         if action is Action.START:
+            if state is State.ENDED:
+                self._ended[row.name] = [*self._ended.get(row.name, [])[-ENDS_KEPT:], now]
             self._steward.start(row)
             return [Finding(row.name, What.STARTED, f"started:{row.name}:{os.getpid()}:{now:.0f}", state.value)]
         if action in (Action.REPLACE, Action.END):

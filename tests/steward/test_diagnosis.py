@@ -2,7 +2,7 @@
 
 import pytest
 
-from kingdom.steward.diagnosis import ACTIONS, AwakeClock, Observation, State, Unchanged, diagnose
+from kingdom.steward.diagnosis import ACTIONS, AwakeClock, Observation, State, Unchanged, diagnose, patience
 
 OBSERVATIONS: list[tuple[Observation, State]] = [
     (Observation(runs=True), State.WELL),
@@ -19,7 +19,11 @@ OBSERVATIONS: list[tuple[Observation, State]] = [
     (Observation(code=1, unchanged=10.0), State.FORGOTTEN),
     (Observation(code=127, unchanged=10.0), State.FORGOTTEN),
     (Observation(code=0), State.WELL),
-    (Observation(code=0, unchanged=10.0), State.ENDED),
+    (Observation(code=0, unchanged=1.9), State.WELL),
+    (Observation(code=0, unchanged=2.0), State.ENDED),
+    (Observation(code=0, unchanged=2.0, launching=True), State.WELL),
+    (Observation(code=0, unchanged=9.9, ended_before=1), State.WELL),
+    (Observation(code=0, unchanged=10.0, ended_before=1), State.ENDED),
     (Observation(code=0, stopped=True, unchanged=999.0), State.STOPPED),
     (Observation(code=75), State.WELL),
     (Observation(code=75, unchanged=10.0), State.DISPLACED),
@@ -43,6 +47,12 @@ def test_a_role_that_is_being_loaded_is_not_hung() -> None:
     loading = Observation(runs=True, has_beaten=False, unchanged=5.0)
     assert diagnose(loading, threshold=2.0, settling=1.0) is State.WELL
     assert diagnose(Observation(runs=True, unchanged=5.0), threshold=2.0, settling=1.0) is State.HUNG
+
+
+def test_a_role_that_ends_again_and_again_is_started_ever_later() -> None:
+    waits = [patience(settling=10.0, ended_before=times) for times in range(8)]
+    assert waits == [2.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert patience(settling=0.2, ended_before=0) == 0.2
 
 
 def test_every_state_of_a_role_can_be_seen() -> None:

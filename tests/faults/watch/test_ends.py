@@ -71,9 +71,12 @@ def end_by_signal(court: Kingdom, role: str, number: signal.Signals, took: list[
     return wrong if done.returncode == 0 else [*wrong, f"start {role}: {done.stdout}{done.stderr}"]
 
 
+AS_SHIPPED = {"system": {"heartbeat": {"threshold_seconds": 120}}, "chamberlain": {"intervals": {}}}
+
+
 def check_comes_back(tree: Path, launcher: str, took: list[float]) -> list[str]:
     """A role that should run and that somebody has ended by a signal."""
-    with kingdom(launcher, tree=tree) as court:
+    with kingdom(launcher, tree=tree, config=AS_SHIPPED) as court:
         court.up()
         return [
             f"{role} stays down after {number.name}"

@@ -20,7 +20,7 @@ from kingdom.runtime import tables
 from kingdom.runtime.processes import carries
 from kingdom.runtime.wake import ProcessExits, Waker
 from kingdom.steward import STEWARDS, roll_call
-from kingdom.steward.base import RoleStatus, Steward, Timeouts, command
+from kingdom.steward.base import RoleStatus, Steward, Timeouts, command, launching
 from kingdom.steward.diagnosis import ACTIONS, Action, State
 from kingdom.steward.roll_call import Finding, RollCall, What
 from tests.standins import Court, found_court, row, runs
@@ -50,6 +50,7 @@ class Stage:
         self.own = "chamberlain"
         self.rearm = 1e9
         self.period = 0.1
+        self.clock = time.monotonic
         self.server = 0
         self.ends = ProcessExits()
         self.roll: RollCall | None = None
@@ -72,7 +73,7 @@ class Stage:
                 disk,
                 lambda: [KING, row("chamberlain")] if self.own == "king" else [KING],
                 own=self.own,
-                clock=time.monotonic,
+                clock=self.clock,
                 ends=self.ends,
                 timeouts=Timeouts(hung=0.3, quarantine=self.rearm),
             )
@@ -367,6 +368,31 @@ def test_quarantine_is_over_when_the_rest_was_well_for_long_enough(stage: Stage)
     stage.rearm = 0.5
     stage.court.wait_for_beats("king", life=2, meanwhile=stage.call)
     assert [finding.what for finding in stage.findings] == [What.QUARANTINED, What.REARMED]
+
+
+def test_a_role_that_was_ended_is_soon_back_and_one_that_ends_again_waits_longer(stage: Stage) -> None:
+    now = [100.0]
+    stage.clock, stage.period, stage.rearm = (lambda: now[0]), 5.0, 600.0
+    stage.raise_king("beat")
+
+    for life, seconds in ((1, 2.0), (2, 10.0)):
+        stage.court.wait_for_beats("king", life=life, meanwhile=stage.steward.alive)
+        os.kill(stage.lives[-1], signal.SIGTERM)
+        stage.wait_for_status(RoleStatus(code=0))
+        stage.call()
+        now[0] += seconds - 0.1
+        stage.call()
+        assert stage.status == RoleStatus(code=0)
+        now[0] += 0.1
+        stage.call()
+    stage.court.wait_for_beats("king", life=3, meanwhile=stage.steward.alive)
+
+
+def test_nobody_is_started_while_somebody_else_starts_or_stops_roles(stage: Stage) -> None:
+    ended(stage)
+    with launching(stage.court.places):
+        stays(lambda: (stage.call(), len(stage.lives) == 1)[1], A_WHILE, "left alone")
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.call)
 
 
 def test_the_king_watches_the_chamberlain_alone(stage: Stage) -> None:
