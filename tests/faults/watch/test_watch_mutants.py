@@ -159,7 +159,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a role that ended when it was asked to stays down",
         "kingdom.steward.diagnosis",
-        replace("State.ENDED if settled else State.WELL", "State.STOPPED"),
+        replace("State.ENDED if A else State.WELL", "State.STOPPED"),
         caught_by="ended",
     ),
     # 18: alerts
