@@ -9,7 +9,7 @@ ifdef HOME_DIR
 export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
-.PHONY: help setup up down status attach logs test check check-style check-types check-tests web-test \
+.PHONY: help setup up demo down status attach logs test check check-style check-types check-tests web-test \
 	test-outside test-distributed faults faults-as-user faults-quick bench bench-quick docs clean
 .DEFAULT_GOAL := help
 
@@ -22,6 +22,10 @@ setup: ## .venv from the locks, with what tests need, and tmux, strace, jq where
 up: ## set up if needed and start the kingdom [HOME_DIR=/opt/kingdom]
 	@bin/setup run
 	@$(KINGDOM) up
+
+demo: ## see it all at work for a minute, without any account
+	@bin/setup run
+	@$(KINGDOM) demo
 
 down: installed ## stop every role [HOME_DIR=]
 	@$(KINGDOM) down

@@ -1,6 +1,7 @@
 """`kingdom`: the command line. One module per command group, loaded when its command is called."""
 
 COMMANDS = {
+    "demo": "kingdom.cli.demo:demo",
     "init": "kingdom.cli.init:init",
     "up": "kingdom.cli.start_stop:up",
     "down": "kingdom.cli.start_stop:down",
