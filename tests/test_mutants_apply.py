@@ -23,6 +23,7 @@ LISTS = (
     "mailbox.test_sweep_mailbox",
     "mq.test_mass_turns",
     "mq.test_mutants_of_stores",
+    "test_promise_mutants",
     "test_slack",
     "test_sentinel_mutants",
     "watch.test_watch_mutants",
@@ -44,12 +45,19 @@ def test_no_list_is_forgotten() -> None:
 
 def test_the_page_counts_the_defects_as_they_are() -> None:
     page = " ".join((trees.CHECKOUT / "docs/reliability.md").read_text().split())
-    rooms = {"court": ("test_mutants",), "watch": ("watch.",), "sandbox": ("cage.",), "queue": ("mailbox.", "mq.")}
+    rooms = {
+        "court": ("test_mutants",),
+        "promises": ("test_promise",),
+        "watch": ("watch.",),
+        "sandbox": ("cage.",),
+        "queue": ("mailbox.", "mq."),
+    }
     held = {
         room: sum(len(import_module(f"tests.faults.{name}").MUTANTS) for name in LISTS if name.startswith(begins))
         for room, begins in rooms.items()
     }
-    counts = "{court} defects of the court, {watch} of the watch, {sandbox} of the sandbox and {queue} of the queue"
+    counts = "{court} defects of the court, {promises} of what people are promised, {watch} of the watch, "
+    counts += "{sandbox} of the sandbox and {queue} of the queue"
     assert counts.format(**held) in page
 
 

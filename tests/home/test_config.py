@@ -241,6 +241,28 @@ def test_a_bad_value_under_a_foreign_name_is_told_with_its_line(home: Path) -> N
         load(home, "slack: {}\nretry:\n  max_count: -1\n", "envoy")
 
 
+def test_a_foreign_key_is_left_out_of_its_group_and_does_not_change_the_file_for_others(home: Path) -> None:
+    value = {"retry": {"max_count": 5}, "intervals": {"outbound": 1, "reminder_hours": 2}}
+    lines: dict[tuple[str | int, ...], int] = {("retry", "max_count"): 7}
+    names = {("retry", "max_count"): ("again", "attempts"), ("intervals", "outbound"): ("intervals", "out")}
+    assert config._renamed(value, names, lines) == {
+        "intervals": {"out": 1, "reminder_hours": 2},
+        "again": {"attempts": 5},
+    }
+    assert (lines["again", "attempts"], lines["intervals", "out"]) == (7, 1)
+    assert value["retry"] == {"max_count": 5}
+
+
+def test_every_mistake_of_a_file_is_told_from_top_to_bottom(home: Path) -> None:
+    path = founded(home).config / "mq.yaml"
+    path.write_text("queues:\n  - name: a\n    policy:\n      ttlSec: soon\n  - 5\nbackend: paper\n")
+    value, lines = config.read_yaml(path)
+    told = [str(error) for error in config.errors_in("config/mq", value, lines, path)]
+    assert [said.partition("mq.yaml:")[2].partition(":")[0] for said in told] == ["4", "5", "6"], told
+    assert config.errors_in("config/mq", {}, {}, path) == []
+    assert len(config.errors_in("config/mq", 5, {}, path)) == 1
+
+
 @pytest.mark.parametrize("name", ["king", "envoy", "chamberlain", "general", "system"])
 def test_what_we_write_ourselves_has_nothing_to_remark(home: Path, name: str) -> None:
     pristine = (Path(__file__).parents[2] / "config" / "default" / f"{name}.yaml").read_text()
@@ -296,6 +318,13 @@ def test_a_link_is_no_file_of_secrets(home: Path) -> None:
     (home / ".env").symlink_to("elsewhere")
     with pytest.raises((BadConfig, BadFile)):
         dotenv.secrets(founded(home))
+
+
+def test_a_secret_is_hidden_in_every_form_the_longest_first() -> None:
+    said = 'a="sesame-open" b="two\\nlines" c=sesame d=short'
+    assert dotenv.hide(said, ["sesame", "sesame-open", "two\nlines", "short"]) == (
+        'a="[hidden]" b="[hidden]" c=[hidden] d=short'
+    )
 
 
 SUMMER, WINTER = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)

@@ -228,3 +228,24 @@ def test_a_manifest_is_in_use_until_it_changes(home: Path, tmp_path: Path) -> No
     assert not manifests.is_in_use(places, "king", "gen-pr")
     manifests.note_in_use(places, disk, "king", manifests.fingerprints(places))
     assert manifests.is_in_use(places, "king", "gen-pr"), "it is known that it is gone"
+
+
+@pytest.mark.parametrize(
+    ("first", "misfit"),
+    [
+        ("#!/bin/sh\n", None),
+        ("#!/no/such/shell -e\n", "run:1 begins with `#!/no/such/shell`, and there is no /no/such/shell here"),
+        ("#!python3 -I\n", None),
+        ("#!/bin/sh\r\n", "run:1 ends as on Windows (CR LF), so its interpreter /bin/sh is not found"),
+        ("#!\n", None),
+        ("/no/such/shell\n", None),
+        ("", None),
+    ],
+)
+def test_a_program_that_could_not_be_started_is_seen_by_its_first_line(
+    tmp_path: Path, first: str, misfit: str | None
+) -> None:
+    program = tmp_path / "run"
+    program.write_bytes(f"{first}echo hello\n".encode())
+    found = manifests.program_misfit(program)
+    assert found == (None if misfit is None else f"{tmp_path}/{misfit}")

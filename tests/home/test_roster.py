@@ -32,6 +32,28 @@ def test_the_roles_that_system_yaml_switches_on_are_those_that_do_not_run_by_def
     assert switches == {name for name, row in ROLES.items() if not row.by_default}
 
 
+def test_which_roles_run_unless_something_else_is_said() -> None:
+    assert [row.name for row in roster.rows(["gen-b", "gen-a"])] == [
+        *("chamberlain", "envoy", "king", "sentinel"),
+        *("gen-a", "gen-b"),
+    ]
+    assert "mailbox" in [row.name for row in roster.rows([], frozenset({"mailbox"}))]
+    assert not [
+        name for name, row in ROLES.items() if not row.by_default and name not in ("gateway", "mailbox", "worker")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "state"), [("down\n", "down"), ("quarantined", "quarantined"), ("huh", "up"), (None, "up")]
+)
+def test_a_role_is_wanted_unless_its_file_says_otherwise(home: Path, word: str | None, state: str) -> None:
+    places = founded(home)
+    places.wanted_folder.mkdir(parents=True, exist_ok=True)
+    if word is not None:
+        places.wanted("king").write_text(word)
+    assert roster.desired_state(places, "king") == state
+
+
 def test_instances_of_the_hall_run_when_their_role_is_switched_on(home: Path) -> None:
     places = founded(
         home,

@@ -176,5 +176,45 @@ def test_defaults_are_found_behind_a_reference_and_in_maps_but_not_in_alternativ
     }
 
 
+KNOWN = "known are archive, dedupWindowSec, dlq, poisonAfter, retry, ttlSec, visibilityTimeoutSec"
+
+
+@pytest.mark.parametrize(
+    ("queues", "misfits"),
+    [
+        ({"a": {"colour": 1}}, [(("a", "colour"), f"unknown key 'colour'; {KNOWN}")]),
+        (
+            [{"name": "a", "colour": 1}, 5],
+            [((0, "colour"), f"unknown key 'colour'; {KNOWN}"), ((1,), "5 is not of type")],
+        ),
+        (5, [((), "5 is not valid under any of the given schemas")]),
+    ],
+    ids=["a map", "a list", "neither"],
+)
+def test_what_may_be_written_in_two_ways_is_judged_by_the_one_that_is_meant(
+    queues: object, misfits: list[tuple[tuple[str | int, ...], str]]
+) -> None:
+    told = schemas.errors_in("config/mq", {"queues": queues})
+    assert [place for place, _ in told] == [("queues", *place) for place, _ in misfits]
+    assert all(said.startswith(begins) for (_, said), (_, begins) in zip(told, misfits, strict=True))
+
+
+def test_what_does_not_fit_is_left_out_and_named_but_what_must_hold_stays() -> None:
+    given = {"task_id": 7, "status": "success", "summary": 5, "metrics": {"cost_usd": "x", "duration_seconds": 1}}
+    whole, left_out = schemas.forgiving("result", given, lambda place: place[0] == "task_id")
+    assert whole == {"task_id": 7, "status": "success", "metrics": {"duration_seconds": 1}}
+    assert {place for place, _ in left_out} == {("summary",), ("metrics", "cost_usd")}
+    assert all(why for _, why in left_out)
+    assert given["summary"] == 5, "the value itself is left as it was"
+
+
+def test_keys_of_earlier_systems_stand_in_their_groups() -> None:
+    assert schemas.with_moved_keys("config/mq", {"dbPath": "a", "paths": {"dataRoot": "b"}, "dataRoot": "c"}) == {
+        "sqlite": {"dbPath": "a"},
+        "paths": {"dataRoot": "b"},
+    }
+    assert schemas.with_moved_keys("config/mq", [1]) == [1]
+
+
 def test_schemas_travel_with_the_program() -> None:
     assert Path(FOLDER / "event.schema.json").is_file()

@@ -177,17 +177,20 @@ def test_a_persons_message_is_answered_where_it_was_written(castle: Path, clock:
     assert letter["source_ref"]["message_ts"] == "1.2"
 
 
-@pytest.mark.parametrize("where", ["environment", ".env", "king.yaml"])
+@pytest.mark.parametrize("where", ["environment", ".env", "king.yaml", "nowhere"])
 def test_the_default_channel(castle: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    (Places(castle).config / "king.yaml").write_text("slack: {default_channel: from-king.yaml}\n")
-    if where != "king.yaml":
+    if where != "nowhere":
+        (Places(castle).config / "king.yaml").write_text("slack: {default_channel: from-king.yaml}\n")
+    if where in ("environment", ".env"):
         (castle / ".env").write_text("SLACK_DEFAULT_CHANNEL=from-.env\n")
         (castle / ".env").chmod(0o600)
     if where == "environment":
         monkeypatch.setenv("SLACK_DEFAULT_CHANNEL", "from-environment")
     put(castle, "events", "pending", **event())
     reign(castle, clock)
-    assert [record["channel"] for record in all_of(castle, "messages", "pending")] == [f"from-{where}"]
+    assert [record["channel"] for record in all_of(castle, "messages", "pending")] == [
+        "kingdom" if where == "nowhere" else f"from-{where}"
+    ]
 
 
 @pytest.mark.parametrize(

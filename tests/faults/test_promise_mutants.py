@@ -1,0 +1,139 @@
+"""Each promise to people is broken in a copy of the program, and a test of the quick suite must see it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults import changes, mutants, trees
+from tests.faults.changes import Text, drop, omit, replace
+from tests.faults.mutants import Mutant
+
+LOOKING = "tests/cli/test_looking.py::"
+MUTANTS = [
+    Mutant(
+        "what people say waits on a yellow machine",
+        "kingdom.rules.gate:Gate.admits",
+        replace("A.is_said and PEOPLE in B", "False"),
+        caught_by="tests/rules/test_gate.py::test_each_health_admits_its_work",
+        quick=True,
+    ),
+    Mutant(
+        "what needs no model waits on a red machine",
+        "kingdom.rules.gate:Gate.admits",
+        replace("not A.needs_model", "False"),
+        caught_by="tests/rules/test_gate.py::test_each_health_admits_its_work",
+    ),
+    Mutant(
+        "a full memory for which nobody waits is an alarm",
+        "kingdom.chamberlain.vitals:memory_level",
+        replace("A is not None and A <= B['memory_pressure_percent']", "False"),
+        caught_by="tests/chamberlain/test_vitals.py::test_the_health_by_memory",
+    ),
+    Mutant(
+        "little memory is no alarm where waiting for it is not measured",
+        "kingdom.chamberlain.vitals:memory_level",
+        replace(
+            "A is not None and A <= B['memory_pressure_percent']", "A is None or A <= B['memory_pressure_percent']"
+        ),
+        caught_by="tests/chamberlain/test_vitals.py::test_the_health_by_memory",
+    ),
+    Mutant(
+        "install returns before its general works by the new manifest",
+        "kingdom.cli.launchers:take_over",
+        replace("wait(lambda: not slow(), START_SECONDS)", "True"),
+        caught_by="tests/journey/test_new_general.py::test_a_general_works_by_the_new_manifest_when_installing_returns",
+    ),
+    Mutant(
+        "an owner's changes go into the wheel",
+        "hatch_build.py",
+        Text("if not name.startswith(OWNERS):", "if True:"),
+        caught_by="tests/journey/test_checkout.py::test_a_wheel_from_a_used_checkout_holds_what_a_pristine_one_does",
+    ),
+    Mutant(
+        "up does not wait for a supervisord that shuts down",
+        "kingdom.steward.supervisord:Supervisord.start_launcher",
+        drop("self._wait_for_shutdown()"),
+        caught_by="tests/faults/watch/test_launchers_by_hand.py::"
+        "test_up_right_after_a_shutdown_by_hand_waits_for_its_end",
+    ),
+    Mutant(
+        "Ctrl-C in an attached terminal ends the role",
+        "kingdom/steward/tmux.py",
+        Text('"attach-session", "-r",', '"attach-session",'),
+        caught_by="tests/steward/test_attach.py::test_ctrl_c_in_an_attached_terminal_does_not_reach_the_role",
+    ),
+    Mutant(
+        "a success is retried without being asked for again",
+        "kingdom.cli.queues",
+        drop("_refuse_if_done(A)"),
+        caught_by=f"{LOOKING}test_a_success_is_retried_only_when_it_is_asked_for_again",
+    ),
+    Mutant(
+        "emit takes what is no event",
+        "kingdom.cli.emit:emit",
+        drop("schemas.check('event', A)"),
+        caught_by="tests/cli/test_emit.py::test_what_is_no_event_is_refused",
+    ),
+    Mutant(
+        "emit loses what an event is about",
+        "kingdom.cli.emit:emit",
+        omit("Event", "repo"),
+        caught_by="tests/cli/test_emit.py::test_an_event_is_put_in",
+    ),
+    Mutant(
+        "a line of why has no time",
+        "kingdom.cli.why:why",
+        replace("clock(at)", "''"),
+        caught_by=f"{LOOKING}test_why_says_when_on_every_line",
+        quick=True,
+    ),
+    Mutant(
+        "why wants the whole of an id",
+        "kingdom.cli.queue_files:find_typed",
+        replace("len(A) == 1", "False"),
+        caught_by=f"{LOOKING}test_why_takes_the_beginning_of_an_id_and_without_one_the_newest",
+    ),
+    Mutant(
+        "the default channel is another one",
+        "schemas/config/king.schema.json",
+        Text('"default": "kingdom"', '"default": "general"'),
+        caught_by="tests/king/test_job.py::test_the_default_channel",
+    ),
+]
+KNOWN = {mutant.name: mutant for mutant in MUTANTS}
+PARTS = ("bin", "config/default", "docs", "generals", "kingdom", "schemas", "tests", "deploy")
+
+
+def checkout() -> Path:
+    """Return a copy of the checkout, in a repository of its own: some tests ask git what belongs to it."""
+    folder = trees.new_folder()
+    for part in PARTS:
+        shutil.copytree(trees.CHECKOUT / part, folder / part, ignore=shutil.ignore_patterns("*.pyc"))
+    for file in trees.CHECKOUT.glob("[!.]*.*"):
+        if file.is_file():
+            shutil.copy(file, folder)
+    shutil.copy(trees.CHECKOUT / ".gitignore", folder)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    return folder
+
+
+def is_seen(mutant: Mutant) -> bool:
+    """Return whether the test fails that a defect is for."""
+    folder, home = checkout(), trees.new_folder()
+    path, text = changes.changed(folder, mutant.place, mutant.change)
+    path.write_text(text)
+    argv = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.caught_by]
+    done = trees.run(folder, home, argv, timeout=300)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    print(f"{mutant.name}: {done.stdout.splitlines()[-3:] if done.returncode else 'NOT CAUGHT'}")
+    return done.returncode == 1
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
+def test_a_seeded_defect_that_breaks_a_promise_is_caught(name: str) -> None:
+    assert is_seen(KNOWN[name]), KNOWN[name].caught_by
