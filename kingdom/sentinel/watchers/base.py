@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from kingdom.connections.web import Web
 from kingdom.disk.json_file import JsonFile
 from kingdom.home.config import Config
 from kingdom.home.places import Places
 from kingdom.records.messages import Event
+from kingdom.times import stamp
 
 Found = TypeVar("Found")
 
@@ -72,6 +75,28 @@ class Watcher(Protocol[Found]):
 
     def close(self) -> None:
         """Let go of connections and processes; a call of fetch or after_emit may still be under way."""
+
+
+class ServiceWatcher:
+    """What watchers of a service on the web have in common."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self.least_wait = 0.0
+        self.most_wait = inf
+        self._web: Web | None = None
+
+    def folders(self) -> Iterable[Path]:
+        return ()
+
+    def close(self) -> None:
+        if self._web is not None:
+            self._web.close()
+
+    def _note_first_try(self) -> None:
+        """Note when the service was asked for the first time, which it may not have answered."""
+        if not self._kit.state.get("began"):
+            self._kit.state.set("began", stamp(self._kit.clock()))
 
 
 def shortened(text: str) -> str:

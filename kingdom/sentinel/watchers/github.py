@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from math import inf
-from pathlib import Path
 from typing import Any
 
 from kingdom.connections import github
 from kingdom.connections.base import ServiceDown, ServiceRefused
 from kingdom.connections.web import Answer, Web
 from kingdom.records.messages import Event
-from kingdom.sentinel.watchers.base import Kit, shortened
+from kingdom.sentinel.watchers.base import Kit, ServiceWatcher, shortened
 from kingdom.times import moment, stamp
 from kingdom.words import count, one_line
 
@@ -50,7 +48,7 @@ class Look:
     to_mark: dict[str, str] = field(default_factory=dict)
 
 
-class GitHubWatcher:
+class GitHubWatcher(ServiceWatcher):
     """State: `begin`, before which nothing makes events, set by the first look that succeeds, from the time of the
     first try, `began`; `etag`; `marking`, threads about to be marked as read.
 
@@ -59,10 +57,7 @@ class GitHubWatcher:
     """
 
     def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self.least_wait = 0.0
-        self.most_wait = inf
-        self._web: Web | None = None
+        super().__init__(kit)
         self._login = ""
         self._verdicts: dict[str, bool] = {}
         self._has_told_odd = False
@@ -70,12 +65,8 @@ class GitHubWatcher:
     def is_off(self) -> str:
         return "" if github.token(self._kit.secrets) else "no GH_TOKEN in .env; `kingdom connect github` sets it up"
 
-    def folders(self) -> Iterable[Path]:
-        return ()
-
     def fetch(self) -> Look | None:
-        if not self._kit.state.get("began"):
-            self._kit.state.set("began", stamp(self._kit.clock()))
+        self._note_first_try()
         marking = self._kit.state.get("marking") or {}
         query = {"per_page": str(PER_PAGE)}
         if marking:
@@ -115,10 +106,6 @@ class GitHubWatcher:
         if is_whole and not found.is_second:
             self._kit.state.set("etag", found.etag)
         return False
-
-    def close(self) -> None:
-        if self._web is not None:
-            self._web.close()
 
     def _open(self) -> Web:
         if self._web is None:

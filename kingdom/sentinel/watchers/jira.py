@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import ceil, inf
-from pathlib import Path
+from math import ceil
 from typing import Any
 
 from kingdom.connections import jira
@@ -15,7 +14,7 @@ from kingdom.connections.base import ServiceDown, is_set_up
 from kingdom.connections.web import Web
 from kingdom.records.messages import Event
 from kingdom.sentinel.watchers.adf import plain
-from kingdom.sentinel.watchers.base import Kit, shortened
+from kingdom.sentinel.watchers.base import Kit, ServiceWatcher, shortened
 from kingdom.times import stamp
 from kingdom.words import one_line
 
@@ -44,16 +43,13 @@ class Look:
     me: str
 
 
-class JiraWatcher:
+class JiraWatcher(ServiceWatcher):
     """State: `last_check`, in UTC; `known_issues`, what each ticket was like when it was last looked at; `making`,
     what they will be like once the events that are about to be made are there.
     """
 
     def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self.least_wait = 0.0
-        self.most_wait = inf
-        self._web: Web | None = None
+        super().__init__(kit)
         self._me = ""
         self._next: dict[str, tuple[str, Known]] = {}
         self._odd: set[str] = set()
@@ -64,12 +60,8 @@ class JiraWatcher:
         missing = [need.name for need in jira.NEEDS if not need.value(self._kit.secrets)]
         return f"no {', '.join(missing)} in .env; `kingdom connect jira` sets it up"
 
-    def folders(self) -> Iterable[Path]:
-        return ()
-
     def fetch(self) -> Look | None:
-        if not self._kit.state.get("began"):
-            self._kit.state.set("began", stamp(self._kit.clock()))
+        self._note_first_try()
         if not self._me:
             self._me = str(self._open().get("rest/api/3/myself").body["accountId"])
         minutes = self._minutes(self._kit.clock())
@@ -106,10 +98,6 @@ class JiraWatcher:
         if is_whole:
             self._kit.state.set("last_check", datetime.fromtimestamp(found.at, UTC).strftime(CURSOR))
         return False
-
-    def close(self) -> None:
-        if self._web is not None:
-            self._web.close()
 
     def _open(self) -> Web:
         if self._web is None:

@@ -28,6 +28,12 @@ class NeedsSetUp(KingdomError):
     """needs set-up: {why}"""
 
 
+def without_plugins(manifest: Manifest) -> list[str]:
+    """Return the warnings of an engine that knows no plugins of claude."""
+    plugins = ", ".join(manifest.cc_plugins)
+    return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
+
+
 class Surroundings(Protocol):
     """By what an engine is chosen. The services of a role have it."""
 

@@ -91,8 +91,7 @@ class Claude:
         return [order.program, *_words(order)]
 
     def result(self, order: SoldierOrder, exit_code: int) -> Mapping[str, Any] | None:
-        ending = _ending(order, exit_code)
-        return endings.written(order) if ending is None else endings.result(order, ending)
+        return endings.result(order, _ending(order, exit_code))
 
     def readable(self, line: str) -> str | None:
         event = endings.event_of(line)
@@ -146,8 +145,7 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
     if end is None:
         if session is None:
             return None
-        how = f"ended by signal {-exit_code}" if exit_code < 0 else f"ended with code {exit_code}"
-        return Ending(" ".join(said), error=f"claude was {how} before it had finished", session_id=session)
+        return Ending(" ".join(said), error=endings.cut_short(NAME, exit_code), session_id=session)
     ending = Ending(
         text=str(end.get("result") or " ".join(said)),
         structured=end["structured_output"] if isinstance(end.get("structured_output"), dict) else None,

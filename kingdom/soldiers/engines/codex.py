@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
-from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
 from kingdom.soldiers.engines.endings import FAILURE, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ class Codex:
         return NAME
 
     def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
-        plugins = ", ".join(manifest.cc_plugins)
-        return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
+        return without_plugins(manifest)
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
         from kingdom.soldiers import instructions, owner
@@ -99,8 +98,7 @@ class Codex:
         return [order.program, "exec", *(["resume"] if order.session_id else []), *_words(order)]
 
     def result(self, order: SoldierOrder, exit_code: int) -> Mapping[str, Any] | None:
-        ending = _ending(order, exit_code)
-        return endings.written(order) if ending is None else endings.result(order, ending)
+        return endings.result(order, _ending(order, exit_code))
 
     def readable(self, line: str) -> str | None:
         event = endings.event_of(line)
@@ -181,8 +179,7 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
         used = max(0, int(total - order.session_totals.get("tokens", 0.0)))
         return ending._replace(metrics={"tokens_used": used}, totals={"tokens": total})
     if not ended:
-        how = f"ended by signal {-exit_code}" if exit_code < 0 else f"ended with code {exit_code}"
-        error = f"codex was {how} before it had finished" + (f": {error}" if error else "")
+        error = endings.cut_short(NAME, exit_code) + (f": {error}" if error else "")
     told = str(error)
     if _TOO_LONG.search(told):
         return ending._replace(error=f"the prompt is too long: {told}")

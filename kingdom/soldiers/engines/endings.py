@@ -93,9 +93,18 @@ def written(order: SoldierOrder) -> dict[str, Any] | None:
         return None
 
 
-def result(order: SoldierOrder, ending: Ending) -> dict[str, Any]:
-    """Return the result of a run that ended so. BadFile when the soldier's file is unfit."""
+def cut_short(engine: str, exit_code: int) -> str:
+    """Return the error of a program that was ended from outside, or gave up."""
+    how = f"ended by signal {-exit_code}" if exit_code < 0 else f"ended with code {exit_code}"
+    return f"{engine} was {how} before it had finished"
+
+
+def result(order: SoldierOrder, ending: Ending | None) -> dict[str, Any] | None:
+    """Return the result of a run that ended so; what the soldier wrote, if anything, of an engine that said nothing.
+    BadFile when the soldier's file is unfit."""
     own = written(order)
+    if ending is None:
+        return own
     about: dict[str, Any] = {"metrics": dict(ending.metrics)}
     remarks = list(ending.warnings)
     if ending.session_id:

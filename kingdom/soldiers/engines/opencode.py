@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
-from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
 from kingdom.soldiers.engines.endings import FAILURE, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class Opencode:
         return NAME
 
     def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
-        plugins = ", ".join(manifest.cc_plugins)
-        return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
+        return without_plugins(manifest)
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
         """It is told all by its environment."""
@@ -69,8 +68,7 @@ class Opencode:
         return [order.program, "run", *_words(order)]
 
     def result(self, order: SoldierOrder, exit_code: int) -> Mapping[str, Any] | None:
-        ending = _ending(order, exit_code)
-        return endings.written(order) if ending is None else endings.result(order, ending)
+        return endings.result(order, _ending(order, exit_code))
 
     def readable(self, line: str) -> str | None:
         event = endings.event_of(line)
@@ -113,8 +111,7 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
     if error:
         return ending._replace(error=error, kind=kind)
     if exit_code or reason != "stop":
-        how = f"ended by signal {-exit_code}" if exit_code < 0 else f"ended with code {exit_code}"
-        return ending._replace(error=f"opencode was {how} before it had finished")
+        return ending._replace(error=endings.cut_short(NAME, exit_code))
     return ending
 
 
