@@ -88,6 +88,8 @@ class Picture:
     held_runs: tuple[dict[str, Any], ...]
     #: What each worker of the hall says of itself.
     workers: tuple[dict[str, Any], ...]
+    #: How the sentinel's watchers are, those that are not off.
+    watchers: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -167,6 +169,7 @@ def take(
         next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
         workers=tuple(workers(places)),
+        watchers=tuple(_watchers(places)),
     )
 
 
@@ -175,6 +178,14 @@ def workers(places: Places) -> Iterator[dict[str, Any]]:
     for path in places.worker_snapshots():
         if said := read_json_or(path, {}):
             yield {"role": path.parent.name, **said}
+
+
+def _watchers(places: Places) -> Iterator[dict[str, Any]]:
+    """Yield what the sentinel says of each watcher that is not off; nothing while it does not run."""
+    if is_locked(places.lock("sentinel")):
+        for name, said in read_json_or(places.watchers, {}).items():
+            if isinstance(said, dict) and said.get("state") != "off":
+                yield {"watcher": name, **said}
 
 
 def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:

@@ -9,7 +9,7 @@ from kingdom import picture
 from kingdom.chamberlain import orphans
 from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_level
-from kingdom.disk.codec import to_json
+from kingdom.disk.codec import read_json_or, to_json
 from kingdom.errors import BadConfig
 from kingdom.home import config, roster
 from kingdom.home.roster import RoleRow
@@ -17,6 +17,7 @@ from kingdom.records import sessions
 from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
 from kingdom.times import stamp
+from kingdom.words import one_line
 
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 
@@ -59,6 +60,7 @@ class ChamberlainJob:
         if now >= self._next_roll_call or (self._roll_call and self._roll_call.someone_ended()):
             self._call_roll()
             self._kill_orphans()
+            self._tell_of_watchers()
             self._write_dashboard()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._services.clock)
@@ -129,6 +131,18 @@ class ChamberlainJob:
         for left in orphans.kill(self._services):
             self._services.log.warn(f"ended {left.ended} processes that outlived the soldier of {left.task}")
             self._services.log.event("system.session_orphaned", task_id=left.task, processes=left.ended)
+
+    def _tell_of_watchers(self) -> None:
+        """Report a source that refuses us: nothing of it is found until somebody gives another token."""
+        for name, watcher in read_json_or(self._services.places.watchers, {}).items():
+            if not isinstance(watcher, dict):
+                continue
+            if watcher.get("state") == "refused":
+                step = f"`kingdom connect {name} --check` tries it"
+                why = one_line(str(watcher.get("why")).removeprefix("refused: "), 300)
+                self._alerts.tell(f"watcher {name}", f"the sentinel is not let in by {name}: {why}; {step}")
+            elif watcher.get("state") in ("ok", "off"):
+                self._alerts.forget(f"watcher {name}")
 
     def _relieve(self, reading: Reading) -> None:
         """Stop one soldier when memory stays short, before the kernel ends something at random."""

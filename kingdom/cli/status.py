@@ -96,7 +96,11 @@ def _watch(places: Places, in_json: bool) -> None:
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
     blocks = [_head(view), _questions(view), _failures(view), _running(view), *_waiting(places, view)]
-    yield from (block for block in [*blocks, _roles(view), _queues(view), _hall(view), _next(view)] if block.body)
+    yield from (
+        block
+        for block in [*blocks, _roles(view), _watchers(view), _queues(view), _hall(view), _next(view)]
+        if block.body
+    )
 
 
 def _head(view: Picture) -> Section:
@@ -247,6 +251,27 @@ def _role(role: RoleView) -> tuple[str | Part, ...]:
     up = "-" if role.up_seconds is None else duration(role.up_seconds)
     restarts = Part(str(role.restarts), "yellow") if role.restarts else "0"
     return role.name, state, up, restarts, str(role.pid or "-"), beat
+
+
+def _watchers(view: Picture) -> Section:
+    """Return a line for each watcher; where there is no room for these, one for all of them."""
+    body = [
+        Line([Part(f"{said['watcher']}  ", "dim"), *_watcher(said, view.taken_at)], indent=0) for said in view.watchers
+    ]
+    well = [one_line(said["watcher"]) for said in view.watchers if said.get("state") == "ok"]
+    others = [line for line, said in zip(body, view.watchers, strict=True) if said.get("state") != "ok"]
+    fit = [screen.line(f"watched: {', '.join(well)}", indent=0)] if well else []
+    return Section(body, brief=[*others, *fit])
+
+
+def _watcher(said: dict[str, Any], now: float) -> Iterator[Part]:
+    state = one_line(said.get("state"))
+    yield Part(state, "green" if state == "ok" else BAD if state == "refused" else "yellow")
+    looked = f"looked {time_apart(said['looked_at'], now)} ago" if said.get("looked_at") else "has not looked yet"
+    due = f", next in {time_apart(said['next_at'], now)}" if said.get("next_at") else ""
+    yield Part(f", {looked}{due}")
+    if state != "ok":
+        yield Part(f": {one_line(said.get('why'), LONGEST_TEXT)}")
 
 
 def _queues(view: Picture) -> Section:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.channels.base import ChannelDown, ChannelRefused, Draft, Post, RoomBusy
+from kingdom.envoy.channels.base import ChannelDown, ChannelLocked, ChannelRefused, Draft, Post, RoomBusy
 from kingdom.envoy.conversations import THREAD_RULES, Address
+from kingdom.envoy.locked_out import LockedOut
 from kingdom.envoy.poster import Poster
 from kingdom.records.messages import Message, Queued
 from kingdom.runtime.role import Services
@@ -73,8 +74,9 @@ class _UnderWay:
 
 
 class Deliveries:
-    def __init__(self, services: Services, channels: Channels) -> None:
+    def __init__(self, services: Services, channels: Channels, locked_out: LockedOut) -> None:
         self._services = services
+        self._locked_out = locked_out
         self._channels = channels
         self._posters: dict[str, Poster] = {}
         self._waiting: dict[Room, list[Queued]] = {}
@@ -165,6 +167,8 @@ class Deliveries:
         """Leave a channel alone for a while that cannot be reached; say so once."""
         if channel not in self._pauses:
             self._services.log.error(f"{error}; what is meant for it waits")
+        if isinstance(error, ChannelLocked):
+            self._locked_out.note(channel, str(error))
         pause = min(LONGEST_PAUSE, 2 * self._pauses.get(channel, 0.5))
         self._pauses[channel] = pause
         self._down[channel] = self._services.monotonic() + max(pause, error.after)
@@ -243,3 +247,4 @@ class Deliveries:
         self._down.pop(channel, None)
         if self._pauses.pop(channel, None) is not None:
             self._services.log.info(f"{channel} can be reached again")
+        self._locked_out.over(channel)

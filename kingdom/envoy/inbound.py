@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.channels.base import IN_THREAD, ChannelRefused, Said
+from kingdom.envoy.channels.base import IN_THREAD, ChannelLocked, ChannelRefused, Said
 from kingdom.envoy.conversations import Address, Conversations
+from kingdom.envoy.locked_out import LockedOut
 from kingdom.home.places import as_filename
 from kingdom.home.states import MOVES
 from kingdom.records.messages import Event, Message
@@ -19,8 +20,11 @@ from kingdom.times import stamp
 class Inbound:
     """A channel delivers again what was not acknowledged. Events have ids made of the channel's, so none is doubled."""
 
-    def __init__(self, services: Services, channels: Channels, conversations: Conversations) -> None:
+    def __init__(
+        self, services: Services, channels: Channels, conversations: Conversations, locked_out: LockedOut
+    ) -> None:
         self._services = services
+        self._locked_out = locked_out
         self._channels = channels
         self.names = channels.switched_on()
         """The channels that it listens to."""
@@ -48,9 +52,12 @@ class Inbound:
                 self._answer([(one, self._event(name, one)) for one in map(_encodable, said)], name)
                 channel.acknowledge(said)
         except ChannelRefused as error:
+            if isinstance(error, ChannelLocked) and self._down.get(name) != str(error):
+                self._locked_out.note(name, str(error))
             self._note_down(name, str(error))
             return False
         if self._down.pop(name, None) is not None:
+            self._locked_out.over(name)
             self._services.log.info(f"{name} can be heard again")
         return bool(said)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from kingdom.envoy.channels import Channels
 from kingdom.envoy.conversations import THREAD_RULES, Conversations
 from kingdom.envoy.inbound import Inbound
+from kingdom.envoy.locked_out import LockedOut
 from kingdom.envoy.outbound import Outbound
 from kingdom.envoy.reminders import Reminders
 from kingdom.errors import BadInput
@@ -65,8 +66,9 @@ class EnvoyJob:
         self._renewed = None
         self._backlog = Backlog(services.queues.messages, period=lambda: period)
         self._channels, self._conversations = Channels(services), Conversations(services)
-        self._outbound = Outbound(services, self._channels, self._conversations, self._backlog)
-        self._inbound = Inbound(services, self._channels, self._conversations)
+        locked_out = LockedOut(services, self._channels)
+        self._outbound = Outbound(services, self._channels, self._conversations, self._backlog, locked_out)
+        self._inbound = Inbound(services, self._channels, self._conversations, locked_out)
         self._reminders = Reminders(services, self._conversations)
 
     def _wait(self) -> float:

@@ -11,6 +11,7 @@ from kingdom.envoy.conversations import Address, Conversations, Posted
 from kingdom.envoy.deliveries import Deliveries, Outcomes, Refused, Room
 from kingdom.envoy.drafts import drafts_of
 from kingdom.envoy.intents import Intents
+from kingdom.envoy.locked_out import LockedOut
 from kingdom.errors import KingdomError
 from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Message, code_of
@@ -21,14 +22,19 @@ from kingdom.times import stamp
 
 class Outbound:
     def __init__(
-        self, services: Services, channels: Channels, conversations: Conversations, backlog: Backlog[Message]
+        self,
+        services: Services,
+        channels: Channels,
+        conversations: Conversations,
+        backlog: Backlog[Message],
+        locked_out: LockedOut,
     ) -> None:
         self._services = services
         self._channels = channels
         self._conversations = conversations
         self._backlog = backlog
         self._intents = Intents(services)
-        self._deliveries = Deliveries(services, channels)
+        self._deliveries = Deliveries(services, channels, locked_out)
 
     @property
     def calls(self) -> bool:

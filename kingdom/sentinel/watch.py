@@ -67,6 +67,8 @@ class Watch:
         self._trouble = ""
         self._since = services.clock()
         self._held = ""
+        self._looked_at: float | None = None
+        self._next_at = services.clock() + self._due - services.monotonic()
 
     @property
     def is_busy(self) -> bool:
@@ -104,6 +106,9 @@ class Watch:
             return {"state": "off", "why": self.off}
         state = {"limited": "limited", "refused": "refused", "": "ok"}.get(self._kind(), "down")
         told: dict[str, Any] = {"state": state, "why": self._trouble, "since": stamp(self._since)}
+        told["next_at"] = stamp(self._next_at)
+        if self._looked_at is not None:
+            told["looked_at"] = stamp(self._looked_at)
         if self._held:
             told |= {"state": "held", "why": self._held}
         if state == "limited":
@@ -165,6 +170,7 @@ class Watch:
 
     def _end(self, again: bool) -> None:
         """Rest: a whole round went well."""
+        self._looked_at = self._services.clock()
         period = max(self._interval, self._watcher.least_wait)
         self._rest(0.0 if again else min(period, self._watcher.most_wait))
         self._state.remove("not_before")
@@ -177,6 +183,7 @@ class Watch:
     def _fails(self, error: ServiceError) -> None:
         """Wait: as long as the source has named, or longer with each failure."""
         self._failures += 1
+        self._looked_at = self._services.clock()
         growth = 2.0 ** min(self._failures - 1, 16)
         if isinstance(error, ServiceLimited):
             pause = error.seconds if error.is_named else min(error.seconds * growth, LONGEST_BACKOFF)
@@ -191,6 +198,7 @@ class Watch:
     def _rest(self, seconds: float) -> None:
         self._phase, self._found, self._left = Phase.WAITS, None, []
         self._due = self._services.monotonic() + seconds
+        self._next_at = self._services.clock() + seconds
 
     def _rest_of_pause(self) -> float:
         """Return how long the source had asked an earlier life to be left alone."""

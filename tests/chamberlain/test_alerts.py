@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kingdom.chamberlain.alerts import Alerts
+from kingdom.chamberlain.job import ChamberlainJob
 from kingdom.disk.codec import read_json
+from kingdom.home.places import Places
 from tests.fixtures import Clock, all_of, here, services, write
 
 
@@ -137,3 +140,17 @@ def test_the_day_in_an_id_is_the_kingdoms(home: Path) -> None:
     ours.tell("a", "first")
     ours.send(clock)
     assert here(home, "messages", "pending") == ["msg-20260208-chamberlain-001"]
+
+
+def test_a_source_that_refuses_us_is_told_once_until_it_lets_us_in_again(home: Path) -> None:
+    clock = Clock()
+    chamberlain = ChamberlainJob(replace(services(home, "chamberlain", clock), monotonic=clock))
+    Places(home).own("sentinel").mkdir()
+    refused = {"state": "refused", "why": "refused: GitHub refuses: Bad credentials (HTTP 401)"}
+    for shown in (refused, refused, {"state": "ok", "why": ""}, {"state": "down", "why": "down: HTTP 502"}, refused):
+        write(Places(home).watchers, {"github": shown, "jira": {"state": "off", "why": "no token"}})
+        chamberlain.turn(None)
+        clock.pass_(4000)
+    told = "the sentinel is not let in by github: GitHub refuses: Bad credentials (HTTP 401)"
+    of_it = [alert for alert in said(home) if "github" in alert]
+    assert of_it == [f"[alert] {told}; `kingdom connect github --check` tries it"] * 2

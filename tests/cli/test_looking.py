@@ -550,3 +550,19 @@ def test_a_worker_of_the_hall_is_shown_with_what_it_stored_and_what_waits_for_it
     path.write_text(json.dumps({**said, "state": "waiting", "why": "the database is away", "dead": 1, "gaps": 2}))
     shown = terminal("status").out
     assert "worker  41 messages stored, 3 waiting, 1 dead letter, 2 gaps in its topic; it waits: the database" in shown
+
+
+def test_each_watcher_is_shown_with_its_last_and_its_next_look(terminal: Terminal) -> None:
+    now = time.time()
+    well = {"state": "ok", "why": "", "looked_at": stamp(now - 12), "next_at": stamp(now + 3000)}
+    shut = {"state": "refused", "why": "refused: Bad credentials", "next_at": stamp(now + 3000)}
+    make_folder(terminal.places.own("sentinel"))
+    terminal.places.watchers.write_text(json.dumps({"github": well, "jira": shut, "files": {"state": "off"}}))
+    assert "github" not in terminal("status").out, "nobody looks"
+    with closing(Held(terminal.places, "sentinel")):
+        shown = terminal("status").out
+        seen = json.loads(terminal("status", "--json").out)["watchers"]
+    assert re.search(r"\ngithub  ok, looked 1\d s ago, next in (49|50) min\n", shown), shown
+    assert re.search(r"\njira  refused, has not looked yet, next in \d+ min: refused: Bad credentials\n", shown), shown
+    assert "files" not in shown
+    assert [one["watcher"] for one in seen] == ["github", "jira"]

@@ -362,3 +362,18 @@ def test_a_question_of_another_envoy_is_waited_for_in_slack(home: Path, slack: S
     (event,) = all_of(home, "events", "pending")
     assert (event["type"], event["payload"]["human_response"]) == ("slack.human_response", "yes")
     envoy.job.close()
+
+
+def test_people_are_told_elsewhere_and_once_that_slack_does_not_take_our_token(
+    home: Path, envoy: Envoy, clock: Clock, slack: Slack
+) -> None:
+    for number in (1, 2):
+        slack.fail("chat.postMessage", error="token_revoked", times=2)
+        put(home, "messages", "pending", **message(f"msg-{number}"))
+        sent(home, envoy, f"msg-{number}")
+        envoy.job.turn(None)
+        clock.pass_(60)
+    alerts = [one for one in all_of(home, "messages", "sent") if one.get("code") == "alert"]
+    assert [one["posted"]["channel"] for one in alerts] == ["console"] * 2, "one for each time that it began"
+    assert "slack does not take our token: token_revoked; `kingdom connect slack` takes new" in alerts[0]["content"]
+    assert len(slack.from_kingdom()) == 2, "nothing of it in Slack"

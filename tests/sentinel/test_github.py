@@ -220,7 +220,9 @@ def test_a_token_that_is_refused_is_said_once_and_shown(build: Build, hub: GitHu
     for _ in range(5):
         sentinel.look(900)
     assert sentinel.said().count("Bad credentials") == 1
-    assert sentinel.shows("github")["state"] == "refused"
+    shown = sentinel.shows("github")
+    assert shown["state"] == "refused"
+    assert shown["looked_at"] < shown["next_at"]
 
 
 def test_what_happens_between_a_look_and_its_mark_is_not_hidden_by_it(build: Build, hub: GitHub) -> None:

@@ -29,6 +29,10 @@ class ChannelDown(ChannelRefused):
         """Seconds for which the channel has asked to be left alone; 0 when it has said nothing of the kind."""
 
 
+class ChannelLocked(ChannelDown):
+    """{channel} does not take our token: {why}"""
+
+
 class RoomBusy(ChannelDown):
     """{channel} takes nothing more in this room for now: {why}"""
 

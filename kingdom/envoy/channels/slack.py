@@ -15,7 +15,17 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from kingdom.disk.json_file import JsonFile
-from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, RoomBusy, Said
+from kingdom.envoy.channels.base import (
+    Channel,
+    ChannelDown,
+    ChannelLocked,
+    ChannelRefused,
+    Draft,
+    Kit,
+    Post,
+    RoomBusy,
+    Said,
+)
 from kingdom.envoy.channels.slack_events import Identity, Listed
 from kingdom.envoy.channels.slack_socket import Line, why
 from kingdom.envoy.channels.slack_text import (
@@ -114,7 +124,7 @@ class Slack(Channel):
                 self._unacknowledged.append((said, request))
         since = self._line.down_since
         if not self._unacknowledged and since is not None and time.monotonic() - since > BLIP_SECONDS:
-            raise ChannelDown(channel="slack", why=self._line.why_down)
+            raise _locked(self._line.why_down) or ChannelDown(channel="slack", why=self._line.why_down)
         return [said for said, _ in self._unacknowledged]
 
     def acknowledge(self, said: Sequence[Said]) -> None:
@@ -208,13 +218,19 @@ def _refusal(error: SlackApiError) -> ChannelRefused:
     response, said = error.response, why(error)
     if response.status_code == 429 or said == "ratelimited":
         return RoomBusy(channel="slack", why="it asks for a pause", after=_retry_after(response.headers))
-    if said in TOKEN_ERRORS:
-        return ChannelDown(channel="slack", why=f"{said}; `kingdom connect slack` takes new tokens")
+    if (locked := _locked(said)) is not None:
+        return locked
     if response.status_code != 200 or said in PASSING_ERRORS or not isinstance(response.data, dict):
         return ChannelDown(channel="slack", why=said)
     if "non-JSON" in said:
         return ChannelDown(channel="slack", why="its answer cannot be read")
     return ChannelRefused(channel="slack", why=f"{said}: {HINTS[said]}" if said in HINTS else said)
+
+
+def _locked(said: str) -> ChannelLocked | None:
+    if said not in TOKEN_ERRORS:
+        return None
+    return ChannelLocked(channel="slack", why=f"{said}; `kingdom connect slack` takes new tokens")
 
 
 def _retry_after(headers: Mapping[str, Any]) -> float:

@@ -16,7 +16,17 @@ from typing import Any
 
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_json, to_json
-from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, RoomBusy, Said
+from kingdom.envoy.channels.base import (
+    Channel,
+    ChannelDown,
+    ChannelLocked,
+    ChannelRefused,
+    Draft,
+    Kit,
+    Post,
+    RoomBusy,
+    Said,
+)
 from kingdom.envoy.channels.slack_events import Identity, Listed
 from kingdom.envoy.channels.slack_text import EMOJI, HINTS, LONGEST, PASSING_ERRORS, TOKEN_ERRORS, text_of
 from kingdom.errors import BadFile, BadInput, Collision
@@ -157,6 +167,8 @@ def _name(draft: Draft, action: str) -> str:
 def _refusal(error: str) -> ChannelRefused:
     if error == "ratelimited":
         return RoomBusy(channel="slack", why="it asks for a pause", after=1.0)
-    if error in TOKEN_ERRORS or error in PASSING_ERRORS:
+    if error in TOKEN_ERRORS:
+        return ChannelLocked(channel="slack", why=error)
+    if error in PASSING_ERRORS:
         return ChannelDown(channel="slack", why=error)
     return ChannelRefused(channel="slack", why=f"{error}: {HINTS[error]}" if error in HINTS else error)

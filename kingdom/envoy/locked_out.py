@@ -1,0 +1,44 @@
+"""Tell people on another channel that one does not take our token: once, until it takes one again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kingdom.disk.json_file import JsonFile
+from kingdom.envoy.channels import Channels
+from kingdom.home.places import as_filename
+from kingdom.records.messages import alert
+from kingdom.runtime.role import Services
+from kingdom.times import stamp
+
+
+class LockedOut:
+    """Kept in a file, so that neither a restart nor a kill tells it twice."""
+
+    def __init__(self, services: Services, channels: Channels) -> None:
+        self._services = services
+        self._channels = channels
+        path = services.places.own("envoy") / "locked-out.json"
+        self._since = JsonFile(path, services.disk, services.log.error, _is_sound)
+
+    def note(self, channel: str, why: str) -> None:
+        """Tell of it if that has not been done: since when it is so is noted first, and makes the message's id."""
+        self._since.set(channel, self._since.get(channel) or stamp(self._services.clock()))
+        self._since.save()
+        since = self._since.get(channel)
+        messages = self._services.queues.messages
+        id = f"msg-{since[:10].replace('-', '')}-envoy-{as_filename(f'{channel}-locked-out-{since[11:]}')}"
+        if not messages.was_made(id):
+            text = f"{why}; until then nothing is said or heard there, and what is meant for it waits"
+            messages.create([alert(id, text, None, since).evolve(source_ref={"source": self._another(channel)})])
+
+    def over(self, channel: str) -> None:
+        self._since.remove(channel)
+        self._since.save()
+
+    def _another(self, channel: str) -> str:
+        return next((name for name in self._channels.switched_on() if name != channel), "console")
+
+
+def _is_sound(_channel: str, since: Any) -> bool:
+    return isinstance(since, str) and len(since) > 11
