@@ -248,21 +248,20 @@ class Places:
         yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.budgets.with_suffix(".lock"))
         yield from (folder / "lock" for folder in self.state.iterdir())
 
-    def withheld_from(self, general: str, task: str) -> Iterator[Path]:
-        """Yield what a task's soldier may not read: secrets, locks, and other tasks' work, prompts, output and results.
+    def withheld_from(self, general: str) -> Iterator[Path]:
+        """Yield what a general's soldiers may not read: secrets, locks, and tasks' work, prompts, output and results.
 
-        Its own workspace and soldier folder lie in these folders; it may read them because it may write there.
+        What is a soldier's own in these folders it is allowed besides.
         """
-        yield from (self.env_file, self.own("gateway"), *self.locks(), self.control_folder(general, task) / "lock")
+        yield from (self.env_file, self.own("gateway"), *self.locks())
         yield from (
             path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern) if path.is_file()
         )
         yield from (self.mq, self.mailbox / "manager.lock", self.hall)
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
-        for pattern in ("gen-*/camp", "gen-*/mirrors"):
-            yield from (folder for folder in self.state.glob(pattern) if folder.parent.name != general)
+        yield from (folder for folder in self.state.glob("gen-*/mirrors") if folder.parent.name != general)
+        yield from self.state.glob("gen-*/camp")
         yield from self.state.glob("gen-*/homes")
-        yield from (folder for folder in self.control_folders() if folder != self.control_folder(general, task))
         yield from (folder for folder in (self.memory / "generals").glob("*") if folder.name != general)
 
     def mirrors(self, general: str) -> Path:

@@ -6,7 +6,7 @@ Named tuples, because that process loads this module and starts in milliseconds:
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 ON_DISK = {"program": "executable", "exit_code": "code", "output_tail": "seen", "missing_sandbox": "lacking"}
 """Fields by the keys that they have in files."""
@@ -75,6 +75,8 @@ class SoldierOrder(NamedTuple):
     session_totals: Mapping[str, float] = MappingProxyType({})
     #: MCP servers that the engine may start, by name: command, args, env.
     mcp: Mapping[str, Json] = MappingProxyType({})
+    #: Whether its report is to survive a power cut, as `durability` of system.yaml says.
+    durability: Literal["power", "process"] = "power"
 
     @classmethod
     def from_json(cls, value: Json) -> Self:

@@ -6,6 +6,7 @@
 
 import sys
 
+from kingdom.home.places import Places, find_home
 from kingdom.soldier import sandbox
 from kingdom.soldier.serve import serve
 from kingdom.soldier.warm import serve_warm
@@ -16,4 +17,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "--warm":
         sys.exit(serve_warm(int(sys.argv[2])))
     else:
-        sys.exit(serve(sys.argv[1]))
+        sys.exit(serve(sys.argv[1], Places(find_home()), sandbox.Prepared()))

@@ -15,6 +15,7 @@ import resource
 import signal
 import stat
 import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cache
@@ -56,6 +57,12 @@ _F_SETLEASE = 1024
 _SOCKET_KIND, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 _AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
 _ITSELF = 0
+_STEP = struct.Struct("=HBBI")
+"""One step of a filter's program."""
+
+FRESH_SECONDS = 1.0
+MOST_HELD = 256
+"""Trees that are held open for those that are forked: a process may have so many files open, and needs some itself."""
 
 
 class Calls(NamedTuple):
@@ -119,12 +126,57 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def enter(order: SoldierOrder) -> None:
+class Prepared:
+    """What sandboxes have in common that are entered within a second: the processes of this user, and the trees that
+    may be read. A process that forks many soldiers finds it out beforehand."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._hidden: list[str] = []
+        #: Of this user: the kernel counts all of them, not those of one tree.
+        self.processes = 0
+        self._held: list[int] = []
+        self._more: list[str] = []
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() < self._until
+
+    def renew(self, may_not_read: Iterable[str]) -> None:
+        """Look at processes and trees as they are now."""
+        for descriptor in self._held:
+            os.close(descriptor)
+        self._held, self._more = [], []
+        self._hidden = [*may_not_read]
+        self.processes = _own_processes()
+        for path in _all_but("", *_real_paths([*self._hidden, "/dev"])):
+            if len(self._held) == MOST_HELD:
+                self._more.append(path)
+            elif (descriptor := _opened(path)) >= 0:
+                self._held.append(descriptor)
+        _system_calls()
+        self._until = time.monotonic() + FRESH_SECONDS
+
+    def fit(self, order: SoldierOrder) -> None:
+        """Renew it if it is old, or was made for a soldier that may read other things."""
+        if not self.is_fresh or self._hidden != [*order.may_not_read]:
+            self.renew(order.may_not_read)
+
+    def allow_reading(self, rules: int, access: int) -> None:
+        """Add to a ruleset all that may be read."""
+        for descriptor in self._held:
+            _add_rule(rules, descriptor, access)
+        for path in self._more:
+            _allow(rules, path, access)
+
+
+def enter(order: SoldierOrder, prepared: Prepared) -> None:
     """Bind the child: it will end with the soldier, use no more than its limits, and write only where it may.
 
     Without a whole sandbox (see `missing`) as much of it is set up as this kernel can.
     """
-    _limit(order.limits)
+    prepared.fit(order)
+    _limit(order.limits, prepared.processes)
     os.nice(GIVES_WAY)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(str(FIRST_TO_GO))
@@ -134,18 +186,18 @@ def enter(order: SoldierOrder) -> None:
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if _landlock_version() >= 1:
-            _landlock(order.may_write, [order.out, order.err], [*order.may_not_read, "/dev"], order.may_read)
+            _landlock(order.may_write, [order.out, order.err], order.may_read, prepared)
         _filter_calls()
     # Last, as a change of credentials takes it back.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _limit(limits: Mapping[str, int]) -> None:
+def _limit(limits: Mapping[str, int], processes: int) -> None:
     for what, most in (
         (resource.RLIMIT_DATA, (limits["memory_mb"] * 5 // 4 + limits.get("reserved_mb", 0)) << 20),
         (resource.RLIMIT_CPU, limits["cpu_seconds"] + 1),
         # A few more than allowed: only what it can exceed is seen, and named, by `limits`.
-        (resource.RLIMIT_NPROC, _own_processes() + limits["processes"] + 8),
+        (resource.RLIMIT_NPROC, processes + limits["processes"] + 8),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(what)
@@ -154,11 +206,10 @@ def _limit(limits: Mapping[str, int]) -> None:
 
 
 def _own_processes() -> int:
-    """Return how many processes this user has already: the kernel counts all of a user, not those of one tree."""
-    count = 0
+    count, ours = 0, os.getuid()
     for name in os.listdir("/proc"):
         with suppress(OSError):
-            count += name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid()
+            count += name.isdigit() and os.stat(f"/proc/{name}").st_uid == ours
     return count
 
 
@@ -207,7 +258,8 @@ def _set_mount(path: str, flags: int, on: int, off: int) -> None:
 def _drop_privileges() -> None:
     """Drop every capability of root that would lead out of the sandbox; it keeps its user id and its files."""
     for capability in range(_CAPABILITIES):
-        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            break  # the last that this kernel knows was dropped before, or we have none to drop
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     _must(_libc.capset(header, bytes(24)), "capset")
 
@@ -216,7 +268,7 @@ def _landlock_version() -> int:
     return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_ASK_VERSION)))
 
 
-def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Sequence[str], but: Sequence[str]) -> None:
+def _landlock(may_write: Sequence[str], logs: Sequence[str], may_read: Sequence[str], prepared: Prepared) -> None:
     version = _landlock_version()
     handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
     handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -226,9 +278,8 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_not_read: Seque
     rules = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     _must(rules, "landlock_create_ruleset")
     _allow(rules, "/", _READ_DIR)
-    for path in _all_but("", *_real_paths(may_not_read)):
-        _allow(rules, path, handled & _READ)
-    for path in but:
+    prepared.allow_reading(rules, handled & _READ)
+    for path in may_read:
         _allow(rules, path, _READ_FILE)
     for path in may_write:
         _allow(rules, path, handled)
@@ -275,25 +326,40 @@ def _all_but(folder: str, hidden: Set[str], above: Set[str]) -> Iterator[str]:
 
 def _allow(rules: int, path: str, access: int) -> None:
     """Allow access to a path. What is gone, or cannot be opened by us, stays forbidden."""
+    if (descriptor := _opened(path)) >= 0:
+        _add_rule(rules, descriptor, access)
+        os.close(descriptor)
+
+
+def _opened(path: str) -> int:
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return
-    try:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            access &= _ON_FILES
-        attributes = struct.pack("=Qi", access, fd)
-        # EINVAL or EBADFD for a thing that no rule can name, such as a link: it stays forbidden as well.
-        _libc.syscall(_LANDLOCK_ADD_RULE, rules, _LANDLOCK_RULE_PATH_BENEATH, attributes, ctypes.c_uint(0))
-    finally:
-        os.close(fd)
+        return -1
+
+
+def _add_rule(rules: int, descriptor: int, access: int) -> None:
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        access &= _ON_FILES
+    attributes = struct.pack("=Qi", access, descriptor)
+    # EINVAL or EBADFD for a thing that no rule can name, such as a link: it stays forbidden as well.
+    _libc.syscall(_LANDLOCK_ADD_RULE, rules, _LANDLOCK_RULE_PATH_BENEATH, attributes, ctypes.c_uint(0))
 
 
 def _filter_calls() -> None:
     """Refuse with EPERM what no file permission guards: see the head of this file."""
+    if code := _system_calls():
+        buffer = ctypes.create_string_buffer(code, len(code))
+        filter_ = struct.pack("@HP", len(code) // _STEP.size, ctypes.addressof(buffer))
+        _must(_libc.prctl(_PR_SET_SECCOMP, 2, filter_, 0, 0), "seccomp")
+
+
+@cache
+def _system_calls() -> bytes:
+    """Return the program of the filter; none for a machine whose calls are not known."""
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
-        return
+        return b""
     load, jump_if_equal, jump_if_at_least, answer, keep_bits = 0x20, 0x15, 0x35, 0x06, 0x54
     allow, refuse = (answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050000 | 1)
 
@@ -324,10 +390,7 @@ def _filter_calls() -> None:
     for call in calls.refused:
         program += when(call, refuse)
     program.append(allow)
-    code = b"".join(struct.pack("=HBBI", *step) for step in program)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    filter_ = struct.pack("@HP", len(program), ctypes.addressof(buffer))
-    _must(_libc.prctl(_PR_SET_SECCOMP, 2, filter_, 0, 0), "seccomp")
+    return b"".join(_STEP.pack(*step) for step in program)
 
 
 def _must(code: int, what: str) -> None:

@@ -18,7 +18,7 @@ from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import BadFile
 from kingdom.home import dotenv
-from kingdom.home.places import Places, find_home
+from kingdom.home.places import Places
 from kingdom.records.soldiers import (
     BY_ITSELF,
     CONSENT,
@@ -52,9 +52,8 @@ class LimitExceeded(Exception):
         self.exceeded = exceeded
 
 
-def serve(task_id: str) -> int:
+def serve(task_id: str, places: Places, prepared: sandbox.Prepared) -> int:
     os.umask(0o077)
-    places = Places(find_home())
     order = SoldierOrder.from_json(read_json(os.environ["KINGDOM_ORDER"]))
     sandbox.adopt_orphans()
     cgroup = Cgroup(places.home, task_id)
@@ -64,13 +63,12 @@ def serve(task_id: str) -> int:
     if missing is not None and order.external:
         report = _ask_for_consent(order, missing)
     else:
-        report = _run(order, engines.load(order.engine), cgroup, places)
-    _end_tree()
-    cgroup.kill_all()
-    _keep_output(order, places)
+        report = _run(order, engines.load(order.engine), cgroup, places, prepared)
+    if _end_tree() + cgroup.kill_all() or report.ended != BY_ITSELF:
+        _keep_output(order, places)  # what was ended just now may have printed something more
     seconds = round(time.monotonic() - begun, 3)
     report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
-    disk = Disk(places.soldier_folder(task_id))
+    disk = Disk(places.soldier_folder(task_id), durability=order.durability)
     try:
         disk.rewrite(places.raw_result(task_id), to_json(report.to_json()))
     except OSError:
@@ -85,12 +83,12 @@ def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
     return RawReport(order.attempt, ended=NEVER_RAN, output_tail=missing, result=question, asks=CONSENT)
 
 
-def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup, places: Places) -> RawReport:
+def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup, places: Places, prepared: sandbox.Prepared) -> RawReport:
     signal.signal(signal.SIGTERM, _stop_requested)
     watch = Limits(os.environ["KINGDOM_HOME"], order.limits, (order.out, order.err))
     report = RawReport(order.attempt)
     try:
-        code = _wait(_spawn(order, engine.argv(order), cgroup), watch)
+        code = _wait(_spawn(order, engine.argv(order), cgroup, prepared), watch)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
         _keep_output(order, places)
@@ -123,10 +121,10 @@ def _over_limit(order: SoldierOrder, exceeded: Exceeded) -> RawReport:
     return RawReport(order.attempt, ended=OVER_LIMIT, output_tail=exceeded.why)
 
 
-def _spawn(order: SoldierOrder, argv: list[str], cgroup: Cgroup) -> Popen[bytes]:
+def _spawn(order: SoldierOrder, argv: list[str], cgroup: Cgroup, prepared: sandbox.Prepared) -> Popen[bytes]:
     def enter() -> None:
         cgroup.join()
-        sandbox.enter(order)
+        sandbox.enter(order, prepared)
 
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     out, err = (os.open(stream, append, 0o600) for stream in (order.out, order.err))
@@ -189,14 +187,17 @@ def _make_room(order: SoldierOrder) -> None:
         os.truncate(stream, 0)
 
 
-def _end_tree() -> None:
-    """Kill what a soldier has left: what was orphaned has become ours. Stopped first, it cannot flee.
+def _end_tree() -> int:
+    """Kill what a soldier has left, and return how many processes: what was orphaned has become ours. Stopped first,
+    they cannot flee.
 
     Without a child there is no descendant either, and the processes of the machine need not be looked through.
     """
+    ended = 0
     with suppress(ChildProcessError):
         while True:
             if os.waitpid(-1, os.WNOHANG)[0]:
+                ended += 1
                 continue
             left = tree(os.getpid())
             for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -204,6 +205,8 @@ def _end_tree() -> None:
                     with suppress(ProcessLookupError):
                         os.kill(pid, number)
             os.waitpid(-1, 0)
+            ended += 1
+    return ended
 
 
 def _output_tail(order: SoldierOrder) -> str:

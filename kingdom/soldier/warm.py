@@ -18,7 +18,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from kingdom.disk.codec import read_json
+from kingdom.errors import BadFile
+from kingdom.home.places import Places, find_home
+from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.processes import end_with_parent, overwrite_environment
+from kingdom.soldier.sandbox import Prepared
 from kingdom.soldier.serve import serve
 from kingdom.soldiers import engines
 
@@ -32,14 +37,19 @@ def serve_warm(descriptor: int) -> int:
     for name in engines.ENGINES:
         engines.load(name)
     gc.disable()  # a collection in a process that was forked would copy all that it looks at
+    places, prepared = Places(find_home()), Prepared()
     general = socket.socket(fileno=descriptor)
     general.settimeout(IDLE_SECONDS)
     while (found := _next_request(general)) is not None:
         request, lock = found
+        if not prepared.is_fresh:
+            with suppress(OSError, BadFile, TypeError):  # then it is said by who serves this soldier
+                order = SoldierOrder.from_json(read_json(request["environment"]["KINGDOM_ORDER"]))
+                prepared.renew(order.may_not_read)
         pid = os.fork()
         if pid == 0:
             general.detach()
-            os._exit(_become(request, lock, descriptor))
+            os._exit(_become(request, lock, descriptor, places, prepared))
         os.close(lock)
         general.send(b"%d" % pid)
         _reap()
@@ -62,7 +72,7 @@ def _reap() -> None:
             pass
 
 
-def _become(request: Mapping[str, Any], lock: int, general: int) -> int:
+def _become(request: Mapping[str, Any], lock: int, general: int, places: Places, prepared: Prepared) -> int:
     """Be the serving process that a start by its command line would be, and return its exit code."""
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -76,7 +86,7 @@ def _become(request: Mapping[str, Any], lock: int, general: int) -> int:
     os.dup2(errors, sys.stderr.fileno())
     os.close(errors)
     try:
-        return serve(request["task"])
+        return serve(request["task"], places, prepared)
     except BaseException:  # noqa: BLE001
         # The edge of a process: what is wrong stands where a general looks for it.
         traceback.print_exc()

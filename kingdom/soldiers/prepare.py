@@ -107,7 +107,7 @@ def order(
     session_id = _session_id(task)
     home, totals, session_id = _engine_home(services, manifest, task, chosen, session_id)
     may_write = [str(workspace), str(soldier.folder)]
-    may_read = [str(places.checkpoint(str(task.original)))] if is_own else []
+    may_read = [str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
     if home is not None:
         lent = memory.lend(services.unsynced, places, manifest.name, services.config["memory"]["largest_bytes"])
         may_write += [str(home), str(lent)]
@@ -130,7 +130,7 @@ def order(
         external=external,
         question=consent.question(manifest.name),
         may_write=may_write,
-        may_not_read=[str(path) for path in (*places.withheld_from(manifest.name, task.id), *_keys())],
+        may_not_read=[str(path) for path in (*places.withheld_from(manifest.name), *_keys())],
         env={
             "KINGDOM_TASK_FILE": str(task_file),
             "TMPDIR": str(soldier.folder),
@@ -143,6 +143,7 @@ def order(
         settings=dict(services.system["runtime"].get(chosen.name, {})),
         session_totals=totals,
         mcp=_tools(services, manifest, str(soldier.result_path)) if home else {},
+        durability=services.system["durability"],
     )
     return made._replace(env={**made.env, **chosen.engine.environment(made)})
 

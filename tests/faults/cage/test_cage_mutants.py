@@ -28,9 +28,9 @@ MUTANTS = [
     Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout", quick=True),
     Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
     Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
-    Mutant("secrets may be read", PLACES, replace("(self.env_file, A, B, C)", "(A, B, C)"), "breakout"),
-    Mutant("locks may be taken", PLACES, replace("(A, B, *self.locks(), C)", "(A, B, C)"), "breakout"),
-    Mutant("others' control folders may be read", PLACES, replace("(A for A in B if A != C)", "()"), "breakout"),
+    Mutant("secrets may be read", PLACES, replace("(self.env_file, A, B)", "(A, B)"), "breakout"),
+    Mutant("locks may be taken", PLACES, replace("(A, B, *self.locks())", "(A, B)"), "breakout"),
+    Mutant("others' control folders may be read", PLACES, replace("self.state.glob('gen-*/camp')", "()"), "breakout"),
     Mutant(
         "what others are at may be read",
         PLACES,
@@ -54,7 +54,7 @@ MUTANTS = [
         "markers that can be guessed", "kingdom.soldiers.prepare", replace("A.token_hex(8)", '"0" * 16'), "injection"
     ),
     Mutant("no markers", "kingdom.soldiers.prompt:_data", body("return text or boundary"), "injection"),
-    Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return"), "survivors"),
+    Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return 0"), "survivors"),
     Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
     Mutant("no soldier is in a cgroup", "kingdom.soldier.serve", drop("cgroup.join"), "hidden"),
     Mutant(
