@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from heapq import nlargest, nsmallest
 from pathlib import Path
@@ -90,6 +90,8 @@ class Picture:
     workers: tuple[dict[str, Any], ...]
     #: How the sentinel's watchers are, those that are not off.
     watchers: tuple[dict[str, Any], ...] = ()
+    #: What the chamberlain says of its last cleaning: began_at, why, state, deleted, bytes.
+    cleanup: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -170,6 +172,7 @@ def take(
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
         workers=tuple(workers(places)),
         watchers=tuple(_watchers(places)),
+        cleanup=read_json_or(places.cleanup, {}),
     )
 
 

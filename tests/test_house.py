@@ -28,7 +28,7 @@ GROUND_FLOOR = {
     "picture": 6,
     "runtime": 7,
 }
-LIBRARIES = frozenset("mq mime topics hall steward soldiers standins connections".split())
+LIBRARIES = frozenset("mq mime topics hall steward soldiers standins connections upkeep".split())
 ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
 RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9), "__main__": 10}
 

@@ -8,7 +8,9 @@ from typing import Any
 from kingdom import picture
 from kingdom.chamberlain import orphans
 from kingdom.chamberlain.alerts import Alerts
+from kingdom.chamberlain.cleanup import PAUSE_SECONDS, Cleanup
 from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_level
+from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_json_or, to_json
 from kingdom.errors import BadConfig
 from kingdom.home import config, roster
@@ -36,6 +38,7 @@ class ChamberlainJob:
         self._disk_is_full = False
         self._next_vitals = self._next_roll_call = 0.0
         self._alerts = Alerts(services)
+        self._cleanup = Cleanup(services)
         self._max_soldiers: int | None = None
         self._king_error = ""
         self._has_successor = False
@@ -43,16 +46,20 @@ class ChamberlainJob:
         self._roll_call = under_launcher(services, self._rows)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
-        return {}
+        # Where the command line asks for a cleaning.
+        make_folder(own := self._services.places.cleanup_request.parent)
+        return {own: ()}
 
     def reload(self, services: Services) -> None:
         self._alerts.take_over(services)
+        self._cleanup.take_over(services)
         self._take_over(services)
 
     def close(self) -> None:
         """Do nothing: everything is written already."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
+        self._cleanup.go_on()  # first: on a full disk all else fails
         now = self._services.monotonic()
         if now >= self._next_vitals:
             self._measure()
@@ -61,10 +68,13 @@ class ChamberlainJob:
             self._call_roll()
             self._kill_orphans()
             self._tell_of_watchers()
+            self._cleanup.rotate_logs()
             self._write_dashboard()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._services.clock)
         wait = min(self._next_vitals, self._next_roll_call) - self._services.monotonic()
+        if self._cleanup.is_under_way:
+            wait = min(wait, PAUSE_SECONDS)
         return Turn(False, wait, ended=self._has_successor)
 
     def _call_roll(self) -> None:
@@ -80,6 +90,8 @@ class ChamberlainJob:
     def _measure(self) -> None:
         services = self._services
         reading = self._meter.measure(services.places.home)
+        is_full = reading.disk_percent > self._config["thresholds"]["disk_percent"]
+        self._cleanup.disk_is_full(reading.disk_percent if is_full else None)
         health = self._health.judge(reading, self._config["thresholds"])
         soldiers = sessions.read(services.places)
         vitals: dict[str, Any] = {
@@ -94,7 +106,7 @@ class ChamberlainJob:
             "judged_by": self._health.judged_by(),
         }
         services.unsynced.rewrite(services.places.resources, to_json(vitals))
-        self._report_changes(health, reading)
+        self._report_changes(health, reading, is_full)
         self._relieve(reading)
 
     def _read_max_soldiers(self) -> int | None:
@@ -108,7 +120,7 @@ class ChamberlainJob:
             self._king_error = str(error)
         return self._max_soldiers
 
-    def _report_changes(self, health: str, reading: Reading) -> None:
+    def _report_changes(self, health: str, reading: Reading, is_full: bool) -> None:
         """Report changes only: a machine that stays red is one alert."""
         services, disk_percent = self._services, reading.disk_percent
         if health != self._last_health:
@@ -119,13 +131,12 @@ class ChamberlainJob:
             else:
                 self._alerts.forget("red")
             self._last_health = health
-        full = disk_percent > self._config["thresholds"]["disk_percent"]
-        if full and not self._disk_is_full:
+        if is_full and not self._disk_is_full:
             services.log.event("system.resource_warning", disk_percent=disk_percent)
             self._alerts.tell("disk", f"the disk of {services.places.home} is {disk_percent:.0f} % full")
-        if not full:
+        if not is_full:
             self._alerts.forget("disk")
-        self._disk_is_full = full
+        self._disk_is_full = is_full
 
     def _kill_orphans(self) -> None:
         for left in orphans.kill(self._services):

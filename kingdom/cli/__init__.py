@@ -22,5 +22,6 @@ COMMANDS = {
     "attach": "kingdom.cli.logs:attach",
     "generals": "kingdom.cli.generals:generals",
     "report": "kingdom.cli.report:report",
+    "prune": "kingdom.cli.prune:prune",
 }
 """In the order in which `kingdom --help` shows them."""

@@ -96,11 +96,8 @@ def _watch(places: Places, in_json: bool) -> None:
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
     blocks = [_head(view), _questions(view), _failures(view), _running(view), *_waiting(places, view)]
-    yield from (
-        block
-        for block in [*blocks, _roles(view), _watchers(view), _queues(view), _hall(view), _next(view)]
-        if block.body
-    )
+    blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _cleaning(view), _next(view)]
+    yield from (block for block in blocks if block.body)
 
 
 def _head(view: Picture) -> Section:
@@ -313,6 +310,18 @@ def _worker(said: dict[str, Any]) -> Iterator[Part]:
         yield Part(f"; it waits: {one_line(said.get('why'), LONGEST_TEXT)}", "yellow")
     elif said.get("state") != "working":
         yield Part(f"; {one_line(said.get('state'))}")
+
+
+def _cleaning(view: Picture) -> Section:
+    """Say why files are being deleted at this moment."""
+    told = view.cleanup
+    is_under_way = told.get("state") == "working" and any(
+        role.name == "chamberlain" and role.beats for role in view.roles
+    )
+    if not is_under_way:
+        return Section([])
+    since = Part(f"  for {time_apart(told.get('began_at'), view.taken_at)}: ", "dim")
+    return Section([Line([Part("cleaning up", "yellow"), since, Part(one_line(told.get("why")))], indent=0)])
 
 
 def _next(view: Picture) -> Section:

@@ -219,7 +219,32 @@ class Places:
 
     def answered(self, task: str) -> Path:
         """Return where the king notes whose answer to a task's question he took."""
-        return self.own("king") / "answered" / f"{check_name('task', task)}.json"
+        return self.answers / f"{check_name('task', task)}.json"
+
+    @property
+    def answers(self) -> Path:
+        """The folder of those notes."""
+        return self.own("king") / "answered"
+
+    @property
+    def seen(self) -> Path:
+        """The folder in which the sentinel marks the events that it has made."""
+        return self.own("sentinel") / "seen"
+
+    def conversations(self) -> list[Path]:
+        """Return the files in which the envoy keeps open threads, questions that wait, and conversations."""
+        names = ("thread-mappings.json", "awaiting-responses.json", "conversation-threads.json")
+        return [self.own("envoy") / name for name in names]
+
+    @property
+    def cleanup(self) -> Path:
+        """What the chamberlain says of its last cleaning."""
+        return self.own("chamberlain") / "cleanup.json"
+
+    @property
+    def cleanup_request(self) -> Path:
+        """By what the command line asks the chamberlain to clean up."""
+        return self.own("cli") / "cleanup-request.json"
 
     def cancelled(self, task: str) -> Path:
         """Return where the king notes who gave a task up while its general was at it."""

@@ -25,6 +25,7 @@ WORDS = {
     "why": ("why", "evt-1"),
     "generals ls": ("generals", "ls"),
     "report": ("report",),
+    "prune": ("prune", "--dry-run"),
 }
 KINDS = {
     "say": "message",

@@ -1,0 +1,81 @@
+"""`kingdom prune`: delete what has ended long ago, now."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import click
+
+from kingdom.cli import as_json, home
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.codec import read_json_or, to_json
+from kingdom.disk.lock import is_locked
+from kingdom.errors import TookTooLong
+from kingdom.home import config
+from kingdom.home.places import Places
+from kingdom.runtime.wake import Waker
+from kingdom.soldiers.cleanup import remove_tree
+from kingdom.steward.base import launching
+from kingdom.upkeep.retention import Cleaning, Means
+from kingdom.words import count, table
+
+MEGABYTE = 1 << 20
+SLICE_SECONDS = 1.0
+LOOK_SECONDS = 0.2
+LONGEST_SECONDS = 3600.0
+PATIENCE_SECONDS = 60.0
+"""For the chamberlain to begin."""
+
+
+@click.command(short_help="Delete what has ended long ago, now.")
+@click.option("--dry-run", is_flag=True, help="Only count what would be deleted.")
+@click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
+def prune(dry_run: bool, in_json: bool) -> None:
+    """Delete what `retention` in chamberlain.yaml calls old, which otherwise is done every night.
+
+    Nothing that waits, is under way, has failed or lies in dead/ is deleted, nor what belongs to an open question or
+    conversation. While the chamberlain runs, it is asked to do it.
+    """
+    places = home.own()
+    places.check()
+    if dry_run:
+        deleted, size = _delete(places, dry_run=True)
+    elif is_locked(places.lock("chamberlain")):
+        deleted, size = _ask_the_chamberlain(places)
+    else:
+        with launching(places):
+            deleted, size = _delete(places, dry_run=False)
+    if in_json:
+        print(as_json.line("prune", {"dry_run": dry_run, "deleted": deleted, "bytes": size}))
+        return
+    would = "would be deleted" if dry_run else "deleted"
+    print(f"{count(sum(deleted.values()), 'file')} {would}, {size / MEGABYTE:.1f} MB.")
+    if deleted:
+        print(table([(what, number) for what, number in deleted.items()]))
+
+
+def _delete(places: Places, dry_run: bool) -> tuple[dict[str, int], int]:
+    days = config.load(places, "chamberlain")["retention"]
+    means = None if dry_run else Means(home.disk(places), remove_tree)
+    cleaning = Cleaning(places, days, time.time(), means)
+    while cleaning.go_on(SLICE_SECONDS):
+        continue
+    return cleaning.tally.files, cleaning.tally.bytes
+
+
+def _ask_the_chamberlain(places: Places) -> tuple[dict[str, int], int]:
+    request, began = secrets.token_hex(8), time.monotonic()
+    make_folder(places.cleanup_request.parent)
+    home.disk(places).rewrite(places.cleanup_request, to_json({"id": request, "by": home.user()}))
+    waker = Waker((), "poll")
+    while True:
+        said = read_json_or(places.cleanup, {})
+        is_ours = said.get("request") == request
+        if is_ours and said.get("state") == "done":
+            return dict(said["deleted"]), int(said["bytes"])
+        waited = time.monotonic() - began
+        if waited > (LONGEST_SECONDS if is_ours else PATIENCE_SECONDS):
+            hint = f"{places.cleanup} tells how far it is"
+            raise TookTooLong(what="end of the cleaning by the chamberlain", seconds=waited, hint=hint)
+        waker.wait(LOOK_SECONDS)
