@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from kingdom.errors import BadName
 from kingdom.mailbox.counters import UNKNOWN, Counters
@@ -50,22 +51,26 @@ def metrics(context: CommandContext, call: Call) -> Data:
 
 def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
     """Carry out several calls of one client, each as if it had come alone. What has no answer was not begun."""
-    calls, answers, budget = call[CALLS_OF_BATCH], call.done or [], Budget()
+    calls, budget = call[CALLS_OF_BATCH], Budget()
+    #: The answers so far, and what the call that comes next has done.
+    before: tuple[list[Data], Any] = call.done or ([], None)
+    answers, done = before
     room = MOST_AT_ONCE - sum(_size(answer) for answer in answers)
     while len(answers) < len(calls) and room > 0:
         if not budget.is_left():
-            return NotYet(answers)
+            return NotYet((answers, done))
         budget.spend()
-        answer = _answer(context, calls[len(answers)], call)
-        if answer is None:
-            return NotYet(answers)
+        answer = _answer(context, calls[len(answers)], call, done)
+        if isinstance(answer, NotYet):
+            return NotYet((answers, answer.done))
         answers.append(answer)
+        done = None
         room -= _size(answer)
     return {"answers": answers}
 
 
-def _answer(context: CommandContext, one: Payload, batch: Call) -> Data | None:
-    """Return the answer to one call of a batch; None: it is not to be had in this turn."""
+def _answer(context: CommandContext, one: Payload, batch: Call, done: Any) -> Data | NotYet:
+    """Return the answer to one call of a batch."""
     number, payload, now = one.get("requestId"), one.get("payload"), context.clock()
     name, code = UNKNOWN, None
     try:
@@ -82,9 +87,9 @@ def _answer(context: CommandContext, one: Payload, batch: Call) -> Data | None:
         if 0 < deadline < now * 1000:
             raise Late
         given = payload if isinstance(payload, dict) else {}
-        data = row.answer(context, Call(given, batch.client, str(number), batch.again))
+        data = row.answer(context, Call(given, batch.client, str(number), batch.again, done))
         if isinstance(data, NotYet):
-            return None
+            return data
         answer: Data = {"requestId": number, "ok": True, "data": data}
     except Refusal as refusal:
         code = refusal.code

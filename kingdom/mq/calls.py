@@ -56,6 +56,7 @@ from kingdom.mq.engine import Engine, Leased, Publishing
 from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
+from kingdom.mq.search import NotSeenYet
 from kingdom.mq.status import Waiting
 from kingdom.mq.stores.base import MOST_AT_ONCE
 
@@ -121,10 +122,14 @@ def consume_batch(engine: Engine, call: Call) -> Data | NotYet:
     return {"messages": delivered} if delivered else NO_MESSAGES
 
 
-def ack(engine: Engine, call: Call) -> Data:
+def ack(engine: Engine, call: Call) -> Data | NotYet:
     lease_id, consumer = holder(call)
     try:
+        if call.done is not None:
+            raise engine.why_not(call.done)
         engine.ack(call[MESSAGE_KEY], lease_id, consumer)
+    except NotSeenYet as unseen:
+        return NotYet(unseen)
     except MessageNotFound:
         if not call.again:
             raise
@@ -133,30 +138,54 @@ def ack(engine: Engine, call: Call) -> Data:
 
 def ack_batch(engine: Engine, call: Call) -> Data | NotYet:
     """Acknowledge each message for itself: one that is refused does not stop the others."""
-    acks, results, budget = call[ACKS], call.done or [], Budget()
+    acks, budget = call[ACKS], Budget()
+    before: tuple[list[Data], Any] = call.done or ([], None)
+    results, done = before
     while len(results) < len(acks):
         if not budget.is_left():
-            return NotYet(results)
+            return NotYet((results, done))
         budget.spend()
-        results.append(_result_of_ack(engine, acks[len(results)], call))
+        result = _result_of_ack(engine, acks[len(results)], call, done)
+        if isinstance(result, NotYet):
+            return NotYet((results, result.done))
+        results.append(result)
+        done = None
     return {"results": results}
 
 
-def nack(engine: Engine, call: Call) -> Data:
+def nack(engine: Engine, call: Call) -> Data | NotYet:
     lease_id, consumer = holder(call)
     reason, requeue = call[REASON], call[REQUEUE]
     key = call[MESSAGE_KEY]
-    try:
-        engine.nack(key, lease_id, consumer, reason, requeue)
-    except Refusal:
-        if not (call.again and engine.was_given_back(key, lease_id)):
-            raise
-    return {}
+    before: Any = call.done or (None, None)
+    refused, search = before
+    if search is None:
+        try:
+            if refused is not None:
+                raise engine.why_not(refused)
+            engine.nack(key, lease_id, consumer, reason, requeue)
+            return {}
+        except NotSeenYet as unseen:
+            return NotYet((unseen, None))
+        except Refusal as refusal:
+            if not call.again:
+                raise
+            refused, search = refusal, engine.search(key)
+    if not search.go_on(Budget()):
+        return NotYet((refused, search))
+    if engine.was_given_back(search, lease_id):
+        return {}
+    raise refused
 
 
-def extend_lease(engine: Engine, call: Call) -> Data:
+def extend_lease(engine: Engine, call: Call) -> Data | NotYet:
     lease_id, consumer = holder(call)
-    return {"leaseUntil": engine.extend(call[MESSAGE_KEY], lease_id, call[VISIBILITY], consumer)}
+    try:
+        if call.done is not None:
+            raise engine.why_not(call.done)
+        return {"leaseUntil": engine.extend(call[MESSAGE_KEY], lease_id, call[VISIBILITY], consumer)}
+    except NotSeenYet as unseen:
+        return NotYet(unseen)
 
 
 def status(engine: Engine, call: Call) -> Data:
@@ -256,11 +285,14 @@ def delete_policy(engine: Engine, call: Call) -> Data:
     return {"queue": queue, "policy": engine.queues.get(queue).policy.to_json()}
 
 
-def delete_message(engine: Engine, call: Call) -> Data:
+def delete_message(engine: Engine, call: Call) -> Data | NotYet:
+    """Delete one message; it is looked for among a bounded part in each turn."""
     refuse_unknown(call, (MESSAGE_KEY,))
     key = call[MESSAGE_KEY]
+    search = call.done or engine.search(key)
     try:
-        engine.removal.delete(key)
+        if not engine.removal.delete(search, Budget()):
+            return NotYet(search)
     except MessageNotFound:
         if not call.again:
             raise
@@ -289,13 +321,22 @@ def handed_over(engine: Engine, call: Call) -> Data | NotYet:
     """Drop what has arrived in another store, a bounded part in each turn; at the end, give back the rest."""
     refuse_unknown(call, (HOLDER, MESSAGE_KEYS, END))
     holder, keys, now = call[HOLDER], call[MESSAGE_KEYS], engine.clock()
-    budget, (at, dropped) = Budget(), call.done or (0, 0)
+    budget, (at, dropped, search) = Budget(), call.done or (0, 0, None)
     while at < len(keys):
         if not budget.is_left():
-            return NotYet((at, dropped))
+            return NotYet((at, dropped, search))
         budget.spend()
-        dropped += engine.handover.drop(holder, keys[at], now)
-        at += 1
+        was_here = None if search is not None else engine.handover.drop(holder, keys[at], now)
+        if was_here is None:
+            search = search or engine.search(keys[at])
+            try:
+                if not engine.removal.delete(search, budget):
+                    continue
+                was_here = True
+            except Refusal:
+                was_here = False
+        dropped += was_here
+        at, search = at + 1, None
     if call[END]:
         engine.handover.end(holder, now)
     return {"dropped": dropped}
@@ -366,12 +407,7 @@ def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
         refuse_given(call, SELECTION, "applies to the dead letters of a queue: leave it out, or messageKey")
         if call.payload.get("queue") not in (None, names.queue_of_key(key)):
             raise InvalidRequest(field="queue", why=f"is not the queue of {key!r}; leave it out")
-        try:
-            engine.dead_letters.reprocess(key)
-        except DeadLetterNotFound:
-            if not (call.again and engine.is_at_work(key)):
-                raise
-        return {"messageKey": key, "reprocessed": True}
+        return _put_one_back(engine, call, key)
     if "queue" not in call.payload:
         raise InvalidRequest(field="messageKey", why="is missing; give it, or a queue whose dead letters are meant")
     refuse_unknown(call, (MESSAGE_KEY, QUEUE, *SELECTION))
@@ -385,6 +421,23 @@ def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
         return NotYet(begun)
     keys = begun.keys[:LARGEST_BATCH]
     return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "until": begun.until, "messageKeys": keys}
+
+
+def _put_one_back(engine: Engine, call: Call, key: str) -> Data | NotYet:
+    before: Any = call.done or (None, None)
+    refused, search = before
+    if search is None:
+        try:
+            engine.dead_letters.reprocess(key)
+        except DeadLetterNotFound as refusal:
+            if not call.again:
+                raise
+            refused, search = refusal, engine.search(key)
+    if search is not None and not search.go_on(Budget()):
+        return NotYet((refused, search))
+    if search is not None and not engine.is_at_work(search):
+        raise refused
+    return {"messageKey": key, "reprocessed": True}
 
 
 def quarantine(engine: Engine, call: Call) -> Data:
@@ -456,11 +509,13 @@ def _lease(engine: Engine, call: Call, limit: int, room: int = MOST_AT_ONCE) -> 
     return engine.lease(call[QUEUE], call[CONSUMER] or call.client, limit, call[VISIBILITY], room)
 
 
-def _result_of_ack(engine: Engine, entry: Payload, call: Call) -> Data:
+def _result_of_ack(engine: Engine, entry: Payload, call: Call, done: Any) -> Data | NotYet:
     try:
-        ack(engine, Call(entry, call.client, call.request_id, call.again))
+        answer = ack(engine, Call(entry, call.client, call.request_id, call.again, done))
     except Refusal as refusal:
         return {"messageKey": entry.get("messageKey"), "ok": False, "error": refused(refusal)}
+    if isinstance(answer, NotYet):
+        return answer
     return {"messageKey": entry["messageKey"], "ok": True}
 
 

@@ -31,6 +31,7 @@ from kingdom.mq.opening import Opening
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import EngineSettings, Queues
 from kingdom.mq.removal import Removal
+from kingdom.mq.search import NotSeenYet, Search
 from kingdom.mq.status import QueueStatus, Waiting
 from kingdom.mq.steady_clock import steady_clock
 from kingdom.mq.stores import STORES
@@ -163,7 +164,7 @@ class Engine:
         self._failures = Failures(store, self._queues, self._timers, self._leases, random, log)
         self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
         self._removal = Removal(store, self._queues, self._leases, self.commit, self._distrust_memory)
-        self._handover = Handover(store, self._queues, self._timers, self._dead_letters, self._removal)
+        self._handover = Handover(store, self._queues, self._timers, self._dead_letters)
         self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids)
         self._dedup = Deduplication(store)
         self._by_name = self._queues.by_name
@@ -497,13 +498,24 @@ class Engine:
         lease.queue.failed += 1
         return outcome
 
-    def was_given_back(self, key: str, lease_id: str) -> bool:
-        """Return whether a message that was leased before is a dead letter, waits, or is out on another lease."""
-        return self._leases.was_given_back(key, lease_id)
+    def why_not(self, unseen: NotSeenYet) -> Refusal:
+        """Search on for the message of a lease that cannot be ended. Return why; NotSeenYet: there is more to do."""
+        self._ensure_loaded()
+        return self._leases.why_not(unseen.search, unseen.lease_id)
 
-    def is_at_work(self, key: str) -> bool:
-        """Return whether a message waits or is leased."""
-        return self._leases.is_at_work(key)
+    def search(self, key: str) -> Search:
+        """Begin to look for a message among those that wait in its queue."""
+        self._ensure_loaded()
+        return self._leases.search(key)
+
+    def was_given_back(self, search: Search, lease_id: str) -> bool:
+        """Return whether a message that was leased before is a dead letter, waits, or is out on another lease, after a
+        search for it."""
+        return self._leases.was_given_back(search, lease_id)
+
+    def is_at_work(self, search: Search) -> bool:
+        """Return whether a message waits or is leased, after a search for it."""
+        return self._leases.is_at_work(search)
 
     def extend(self, key: str, lease_id: str = "", visibility_ms: int | None = None, consumer: str = "") -> int:
         """Let a lease last longer from now on. Return its new end, in ms since the epoch by the wall clock."""

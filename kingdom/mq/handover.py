@@ -6,16 +6,14 @@ when its holder is not heard of any more, it is where it was, with its attempts,
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kingdom.mq import names
 from kingdom.mq.budget import MOST_CHANGES
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.errors import Refusal, StoreError
+from kingdom.mq.errors import StoreError
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
-from kingdom.mq.removal import Removal
 from kingdom.mq.status import Waiting
 from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
 from kingdom.mq.timers import Timers
@@ -32,14 +30,11 @@ class Holder:
 
 
 class Handover:
-    def __init__(
-        self, store: Store, queues: Queues, timers: Timers, dead_letters: DeadLetters, removal: Removal
-    ) -> None:
+    def __init__(self, store: Store, queues: Queues, timers: Timers, dead_letters: DeadLetters) -> None:
         self._store = store
         self._queues = queues
         self._timers = timers
         self._dead_letters = dead_letters
-        self._removal = removal
         self._holders: dict[str, Holder] = {}
 
     def offer(self, queue: str, holder_id: str, limit: int, now: int) -> list[Waiting]:
@@ -75,8 +70,9 @@ class Handover:
         mine = self._holders.get(holder_id, Holder()).messages
         return sum(message_id not in mine for one in (own, *sources) if one is not None for message_id in one.held)
 
-    def drop(self, holder_id: str, key: str, now: int) -> bool:
-        """Delete what has arrived elsewhere. Return whether it was still here."""
+    def drop(self, holder_id: str, key: str, now: int) -> bool | None:
+        """Delete what has arrived elsewhere. Return whether it was still here; None when it is not held any more: it
+        was given back meanwhile, and perhaps taken by somebody."""
         if (holder := self._holders.get(holder_id)) is not None:
             holder.until = now + HOLD_MS
         message_id = key[names.MESSAGE_ID]
@@ -85,10 +81,7 @@ class Handover:
         if holder is not None:
             holder.messages.pop(message_id, None)
         if queue is None or name is None:
-            with suppress(Refusal):  # given back meanwhile, and perhaps taken by somebody
-                self._removal.delete(key)
-                return True
-            return False
+            return None
         self._queues.changed = True
         try:
             self._store.drop(queue.name, "dlq" if names.is_dead_letter(name) else "ready", name)

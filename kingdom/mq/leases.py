@@ -13,6 +13,7 @@ from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
+from kingdom.mq.search import NotSeenYet, Search
 from kingdom.mq.stores.base import DAY_MS
 
 KEPT_MS = DAY_MS
@@ -131,26 +132,22 @@ class Leases:
             return False
         return lease_id == lease.lease_id if lease_id else consumer in ("", lease.consumer)
 
-    def was_given_back(self, key: str, lease_id: str) -> bool:
-        """Return whether a message that was leased before is a dead letter, waits, or is out on another lease."""
-        message_id = names.id_of_key(key)
-        queue = self._queues.by_name.get(names.queue_of_key(key))
-        if queue is None:
-            return False
-        if (lease := self.by_message_id.get(message_id)) is not None:
-            return lease.key == key and lease.lease_id != lease_id and lease.attempt > 1
-        if message_id in queue.dead:
-            return True
-        waiting = queue.find(message_id)
-        return waiting is not None and names.attempt_of(waiting) > 0
+    def search(self, key: str) -> Search:
+        """Begin to look for a message among those that wait in its queue."""
+        return Search(self._queues.by_name.get(names.queue_of_key(key)), key)
 
-    def is_at_work(self, key: str) -> bool:
-        """Return whether a message waits or is leased."""
-        message_id = names.id_of_key(key)
-        queue = self._queues.by_name.get(names.queue_of_key(key))
-        if queue is None:
+    def was_given_back(self, search: Search, lease_id: str) -> bool:
+        """Return whether a message that was leased before is a dead letter, waits, or is out on another lease, after a
+        search for it."""
+        if search.queue is None:
             return False
-        return message_id in self.by_message_id or queue.find(message_id) is not None
+        if (lease := self.by_message_id.get(search.message_id)) is not None:
+            return lease.key == search.key and lease.lease_id != lease_id and lease.attempt > 1
+        return search.message_id in search.queue.dead or (bool(search.found) and names.attempt_of(search.found) > 0)
+
+    def is_at_work(self, search: Search) -> bool:
+        """Return whether a message waits or is leased, after a search for it."""
+        return search.queue is not None and (search.message_id in self.by_message_id or bool(search.found))
 
     def _acked_lease(self, key: str) -> Lease | None:
         message_id = names.id_of_key(key)
@@ -160,17 +157,21 @@ class Leases:
     def _why_not(self, key: str, lease_id: str) -> Refusal:
         if lease_id and self._expired.get(fingerprint(key, lease_id)):
             return LeaseExpired(key=key)
-        message_id = names.id_of_key(key)
-        queue = self._queues.by_name.get(names.queue_of_key(key))
-        if queue is None:
+        return self.why_not(self.search(key), lease_id)
+
+    def why_not(self, search: Search, lease_id: str) -> Refusal:
+        """Search on for a message. Return why its lease cannot be ended; NotSeenYet: there is more to search."""
+        key, message_id = search.key, search.message_id
+        if search.queue is None:
             return MessageNotFound(key=key)
-        if message_id in self.by_message_id or message_id in queue.dead or self._acked_lease(key) is not None:
+        if message_id in self.by_message_id or message_id in search.queue.dead or self._acked_lease(key) is not None:
             return LeaseMismatch(key=key)
-        waiting = queue.find(message_id)
-        if waiting is None:
+        if not search.go_on(Budget()):
+            return NotSeenYet(search, lease_id)
+        if not search.found:
             return MessageNotFound(key=key)
         # Leased before, perhaps in another life of ours: then it is this lease that ended.
-        return LeaseExpired(key=key) if lease_id and names.attempt_of(waiting) else LeaseMismatch(key=key)
+        return LeaseExpired(key=key) if lease_id and names.attempt_of(search.found) else LeaseMismatch(key=key)
 
     def expired(self, now: int, budget: Budget) -> Iterator[Lease]:
         """Yield leases that have run out, as many as the budget allows; the caller ends each."""

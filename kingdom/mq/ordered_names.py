@@ -35,6 +35,10 @@ class OrderedNames:
         part = self._parts[following]
         return part[bisect_left(part, name)] == name
 
+    def parts(self) -> list[list[str]]:
+        """Return the parts that there are now. What stays in this set meanwhile stays in its part."""
+        return list(self._parts)
+
     def first(self) -> str:
         """Return the lowest name; an empty text when there is none."""
         return self._parts[0][0] if self._parts else ""

@@ -30,6 +30,14 @@ class Counts(NamedTuple):
     values: tuple[int, ...]
 
 
+class Part(NamedTuple):
+    """Some of the names that wait."""
+
+    names: list[str]
+    #: Where the first of them stands in QueueState.ready; -1: they stand elsewhere.
+    at: int
+
+
 class QueueState:
     """Waiting messages are kept by name alone: a name is its order, its due time, its attempts and its id.
 
@@ -199,13 +207,11 @@ class QueueState:
             name = names.rank_first(self.delayed.pop_first())
         return name
 
-    def remove(self, name: str) -> bool:
-        """Remove a waiting name. Return whether it waited. As slow as the queue is long, at worst."""
-        if self.remove_expired(name):
-            return True
-        try:
-            at = self.ready.index(name)
-        except ValueError:
+    def remove(self, name: str, at: int) -> bool:
+        """Remove a waiting name that was found `at` a place of `ready`, or elsewhere (-1). Return whether it waited."""
+        if at < 0:
+            return self.remove_expired(name)
+        if self.ready[at : at + 1] != [name]:
             return False
         while at:  # each of those above comes one step down; what is then twice at the top goes
             self.ready[at], at = self.ready[(at - 1) // 2], (at - 1) // 2
@@ -278,14 +284,19 @@ class QueueState:
         ready = list(islice(merge(_in_order(self.ready), self.mortal, *self.targeted.values()), limit))
         return ready + [names.rank_first(turned) for turned in islice(self.delayed, limit - len(ready))]
 
-    def find(self, message_id: str) -> str | None:
-        """Return the waiting name of a message. As slow as the queue is long: for telling a caller what was wrong."""
-        waiting = iter(self)
-        while some := list(islice(waiting, LOOKED_AT_ONCE)):
-            # In one text a name is found faster than in a list of them.
-            if message_id in "\n".join(some):
-                return next((name for name in some if name.endswith(message_id)), None)
-        return None
+    def parts(self) -> Iterator[Part]:
+        """Yield every waiting name, some at a time, whatever is done with the queue between two parts."""
+        for turned in self.delayed.parts():
+            yield Part([*map(names.rank_first, turned)], -1)
+        # From the end on: what is taken from a heap moves others towards its beginning.
+        end = len(self.ready)
+        while end > 0:
+            begin = max(0, end - LOOKED_AT_ONCE)
+            yield Part(self.ready[begin:end], begin)
+            end = min(begin, len(self.ready))
+        for ordered in (self.mortal, *self.targeted.values()):
+            for part in ordered.parts():
+                yield Part(part, -1)
 
     def oldest(self) -> int:
         """Return when the oldest waiting message was published; in a long queue, the oldest of those that come next."""

@@ -12,6 +12,7 @@ from kingdom.mq.errors import InvalidRequest, MessageNotFound, StoreError
 from kingdom.mq.leases import Lease, Leases
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
+from kingdom.mq.search import Search
 from kingdom.mq.stores.base import MessageGone, State, Store
 
 
@@ -102,34 +103,29 @@ class Removal:
         self._queues.leaving.pop(name, None)
         return True
 
-    def delete(self, key: str) -> None:
-        """Delete one message that waits, or one dead letter. What is leased is its consumer's to end."""
-        message_id = names.id_of_key(key)
-        queue = self._queues.by_name.get(names.queue_of_key(key))
+    def delete(self, search: Search, budget: Budget) -> bool:
+        """Delete one message that waits, or one dead letter, when the search for it finds it within the budget. Return
+        whether the search is over. What is leased is its consumer's to end."""
+        key, message_id, queue = search.key, search.message_id, search.queue
         if queue is None or not names.is_id(message_id):
             raise MessageNotFound(key=key)
         if (lease := self._leases.by_message_id.get(message_id)) is not None and lease.key == key:
             raise InvalidRequest(field="messageKey", why="is leased: acknowledge it, or wait for the lease to end")
-        name, state = queue.dead.get(message_id), "dlq"
-        if name is not None:
+        state: State = "dlq"
+        if (name := queue.dead.get(message_id)) is not None:
             queue.remove_dead(name)
+        elif not search.go_on(budget):
+            return False
+        elif search.found and queue.remove(search.found, search.at):
+            name, state = search.found, "ready"
         else:
-            name, state = self._waiting(queue, message_id), "ready"
-        if name is None:
             raise MessageNotFound(key=key)
         self._queues.changed = True
         try:
-            self._store.drop(queue.name, "dlq" if state == "dlq" else "ready", name)
+            self._store.drop(queue.name, state, name)
         except MessageGone:
             raise MessageNotFound(key=key) from None
         except StoreError:
             self._distrust_memory()
             raise
-
-    def _waiting(self, queue: QueueState, message_id: str) -> str | None:
-        """Take a message out of those that wait. Most have the name that they were published under."""
-        plain = names.plain(int(message_id[:8] + message_id[9:13], 16), names.tie_of(message_id), message_id)
-        if queue.remove(plain):
-            return plain
-        found = queue.find(message_id)
-        return found if found is not None and queue.remove(found) else None
+        return True

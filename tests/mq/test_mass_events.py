@@ -11,6 +11,7 @@ from kingdom.mq.budget import Budget
 from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, NotYet
 from kingdom.mq.engine import Engine, Published
+from kingdom.mq.errors import LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
 from tests.mq.houses import QUEUE, House
 
@@ -265,6 +266,88 @@ def test_messages_of_another_store_are_taken_over_and_dropped_in_parts(mass: Hou
     keys = [one["messageKey"] for one in seen]
     assert answered(mass, "handed_over", holder="h", messageKeys=keys) == {"dropped": MANY}
     assert (mass.counts()[0], mass.counts("there")[0]) == (0, MANY)
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.mq.queue_state.LOOKED_AT_ONCE", 1)
+
+
+UNKNOWN = f"msg:{QUEUE}:0199f2c1-5a2b-7000-8000-3c9d1e5f7a90"
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+@pytest.mark.parametrize("more", [{}, {"delay_ms": 60_000}, {"ttl_ms": 60_000}, {"target": "x"}], ids=str)
+@pytest.mark.parametrize("command", ["ack", "nack", "extend_lease", "delete_message"])
+def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: House, command: str, more: dict[str, Any]) -> None:
+    publish_many(mass, **more)
+    if not more:
+        call = Call(
+            {"messageKey": UNKNOWN, "leaseId": "1" * 16} if "delete" not in command else {"messageKey": UNKNOWN}, "c"
+        )
+        assert isinstance(CALLS[command].answer(mass.mq, call), NotYet)
+    with pytest.raises(MessageNotFound):
+        answer_at_last(mass, command, {"messageKey": UNKNOWN})
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_a_message_is_found_in_parts_while_others_come_and_go(mass: House) -> None:
+    publish_many(mass)
+    waiting = [message.message_key for message in mass.mq.peek(QUEUE, MANY)]
+    seldom = waiting[MANY // 2]
+
+    def meanwhile() -> None:
+        for leased in mass.mq.lease(QUEUE, "c", 40):
+            mass.mq.nack(leased.message_key, leased.lease_id, requeue=True)
+        mass.mq.publish(QUEUE, Draft("new", priority=7))
+
+    with pytest.raises(LeaseMismatch):
+        answer_at_last(mass, "ack", {"messageKey": seldom, "leaseId": "1" * 16}, meanwhile)
+    answer_at_last(mass, "delete_message", {"messageKey": seldom}, meanwhile)
+    assert seldom not in [message.message_key for message in mass.mq.peek(QUEUE, 2 * MANY)]
+    mass.reopen()
+    assert seldom not in [message.message_key for message in mass.mq.peek(QUEUE, 2 * MANY)]
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_what_a_manager_before_had_given_back_is_found_in_parts(mass: House) -> None:
+    (key, lease_id) = (mass.publish("first"), mass.lease().lease_id)
+    mass.mq.nack(key, lease_id, requeue=True)
+    publish_many(mass)
+    mass.clock.pass_(60)
+    assert answer_at_last(mass, "nack", {"messageKey": key, "leaseId": lease_id}, again=True) == {}
+    for command in ("nack", "reprocess_dlq"):
+        with pytest.raises(Refusal):
+            answer_at_last(mass, command, {"messageKey": UNKNOWN, "leaseId": lease_id}, again=True)
+    leased = mass.lease()
+    died = leased.message_key
+    mass.mq.nack(died, leased.lease_id)
+    mass.mq.dead_letters.reprocess(died)
+    assert answer_at_last(mass, "reprocess_dlq", {"messageKey": died}, again=True)["reprocessed"]
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_acks_of_what_is_not_there_are_answered_in_parts(mass: House) -> None:
+    publish_many(mass)
+    (leased,) = mass.mq.lease(QUEUE, "c")
+    acks = [{"messageKey": key, "leaseId": leased.lease_id} for key in (UNKNOWN, leased.message_key, UNKNOWN)]
+    assert [one["ok"] for one in answered(mass, "ack_batch", acks=acks)["results"]] == [False, True, False]
+    keys = [UNKNOWN, mass.mq.peek(QUEUE, 1)[0].message_key, UNKNOWN]
+    assert answered(mass, "handed_over", holder="h", messageKeys=keys) == {"dropped": 1}
+    assert mass.counts()[0] == MANY - 2
+
+
+def answer_at_last(
+    house: House, command: str, payload: Any, meanwhile: Callable[[], object] = lambda: None, again: bool = False
+) -> Any:
+    """Carry a call out to its end, while other things happen between its parts."""
+    data = CALLS[command].answer(house.mq, Call(payload, "c", again=again))
+    while isinstance(data, NotYet):
+        meanwhile()
+        house.mq.commit()
+        data = CALLS[command].answer(house.mq, Call(payload, "c", again=again, done=data.done))
+    house.mq.commit()
+    return data
 
 
 def test_an_answer_names_no_more_than_ten_thousand_dead_letters(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:

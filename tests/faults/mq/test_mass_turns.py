@@ -12,12 +12,12 @@ from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
 
 LONGEST_MS = 50.0
-QUICK = ("20000", "memory", "expire", "redeliver")
+QUICK = ("20000", "memory", "wait_and_expire", "die_and_go_back")
 LONG = ("100000",)
 ONE = {
-    "sweep": ("20000", "memory", "expire"),
-    "reprocess": ("20000", "memory", "reprocess"),
-    "purge": ("100000", "sqlite", "purge"),
+    "sweep": ("20000", "memory", "wait_and_expire"),
+    "reprocess": ("20000", "memory", "die_and_go_back"),
+    "purge": ("100000", "sqlite", "die_and_go_back"),
 }
 
 
