@@ -386,13 +386,6 @@ class Relay:
             os.unlink(taken)
         return True
 
-    def leave(self, path: str) -> None:
-        """Give a file up to be written over, where it lies: that saves a move."""
-        if not self._spares and self._may_be_written_over(os.lstat(path)):
-            self._spares.append(path)
-        else:
-            self.end(path)
-
     def sweep(self) -> None:
         """Begin with an empty scratch folder, or leave one."""
         for spare in self._spares:

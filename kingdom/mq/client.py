@@ -85,7 +85,7 @@ class _Line:
                 if left <= 0:
                     return None
             else:
-                self._files.leave(path)
+                self._files.end(path)  # out of this folder: what is written over in it would wake us
                 return data
 
     def close(self) -> None:
@@ -96,6 +96,7 @@ class _Line:
             self._drafts.rmdir()
 
     def _open(self) -> None:
+        make_folder(self._folder)  # by itself: as a parent it would be open to others, and written to in a slower way
         make_folder(self._drafts)
         # A manager that is somebody else reads our requests by their mode.
         ours = os.stat(self._requests).st_uid == os.geteuid()

@@ -31,19 +31,27 @@ class Request(NamedTuple):
     def of(cls, client: str, queue: str, request_id: str, drafts: Sequence[Draft]) -> Self:
         """Return what identifies a request: its id alone does not, as clients may use one again."""
         message_format.whole_text("requestId", request_id)
-        texts = (client, queue, request_id, *(str(part) for draft in drafts for part in draft))
-        digest = blake2b(digest_size=15)
-        for text in texts:
-            data = text.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(data))
-            digest.update(data)
-        return cls(request_id, digest.hexdigest())
+        parts = [_written((client, queue, request_id))]
+        for draft in drafts:
+            parts.append(_written(draft[:1]))
+            parts.append(PLAIN_WRITTEN if draft[1:] == PLAIN else _written(draft[1:]))
+        return cls(request_id, blake2b(b"".join(parts), digest_size=15).hexdigest())
 
     @classmethod
     def of_handed_over(cls, queue: str, message_id: str) -> Self:
         """Return what identifies a message from another store: the id that it had there."""
         text = f"handed over:{len(queue)}:{queue}:{message_format.whole_text('messageId', message_id)}"
         return cls(message_id, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=15).hexdigest())
+
+
+def _written(parts: Iterable[object]) -> bytes:
+    """Write parts so that no others are written alike."""
+    texts = [str(part).encode("utf-8", "surrogatepass") for part in parts]
+    return b"".join([b"%d:%b" % (len(text), text) for text in texts])
+
+
+PLAIN = Draft("")[1:]
+PLAIN_WRITTEN = _written(PLAIN)
 
 
 class Remembered(NamedTuple):

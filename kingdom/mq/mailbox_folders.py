@@ -30,7 +30,7 @@ def check_request_id(request_id: object) -> str:
 def _path_component(what: str, name: object, longest: int) -> str:
     if not isinstance(name, str):
         raise BadName(what=what, name=name, why=f"a {type(name).__name__}, not a text")
-    size = len(name.encode("utf-8", "surrogatepass"))
+    size = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
     why = ""
     if not name:
         why = "empty"
@@ -40,7 +40,7 @@ def _path_component(what: str, name: object, longest: int) -> str:
         why = "it starts with a dot"
     elif "/" in name or "\0" in name:
         why = "a slash or a NUL is in it"
-    elif any("\ud800" <= letter <= "\udfff" for letter in name):
+    elif not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
         why = "a lone surrogate, which is no character"
     if why:
         raise BadName(what=what, name=name, why=why)

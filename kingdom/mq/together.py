@@ -80,17 +80,20 @@ class Together(Generic[Asked]):
         if self._last > 1:
             self._await_stragglers()
         group = [turn]
-        error: Exception | None = KingdomError(message="the thread that asked for several was interrupted")
+        error: Exception | None = None
+        is_done = False
         try:
             with self._lock:
                 while self._waiting and len(group) < MOST_TOGETHER and abs(self._waiting[0].end - turn.end) <= 1:
                     group.append(self._waiting.popleft())
             self._ask([one.asked for one in group], turn.end)
-            error = None
+            is_done = True
         except Exception as failure:  # noqa: BLE001
             # All who asked together hear what one of them met.
             error = failure
         finally:
+            if not is_done and error is None:
+                error = KingdomError(message="the thread that asked for several was interrupted")
             for one in group:
                 one.error, one.is_over = error, True
             self._last = len(group)

@@ -200,7 +200,7 @@ ENDED: dict[str, tuple[Callable[[Path], object], bool]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["end", "leave", "end_if_same"])
+@pytest.mark.parametrize("way", ["end", "end_if_same"])
 @pytest.mark.parametrize("what", ENDED)
 def test_a_new_file_is_written_over_one_that_ended(home: Path, what: str, way: str) -> None:
     change, again = ENDED[what]
@@ -210,7 +210,7 @@ def test_a_new_file_is_written_over_one_that_ended(home: Path, what: str, way: s
     inode = os.stat(path).st_ino
     same = (FileIdentity.of(os.lstat(path)),) if way == "end_if_same" else ()
     getattr(relay, way)(str(path), *same)
-    assert path.exists() is (way == "leave" and again)
+    assert not path.exists()
     keep = os.open(home, os.O_RDONLY)  # so that no number is given again
     relay.put(str(home / "b"), b"short")
     os.close(keep)
@@ -234,10 +234,6 @@ def test_no_more_is_kept_than_may_be_and_a_sweep_removes_it(home: Path) -> None:
     assert (len(os.listdir(home / "scratch")), os.listdir(home)) == (2, ["scratch"])
     relay.sweep()
     assert os.listdir(home / "scratch") == []
-    relay.put(str(home / "a"), b"x")
-    relay.leave(str(home / "a"))
-    relay.sweep()
-    assert os.listdir(home) == ["scratch"]
 
 
 def test_another_file_at_the_path_stays(home: Path) -> None:

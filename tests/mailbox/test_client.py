@@ -24,6 +24,22 @@ def test_the_five_lines_of_the_manual(manager: Running, q: str) -> None:
         assert mq.consume(q) is None
 
 
+def test_a_clients_folder_is_closed_to_others_and_its_files_are_written_over(manager: Running, q: str) -> None:
+    before = os.umask(0o022)
+    try:
+        with manager.client() as mq:
+            folder = manager.root / "responses" / mq.client_id
+            mode = folder.stat().st_mode & 0o777
+            kept = set()
+            for number in range(6):
+                mq.publish(q, number)
+                kept |= {file.stat().st_ino for file in folder.rglob("*.tmp")}
+    finally:
+        os.umask(before)
+    assert mode == 0o700
+    assert 0 < len(kept) < 6
+
+
 def test_a_closed_client_says_so(manager: Running, q: str) -> None:
     with manager.client() as mq:
         mq.publish(q, 1)
@@ -110,17 +126,17 @@ def test_the_file_of_a_read_answer_is_reused_unless_it_has_another_name(manager:
     folder = manager.root / "responses" / "sensor-2"
     with manager.client("sensor-2") as mq:
         mq.health()
-        [answer] = folder.glob("*.json")
+        [answer] = folder.rglob("*.tmp")
         inode = answer.stat().st_ino
         mq.health()
-        [answer] = folder.glob("*.json")
+        [answer] = folder.rglob("*.tmp")
         assert answer.stat().st_ino != inode  # the request it became is the manager's now
         kept = home / "kept"
         os.link(answer, kept)
         before = kept.read_bytes()
         mq.health()
         assert kept.read_bytes() == before
-        [answer] = [path for path in folder.glob("*.json") if path.stat().st_nlink == 1]
+        [answer] = [path for path in folder.rglob("*.tmp") if path.stat().st_nlink == 1]
         answer.unlink()
         answer.symlink_to(kept)
         mq.health()

@@ -156,7 +156,7 @@ MUTANTS = [
     Mutant(
         "calls in one file have no ids of their own",
         "kingdom.mailbox.commands",
-        replace("Call(A, B.client, str(C), B.again)", "Call(A, B.client, '', B.again)"),
+        replace("Call(A, B.client, str(C), B.again, D)", "Call(A, B.client, '', B.again, D)"),
         caught_by="kill",
         near="rename.*responses",
         quick=True,
