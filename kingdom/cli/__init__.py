@@ -3,6 +3,7 @@
 COMMANDS = {
     "demo": "kingdom.cli.demo:demo",
     "init": "kingdom.cli.init:init",
+    "adopt": "kingdom.cli.adopt:adopt",
     "up": "kingdom.cli.start_stop:up",
     "down": "kingdom.cli.start_stop:down",
     "start": "kingdom.cli.start_stop:start",

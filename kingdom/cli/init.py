@@ -84,6 +84,9 @@ def _add_installer(places: Places, disk: Disk) -> None:
     script = INSTALLER.format(kingdom=kingdom).encode()
     if not path.is_file() or path.read_bytes() != script:
         make_folder(path.parent)
+        before = path.with_name(f"{path.name}.before")
+        if path.is_file() and b"Made by `kingdom init`" not in path.read_bytes() and not before.exists():
+            disk.create(before, path.read_bytes())  # another kingdom's
         disk.rewrite(path, script)
         path.chmod(0o700)
 

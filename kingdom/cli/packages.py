@@ -101,18 +101,18 @@ def uninstall(places: Places, disk: Disk, name: str) -> None:
 def _copy_package(package: Path, target: Path) -> None:
     if not (target.exists() and os.path.samefile(package, target)):
         make_folder(target)
-        for source in _contents(package):
+        for source in contents(package):
             copy(source, target / source.relative_to(package))
 
 
-def _contents(folder: Path) -> Iterator[Path]:
+def contents(folder: Path) -> Iterator[Path]:
     """Yield what a package is made of, folders before what is in them: no links, no secrets, no version control."""
     for path in sorted(folder.iterdir()):
         if path.name in LEFT_OUT or path.name.startswith(".env"):
             continue
         yield path
         if path.is_dir() and not path.is_symlink():
-            yield from _contents(path)
+            yield from contents(path)
 
 
 def shipped(data: Places) -> list[Path]:
@@ -172,7 +172,7 @@ def _faults(package: Path) -> Iterator[str]:
         yield f"{package}: it has no {MANIFEST}; a package is a folder with a manifest.yaml and a prompt.md"
         return  # whatever it is, it may be large: nobody looks through it
     yield from (f"{package}: {fault}" for fault in _faults_of_files(package, engine))
-    for path in _contents(package):
+    for path in contents(package):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             yield f"{path}: neither a file nor a folder; a package is copied, so put a copy here instead of a link"
 

@@ -15,6 +15,7 @@ from kingdom.home.places import Places, as_filename
 
 LEARNED = "learned-patterns.md"
 MOST_FILES = 64
+_REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,180}\.md")
 
 
@@ -25,10 +26,12 @@ def recall(places: Places, general: str, repo: str | None) -> str:
     """
     own = places.general_memory(general)
     of_repo = _text(own / _repo_file(repo)).strip() if repo else ""
+    # As other kingdoms have it: one for all generals, under a name from which the repository cannot be told.
+    of_others = _text(places.memory / f"repo-{repo.replace('/', '-')}.md") if repo and _REPO.fullmatch(repo) else ""
     known_of_repo = set(of_repo.splitlines())
     learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in known_of_repo)
     shared = (_text(path) for path in sorted((places.memory / "shared").glob("*.md")))
-    parts = (part.strip() for part in (*shared, learned, of_repo))
+    parts = (part.strip() for part in (*shared, of_others, learned, of_repo))
     return "\n".join(part for part in parts if part)
 
 

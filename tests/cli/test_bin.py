@@ -33,6 +33,15 @@ def test_install_general(terminal: Terminal) -> None:
     assert terminal.places.manifest("gen-herald").exists()
 
 
+def test_another_kingdoms_installer_is_kept_beside_ours(terminal: Terminal) -> None:
+    theirs = terminal.places.installer
+    theirs.write_text("#!/bin/sh\n# theirs\n")
+    for _ in range(2):
+        terminal.ok("init", str(terminal.places.home))
+        assert "Made by `kingdom init`" in theirs.read_text()
+        assert theirs.with_name(f"{theirs.name}.before").read_text() == "#!/bin/sh\n# theirs\n"
+
+
 @pytest.mark.parametrize("role", [role for role in ROLES if (BIN / role).exists()])
 def test_a_role(role: str, terminal: Terminal) -> None:
     terminal.places.wanted(role).write_text("down\n")

@@ -48,7 +48,7 @@ def test_numbers_never_go_back_when_the_clock_does(home: Path) -> None:
     assert numbers(home, today).take(1) == ["20260207-005"]
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"20260207", b"\xff\xfe", b"20260207:-1", b"20260207:1e3"])
+@pytest.mark.parametrize("damage", [None, b"", b"0", b"20260207", b"\xff\xfe", b"20260207:-1", b"20260207:1e3"])
 def test_lost_numbers_go_on_after_the_highest_in_use(home: Path, damage: bytes | None) -> None:
     if damage is not None:
         (home / "task-seq").write_bytes(damage)

@@ -211,6 +211,16 @@ def test_after_a_change_over_what_was_known_is_not_seen_first_again(
     ]
 
 
+def test_a_known_issue_may_be_known_by_the_time_of_its_change(build: Build, tickets: Jira, home: Path) -> None:
+    remember(home, last_check="2026/02/07 09:58", known_issues={"QP-1": "2026-02-07T18:58:00.000+0900"})
+    tickets.ticket("QP-1")
+    sentinel = build()
+    assert sentinel.settle() == []
+    sentinel.time.pass_(PERIOD)
+    tickets.move("QP-1", "Done")
+    assert len(sentinel.settle()) == 1
+
+
 def test_a_list_of_known_issues_is_read_as_well(build: Build, tickets: Jira, home: Path) -> None:
     remember(home, last_check="2026/02/07 09:58", known_issues=["QP-1"])
     tickets.ticket("QP-1")

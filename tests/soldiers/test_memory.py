@@ -78,6 +78,13 @@ def test_a_repository_has_a_memory_of_its_own(places: Places) -> None:
     assert recall(places, "gen-other", None) == "for everybody"
 
 
+def test_what_other_kingdoms_remember_of_a_repository_is_told_too(places: Places) -> None:
+    (places.memory / "repo-acme-shop.md").write_text("- its tests run with make\n")
+    assert recall(places, "gen-pr", "acme/shop") == "- its tests run with make"
+    assert recall(places, "gen-pr", "acme/bank") == ""
+    assert recall(places, "gen-pr", "../acme-shop") == ""
+
+
 @pytest.mark.parametrize("repo", ["../../../config/king", "/etc/passwd", "a\0b", "x" * 500, "왕/국", "..", ".hidden"])
 def test_a_strange_repository_has_its_memory_inside_the_house(places: Places, repo: str) -> None:
     places.scratch("gen-pr").mkdir(parents=True)

@@ -149,7 +149,7 @@ class JiraWatcher(ServiceWatcher):
         if isinstance(kept, list):
             kept = {str(key): {} for key in kept}
         known: dict[str, Known] = {
-            key: entry if isinstance(entry, dict) else {"status": entry} for key, entry in kept.items()
+            key: entry if isinstance(entry, dict) else _noted_elsewhere(entry) for key, entry in kept.items()
         }
         for key, made in (self._kit.state.get("making") or {}).items():
             if self._kit.is_known(str(made["event"])):
@@ -214,6 +214,15 @@ class JiraWatcher(ServiceWatcher):
         if name not in self._odd:
             self._odd.add(name)
             self._kit.tell(f"jira: left alone {name}, which has another shape: {one_line(repr(error), 200)}")
+
+
+def _noted_elsewhere(entry: object) -> Known:
+    """Return what another sentinel has noted of a ticket: when it was changed, or its status."""
+    try:
+        _seconds(str(entry))
+    except ValueError:
+        return {"status": entry}
+    return {"updated": entry}
 
 
 def _comment(before: Known | None) -> int:
