@@ -278,7 +278,7 @@ class Places:
 
         What is a soldier's own in these folders it is allowed besides.
         """
-        yield from (self.env_file, self.own("gateway"), *self.locks())
+        yield from (self.own("gateway"), *self.locks())
         yield from (
             path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern) if path.is_file()
         )

@@ -79,6 +79,7 @@ def test_an_engine_that_is_not_in_the_table_needs_set_up(ours: Services) -> None
 
 
 def test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folders_alone(ours: Services) -> None:
+    ours.places.env_file.write_text("TOKEN=secret\n")
     order = ordered(ours, a_task(attempt=1), limits={"memory_mb": 64})
     written = json.loads(json.dumps(order.to_json()))
     assert schemas.check("soldier-order", dict(written)) == written

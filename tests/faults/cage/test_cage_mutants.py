@@ -28,8 +28,8 @@ MUTANTS = [
     Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout", quick=True),
     Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
     Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
-    Mutant("secrets may be read", PLACES, replace("(self.env_file, A, B)", "(A, B)"), "breakout"),
-    Mutant("locks may be taken", PLACES, replace("(A, B, *self.locks())", "(A, B)"), "breakout"),
+    Mutant("secrets may be read", PLACES, replace("self.home.glob(A)", "()"), "breakout"),
+    Mutant("locks may be taken", PLACES, replace("(A, *self.locks())", "(A,)"), "breakout"),
     Mutant("others' control folders may be read", PLACES, replace("self.state.glob('gen-*/camp')", "()"), "breakout"),
     Mutant(
         "what others are at may be read",
