@@ -64,6 +64,8 @@ class Picture:
     queues: dict[str, dict[str, int]]
     #: What has waited longest in any pending folder.
     oldest: dict[str, Any] | None
+    #: The event that has waited longest.
+    oldest_event: dict[str, Any] | None
     #: The first tasks in progress.
     under_way: tuple[dict[str, Any], ...]
     #: The soldiers that run.
@@ -82,6 +84,8 @@ class Picture:
     health: str
     #: The latest measurements of the machine.
     vitals: dict[str, Any]
+    #: Every schedule: its next run, its last, and what holds it.
+    schedules: tuple[dict[str, Any], ...]
     #: The scheduled run that comes next.
     next_run: dict[str, Any] | None
     #: Scheduled runs that are due and may not start yet.
@@ -150,7 +154,9 @@ def take(
     """
     queues = queues_of(places, recent)
     questions = tuple(notes.open_questions(places))
-    waiting = tuple(_waiting(places, now))
+    found = _pending(places)
+    waiting = tuple(_waits(places, since, kind, name, now) for since, kind, name in nsmallest(MOST_SHOWN, found))
+    first_event = min((row for row in found if row[1] == "events"), default=None)
     vitals = read_json_or(places.resources, {})
     schedules = _schedules(places)
     return Picture(
@@ -159,6 +165,7 @@ def take(
         roles=tuple(_role(places, name, now, hang_seconds) for name in rows),
         queues=queues,
         oldest={key: waiting[0][key] for key in ("kind", "id", "seconds")} if waiting else None,
+        oldest_event=_waits(places, *first_event, now) if first_event else None,
         under_way=tuple(_under_way(places)),
         soldiers=tuple(row.to_json() for row in sessions.read(places)),
         failures=tuple(_known_failures(places, (recent or {}).get("failures"))),
@@ -168,6 +175,7 @@ def take(
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
         vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},
+        schedules=tuple(schedules),
         next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
         workers=tuple(workers(places)),
@@ -246,8 +254,8 @@ def _last_change(folder: Path) -> int:
     return changed if settled else time.monotonic_ns()
 
 
-def _waiting(places: Places, now: float) -> Iterator[dict[str, Any]]:
-    """Yield what has waited longest in the pending folders, by its file's time."""
+def _pending(places: Places) -> list[tuple[float, str, str]]:
+    """Return what lies in the pending folders: since when, its kind and its file's name."""
     found: list[tuple[float, str, str]] = []
     for kind in MOVES:
         with suppress(FileNotFoundError), os.scandir(places.folder(kind, "pending")) as entries:
@@ -255,14 +263,17 @@ def _waiting(places: Places, now: float) -> Iterator[dict[str, Any]]:
                 if not is_hidden(entry.name):
                     with suppress(FileNotFoundError):
                         found.append((entry.stat(follow_symlinks=False).st_mtime, kind, entry.name))
-    for since, kind, name in nsmallest(MOST_SHOWN, found):
-        waits = read_json_or(places.folder(kind, "pending") / name, {})
-        yield {
-            "kind": kind,
-            "id": Path(name).stem,
-            "type": waits.get("type"),
-            "seconds": round(max(0.0, now - since), 1),
-        }
+    return found
+
+
+def _waits(places: Places, since: float, kind: str, name: str, now: float) -> dict[str, Any]:
+    waits = read_json_or(places.folder(kind, "pending") / name, {})
+    return {
+        "kind": kind,
+        "id": Path(name).stem,
+        "type": waits.get("type"),
+        "seconds": round(max(0.0, now - since), 1),
+    }
 
 
 def question(places: Places, task: str, now: float) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import kingdom
 from kingdom.disk.atomic import Disk
 from kingdom.home.places import Places
-from kingdom.log import Log
+from kingdom.log import EVENTS, Log
 from tests.fixtures import Clock, founded
 
 
@@ -109,3 +112,71 @@ def test_a_disk_that_takes_no_log_stops_nobody(places: Places) -> None:
     log.event("system.startup", role="king")
     log.flush()
     assert "goes on" in places.role_log("king").read_text()
+
+
+SHAPES = {
+    "event.detected": {"event_id", "source", "event_type"},
+    "event.dispatched": {"event_id", "task_id", "target_general"},
+    "event.discarded": {"event_id", "event_type", "reason"},
+    "task.created": {"task_id", "event_type", "target_general", "priority"},
+    "task.completed": {"task_id", "status"},
+    "task.failed": {"task_id", "error"},
+    "task.needs_human": {"task_id", "question"},
+    "task.resumed": {"task_id", "original_task_id"},
+    "soldier.spawned": {"soldier_id", "task_id"},
+    "soldier.completed": {"soldier_id", "task_id"},
+    "soldier.timeout": {"soldier_id", "task_id", "timeout_seconds"},
+    "soldier.killed": {"soldier_id", "task_id", "reason"},
+    "system.health_changed": {"from", "to"},
+    "system.heartbeat_missed": {"target", "threshold_seconds"},
+    "system.session_orphaned": {"soldier_id", "task_id"},
+    "recovery.session_restarted": {"target"},
+    "recovery.log_rotated": {"file", "size_mb"},
+    "recovery.files_cleaned": {"deleted_count"},
+    "recovery.sessions_cleaned": {"removed_count"},
+    "message.sent": {"msg_id", "task_id", "channel"},
+    "message.human_response": {"task_id", "thread_ts"},
+}
+"""What readers of events.log in other kingdoms expect."""
+
+
+def test_events_have_the_fields_that_other_readers_expect() -> None:
+    assert {type: needed for type, needed in SHAPES.items() if not needed <= set(EVENTS.get(type, ()))} == {}
+
+
+def test_every_writer_gives_an_event_its_fields() -> None:
+    """By the source: what a call names, and what a dictionary that it unfolds is made of in the same function."""
+    found, slips = set(), []
+    for path in sorted(Path(kingdom.__file__).parent.rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            for type, names in _written(function):
+                found.add(type)
+                if missing := set(EVENTS[type]) - names:
+                    slips.append(f"{path.name}:{function.lineno} {type} lacks {sorted(missing)}")
+    assert slips == []
+    assert found >= {"event.dispatched", "task.created", "soldier.killed", "message.sent", "system.startup"}
+
+
+def _written(function: ast.FunctionDef) -> Iterator[tuple[str, set[str]]]:
+    """The events that a function logs under a name that stands there, each with the names of its data."""
+    unfolded = {
+        key.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        types = [word.value for word in node.keywords if word.arg == "event"]
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "event":
+            types += node.args[:1]
+        names = {word.arg for word in node.keywords if word.arg}
+        if any(word.arg is None for word in node.keywords):
+            names |= unfolded
+        for type in types:
+            if isinstance(type, ast.Constant) and type.value in EVENTS:
+                yield type.value, names

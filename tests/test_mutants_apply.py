@@ -24,6 +24,7 @@ LISTS = (
     "mq.test_mass_turns",
     "mq.test_mutants_of_stores",
     "test_promise_mutants",
+    "test_log_rotation",
     "test_slack",
     "test_sentinel_mutants",
     "watch.test_watch_mutants",

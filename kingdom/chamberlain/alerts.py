@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -74,6 +74,13 @@ class Alerts:
     def forget(self, cause: str) -> None:
         """Note that a problem is over: if it comes back, it is reported again."""
         self._write(told=[known for known in self._file.get("told", []) if known != cause])
+
+    def forget_all_but(self, prefix: str, causes: Collection[str]) -> None:
+        """Note that all other problems whose cause begins so are over."""
+        told = self._file.get("told", [])
+        left = [cause for cause in told if not cause.startswith(prefix) or cause in causes]
+        if left != told:
+            self._write(told=left)
 
     def _message(self, draft: Mapping[str, Any]) -> Message:
         texts = [problem["text"] for problem in draft["tells"]]

@@ -1,4 +1,4 @@
-"""The chamberlain's turn: measure the machine, look after every role, end orphans, write the dashboard."""
+"""The chamberlain's turn: measure the machine, look after every role, end orphans, show and count all of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import picture
-from kingdom.chamberlain import orphans
+from kingdom.chamberlain import anomalies, orphans
 from kingdom.chamberlain.alerts import Alerts
+from kingdom.chamberlain.anomalies import Facts
+from kingdom.chamberlain.chronicle import Chronicle
 from kingdom.chamberlain.cleanup import PAUSE_SECONDS, Cleanup
 from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_level
 from kingdom.disk.atomic import make_folder
@@ -15,7 +17,8 @@ from kingdom.disk.codec import read_json_or, to_json
 from kingdom.errors import BadConfig
 from kingdom.home import config, roster
 from kingdom.home.roster import RoleRow
-from kingdom.records import sessions
+from kingdom.picture import Picture
+from kingdom.records import notes, sessions
 from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
 from kingdom.times import stamp
@@ -36,9 +39,12 @@ class ChamberlainJob:
         self._health = Health()
         self._last_health = "green"
         self._disk_is_full = False
-        self._next_vitals = self._next_roll_call = 0.0
+        self._next_vitals = self._next_roll_call = self._next_count = 0.0
+        self._view: Picture | None = None
         self._alerts = Alerts(services)
         self._cleanup = Cleanup(services)
+        self._chronicle = Chronicle(services)
+        self._has_more_events = False
         self._max_soldiers: int | None = None
         self._king_error = ""
         self._has_successor = False
@@ -53,6 +59,7 @@ class ChamberlainJob:
     def reload(self, services: Services) -> None:
         self._alerts.take_over(services)
         self._cleanup.take_over(services)
+        self._chronicle.take_over(services)
         self._take_over(services)
 
     def close(self) -> None:
@@ -72,16 +79,19 @@ class ChamberlainJob:
             self._write_dashboard()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._services.clock)
+        if now >= self._next_count or self._has_more_events:
+            self._count_events()
+            self._next_count = now + self._config["intervals"]["vitals_seconds"]
         wait = min(self._next_vitals, self._next_roll_call) - self._services.monotonic()
         if self._cleanup.is_under_way:
             wait = min(wait, PAUSE_SECONDS)
-        return Turn(False, wait, ended=self._has_successor)
+        return Turn(self._has_more_events, wait, ended=self._has_successor)
 
     def _call_roll(self) -> None:
         if self._roll_call is None:
             return
         findings = self._roll_call.call(self._threshold, self._period)
-        log_findings(findings, self._services.log)
+        log_findings(findings, self._services.log, self._threshold)
         for finding in findings:
             if finding.what in ALARMING:
                 self._alerts.tell(finding.cause, str(finding))
@@ -125,7 +135,8 @@ class ChamberlainJob:
         services, disk_percent = self._services, reading.disk_percent
         if health != self._last_health:
             said = f"the machine is {health}, was {self._last_health}"
-            services.log.info(said, event="system.health_changed", health=health, was=self._last_health)
+            changed = {"from": self._last_health, "to": health}
+            services.log.info(said, event="system.health_changed", **changed)
             if health == "red":
                 self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work that asks a model waits")
             else:
@@ -141,7 +152,9 @@ class ChamberlainJob:
     def _kill_orphans(self) -> None:
         for left in orphans.kill(self._services):
             self._services.log.warn(f"ended {left.ended} processes that outlived the soldier of {left.task}")
-            self._services.log.event("system.session_orphaned", task_id=left.task, processes=left.ended)
+            self._services.log.event(
+                "system.session_orphaned", soldier_id=left.soldier, task_id=left.task, processes=left.ended
+            )
 
     def _tell_of_watchers(self) -> None:
         """Report a source that refuses us: nothing of it is found until somebody gives another token."""
@@ -166,12 +179,21 @@ class ChamberlainJob:
         task = orphans.stop_newest(self._services)
         if task is not None:
             self._services.log.warn(f"{available:.0f} MB of memory are left: stopped the soldier of {task}")
-            self._services.log.event("recovery.session_killed", task_id=task)
+            self._services.log.event(
+                "recovery.session_killed", target=notes.soldier(self._services.places, task), task_id=task
+            )
+
+    def _count_events(self) -> None:
+        """Count what the roles have logged, and tell what is out of the ordinary. Last, since nothing waits for it."""
+        self._has_more_events = self._chronicle.read(self._alerts)
+        if self._view is not None and not self._has_more_events:
+            facts = Facts(self._chronicle, self._view, self._config["anomaly"], self._services.clock())
+            anomalies.tell(facts, self._alerts)
 
     def _write_dashboard(self) -> None:
         services = self._services
         names = [row.name for row in self._rows()]
-        view = picture.take(services.places, names, services.clock(), self._threshold)
+        self._view = view = picture.take(services.places, names, services.clock(), self._threshold)
         services.unsynced.rewrite(services.places.dashboard, to_json(view.to_json()))
 
     def _rows(self) -> list[RoleRow]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kingdom.disk.lock import is_locked
-from kingdom.records import sessions
+from kingdom.records import notes, sessions
 from kingdom.records.messages import URGENCY
 from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import end, end_carriers, soldier_markers, tasks_at_work
@@ -21,6 +21,8 @@ class Orphans:
     """Processes of a task whose soldier is gone."""
 
     task: str
+    #: The soldier; empty when its general has not noted it.
+    soldier: str
     ended: int
 
 
@@ -31,11 +33,11 @@ def kill(services: Services) -> Iterator[Orphans]:
     """
     for task, members in tasks_at_work(services.places.home).items():
         if not _soldier_runs(services, task):
-            yield Orphans(task, end(members))
+            yield Orphans(task, notes.soldier(services.places, task), end(members))
     rows = Sessions(services.places, services.unsynced)
     dropped = rows.keep_only(lambda task: _soldier_runs(services, task))
     if dropped:
-        services.log.event("recovery.sessions_cleaned", tasks=dropped)
+        services.log.event("recovery.sessions_cleaned", removed_count=len(dropped), tasks=dropped)
 
 
 def _soldier_runs(services: Services, task: str) -> bool:

@@ -170,6 +170,11 @@ class Disk:
             with suppress(OSError):
                 self._append(path, data, sync=False)
 
+    def sync_open(self, fd: int) -> None:
+        """Make durable what others have written to an open file."""
+        if self.durability == "power":
+            os.fdatasync(fd)
+
     def sweep_scratch(self) -> int:
         """Delete the unfinished files of an earlier run of this writer. Return how many there were."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -139,7 +139,7 @@ class Outbound:
         self._file("sent", [_sent(post) for post in posted])
         for message, address, _ in posted:
             said = f"posted {message.id} ({message.type}) on {address.channel} in {address.room}"
-            data = {"message_id": message.id, "msg_id": message.id, "type": message.type}
+            data = {"msg_id": message.id, "type": message.type}
             self._services.log.info(said, event="message.sent", **data, task_id=message.task_id, channel=address.room)
 
     def _begin(self) -> None:
@@ -213,7 +213,7 @@ class Outbound:
         if may_retry(tries, rules["attempts"]):
             self._services.queues.messages.update("pending", [refused])
             return
-        self._services.log.event("message.failed", message_id=message.id, error=why)
+        self._services.log.event("message.failed", msg_id=message.id, error=why)
         self._file("failed", [refused.evolve(status="failed")])
 
     def _file(self, state: str, messages: Iterable[Message]) -> None:

@@ -230,9 +230,9 @@ class GeneralJob:
             )
         )
         notes.note_soldier(services.places, services.unsynced, task.id, soldier)
-        services.log.event("task.started", task_id=task.id, general=general.name, attempt=task.attempt)
+        services.log.event("task.started", soldier_id=soldier, task_id=task.id, attempt=task.attempt)
         said = f"starts {soldier} for {task.type}"
-        services.log.info(said, event="soldier.spawned", soldier=soldier, task_id=task.id)
+        services.log.info(said, event="soldier.spawned", soldier_id=soldier, task_id=task.id)
 
     def _enforce_timeout(self, task: Task, soldier: SoldierHandle, look: Look) -> bool:
         """Ask a soldier that is out of time to end, and kill it when it does not."""
@@ -241,7 +241,7 @@ class GeneralJob:
             # Either way: a clock that was set back must not give it an hour.
             since = abs(services.clock() - look.stopping.since)
             if since > services.config["timeouts"]["term_seconds"] + 1:
-                services.log.event("soldier.killed", task_id=task.id)
+                report.log_killed(services.log, task, "it did not end when it was out of time")
                 return soldier.kill() > 0
             return False
         seconds = look.seconds
@@ -249,7 +249,8 @@ class GeneralJob:
         if seconds < allowed:
             return False
         said = f"the soldier of {task.id} has taken {seconds:.0f} s and is asked to end"
-        services.log.warn(said, event="soldier.timeout", task_id=task.id)
+        told = {"soldier_id": prepare.soldier_name(task), "task_id": task.id, "timeout_seconds": round(allowed)}
+        services.log.warn(said, event="soldier.timeout", **told)
         soldier.request_stop(services.disk, self._timeout_reason(seconds, allowed), services.clock())
         return True
 

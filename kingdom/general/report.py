@@ -11,6 +11,7 @@ from kingdom.disk.codec import to_json
 from kingdom.errors import Collision
 from kingdom.general.context import Context
 from kingdom.home import dotenv
+from kingdom.log import Log
 from kingdom.records import notes
 from kingdom.records.messages import ACCOUNT, Checkpoint, Result, Task
 from kingdom.records.soldiers import RawReport
@@ -25,7 +26,7 @@ from kingdom.times import stamp
 def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> bool:
     """Do what follows from a soldier's report. Return whether the task has ended, as all of these functions do."""
     log = general.services.log
-    log.event("soldier.completed", task_id=task.id, attempt=task.attempt)
+    log.event("soldier.completed", soldier_id=prepare.soldier_name(task), task_id=task.id, attempt=task.attempt)
     if report.missing_sandbox:
         log.warn(f"NO WHOLE SANDBOX for the soldier of {task.id}: {report.missing_sandbox}")
     if look.stopping is not None:
@@ -54,7 +55,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
 def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bool:
     """Plan another try: the soldier left no report, because it was killed or the machine went down."""
     general.end(soldier)
-    general.services.log.event("soldier.killed", task_id=task.id)
+    log_killed(general.services.log, task, look.stopping.why if look.stopping else "it died without a report")
     if notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         return begin_again(general, task, soldier)
     why = look.stopping.why if look.stopping else "its soldier died without a report"
@@ -64,8 +65,13 @@ def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bo
 def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> bool:
     """End a task that a person cancelled: its soldier is killed, and it is not tried again."""
     general.end(soldier)
-    general.services.log.event("soldier.killed", task_id=task.id)
+    log_killed(general.services.log, task, f"cancelled by {by}")
     return finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
+
+
+def log_killed(log: Log, task: Task, reason: str) -> None:
+    """Log that a task's soldier was killed."""
+    log.event("soldier.killed", soldier_id=prepare.soldier_name(task), task_id=task.id, reason=reason)
 
 
 def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:

@@ -134,6 +134,7 @@ class Places:
         self.system_log = self.logs / "system.log"
         self.events_log = self.logs / "events.log"
         self.session_logs = self.logs / "sessions"
+        self.analysis = self.logs / "analysis"
         self.mailbox = self.queue / "mailbox"
         self.mq = self.queue / "mq"
         self.topics = self.queue / "topics"

@@ -190,8 +190,8 @@ class Dispatch:
         else:
             king.queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
             king.queues.events.move([event.id], "pending", "completed")
-        said = f"{event.id} is discarded: {reason}"
-        king.log.info(said, event="event.discarded", event_id=event.id, reason=reason)
+        said, told = f"{event.id} is discarded: {reason}", {"event_id": event.id, "event_type": event.type}
+        king.log.info(said, event="event.discarded", **told, reason=reason)
 
     def _is_a_repetition(self, event: Event) -> bool:
         """Return whether an event says what the served one of its id said; when that cannot be read, it does."""
@@ -224,17 +224,21 @@ class Dispatch:
     def _log(self, decision: Decision[Event]) -> None:
         log, event, task = self._king.log, decision.cause, decision.task
         if task is None:
-            said, reason = f"{event.id} is {event.status}: {event.discarded_reason}", event.discarded_reason
-            log.warn(said, event="event.discarded", event_id=event.id, reason=reason)
+            said, told = f"{event.id} is {event.status}: {event.discarded_reason}", {"event_type": event.type}
+            log.warn(said, event="event.discarded", event_id=event.id, **told, reason=event.discarded_reason)
             return
+        told = {"task_id": task.id, "target_general": task.target_general}
         said = f"{event.id} ({event.type}) → {task.id} for {task.target_general}"
-        log.info(said, event="event.dispatched", event_id=event.id, task_id=task.id)
-        made = "task.resumed" if task.type == "resume" else "task.created"
-        log.event(made, task_id=task.id, general=task.target_general)
+        log.info(said, event="event.dispatched", event_id=event.id, **told)
+        if task.type == "resume":
+            log.event("task.resumed", **told, original_task_id=task.original)
+        else:
+            log.event("task.created", **told, event_type=event.type, priority=task.priority)
 
     def _finish_runs(self, decisions: list[Decision[ScheduledRun]]) -> None:
         for decision in decisions:
             run = decision.cause
             self._schedules.remove(run)
             said = f"{run.entry.key} is due → {run.task_id}"
-            self._king.log.info(said, event="task.created", task_id=run.task_id, general=run.entry.general)
+            told = {"target_general": run.entry.general, "event_type": run.entry.schedule.task_type}
+            self._king.log.info(said, event="task.created", task_id=run.task_id, **told, priority=PRIORITY)

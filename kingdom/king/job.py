@@ -77,7 +77,7 @@ class KingJob:
         threshold = float(king.services.system["heartbeat"]["threshold_seconds"])
         findings = self._roll_call.call(threshold, min(CHECK_SECONDS, threshold / 4))
         self._next_check = king.monotonic() + self._roll_call.wait
-        log_findings(findings, king.log)
+        log_findings(findings, king.log, threshold)
         alerts = [str(finding) for finding in findings if finding.what is What.RESTARTED]
         ids = king.message_ids(len(alerts))
         king.queues.messages.create(

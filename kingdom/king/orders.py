@@ -86,7 +86,8 @@ class Orders:
                 **dict.fromkeys(NOT_INHERITED),
             )
             self._king.queues.tasks.create([again])
-            self._king.log.event("task.created", task_id=made, general=again.target_general)
+            told = {"event_type": again.type, "target_general": again.target_general, "priority": again.priority}
+            self._king.log.event("task.created", task_id=made, **told)
         retries = task.retried_as if isinstance(task.retried_as, list) else []
         if made not in retries:
             self._king.queues.tasks.update("completed", [task.evolve(retried_as=[*retries, made])])
@@ -206,7 +207,7 @@ class Orders:
         discarded = event.evolve(status="discarded", discarded_reason=reason, discarded_by_order=order.id)
         self._king.queues.events.update("pending", [discarded])
         self._king.queues.events.move([event.id], "pending", "completed")
-        self._king.log.event("event.discarded", event_id=event.id, reason=reason)
+        self._king.log.event("event.discarded", event_id=event.id, event_type=event.type, reason=reason)
         return "discarded"
 
     def _was_discarded(self, order: Order) -> bool:

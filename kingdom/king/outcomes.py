@@ -10,6 +10,7 @@ from functools import partial
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from kingdom.disk.atomic import is_there
 from kingdom.disk.codec import read_json
@@ -21,6 +22,7 @@ from kingdom.records import foreign, notes
 from kingdom.records.backlog import Arrivals
 from kingdom.records.messages import Event, Result, Task
 from kingdom.records.queues import Queue, R
+from kingdom.words import one_line
 
 BATCH = 128
 """Tasks are completed in groups that become durable together."""
@@ -38,15 +40,17 @@ class Outcome:
     status: str
     #: The typed event in logs/events.log.
     logged_as: str
+    #: The field of the result that the event repeats.
+    tells: str
     #: The messages to write, by task, result and default channel.
     drafts: Callable[[Task, Result, str], list[MessageDraft]]
 
 
 OUTCOMES: Mapping[str, Outcome] = {
-    "success": Outcome("completed", "task.completed", messages.completed),
-    "failed": Outcome("failed", "task.failed", messages.failed),
-    "skipped": Outcome("skipped", "task.skipped", messages.skipped),
-    "needs_human": Outcome("needs_human", "task.needs_human", messages.asked),
+    "success": Outcome("completed", "task.completed", "status", messages.completed),
+    "failed": Outcome("failed", "task.failed", "error", messages.failed),
+    "skipped": Outcome("skipped", "task.completed", "status", messages.skipped),
+    "needs_human": Outcome("needs_human", "task.needs_human", "question", messages.asked),
 }
 
 
@@ -65,6 +69,8 @@ class Outcomes:
         self.next_look = 0.0
         """When `complete` wants to be called at the latest, by the monotonic clock."""
         self._next_lost = 0.0
+        self._told: dict[str, dict[str, Any]] = {}
+        """What the internal event says of a task that is about to end."""
         self._unreadable_versions: dict[str, tuple[int, int, int]] = {}
         """Results that could not be read, by task: each version of one is logged once."""
 
@@ -108,6 +114,8 @@ class Outcomes:
             return None
         outcome = OUTCOMES[result.status]
         noted = task.evolve(outcome=result.status, status=outcome.status)
+        said = getattr(result, outcome.tells)
+        self._told[task.id] = {outcome.tells: said and one_line(said, 300)}
         return Decision(noted, outcome.drafts(noted, result, self._king.channel), next_state="completed")
 
     def _result(self, task: Task) -> Result | None:
@@ -157,7 +165,7 @@ class Outcomes:
         self._end_events(tasks)
         for task in tasks:
             said, event = f"{task.id} ended: {task.outcome}", OUTCOMES[str(task.outcome)].logged_as
-            king.log.info(said, event=event, task_id=task.id, general=task.target_general)
+            king.log.info(said, event=event, actor=task.target_general, task_id=task.id, **self._told.pop(task.id))
             notes.forget_cancelled(king.places, king.disk, task.id)
             self._unreadable_versions.pop(task.id, None)
         king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")

@@ -52,6 +52,15 @@ def note_soldier(places: Places, disk: Disk, task: str, soldier: str) -> None:
     disk.rewrite(places.soldier_id(task), f"{soldier}\n".encode())
 
 
+def soldier(places: Places, task: str) -> str:
+    """Return the soldier that worked on a task last, as its general noted it; empty when it did not."""
+    try:
+        line = read_bytes(places.soldier_id(task)).decode("utf-8", "replace").strip()
+    except (FileNotFoundError, BadFile, BadName):
+        return ""
+    return line[:LONGEST_SESSION_ID]
+
+
 def checkpoint(places: Places, task: str) -> Checkpoint:
     """Return what a task that asked has left behind. FileNotFoundError, BadFile or BadName when there is none.
 

@@ -73,12 +73,13 @@ class Finding:
         return f"{self.role}: {self.what}{f' ({self.detail})' if self.detail else ''}"
 
 
-def log_findings(findings: Iterable[Finding], log: Log) -> None:
+def log_findings(findings: Iterable[Finding], log: Log, threshold: float) -> None:
     """Write each finding as a warning and, where it has one, as an internal event."""
     for finding in findings:
         log.warn(str(finding))
         if (event := INTERNAL_EVENTS.get(finding.what)) is not None:
-            log.event(event, role=finding.role, detail=finding.detail)
+            told = {"threshold_seconds": threshold} if finding.what is What.MISSED else {}
+            log.event(event, target=finding.role, **told, detail=finding.detail)
 
 
 @dataclass

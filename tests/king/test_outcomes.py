@@ -10,7 +10,7 @@ from kingdom.home import schemas
 from kingdom.king import messages
 from kingdom.king.orders import ORDERS
 from kingdom.king.outcomes import OUTCOMES
-from kingdom.log import EVENT_TYPES
+from kingdom.log import EVENTS
 from kingdom.records.messages import Event, Result, Task
 from tests.fixtures import event, task
 
@@ -218,7 +218,7 @@ def test_an_answer_goes_where_the_person_wrote(
 
 def test_every_outcome_has_a_row_whose_event_is_known() -> None:
     assert set(OUTCOMES) == set(schemas.load("result")["properties"]["status"]["enum"])
-    assert {outcome.logged_as for outcome in OUTCOMES.values()} <= EVENT_TYPES
+    assert {outcome.logged_as for outcome in OUTCOMES.values()} <= EVENTS.keys()
 
 
 def test_every_order_has_a_row() -> None:

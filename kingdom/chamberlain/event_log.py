@@ -1,0 +1,181 @@
+"""Which lines of logs/events.log are new, across rotation, kills and power cuts.
+
+Each log file has a cursor of its own: inode and checksum of the first line say which file it is, `offset` up to where
+it was read, the checksum of the `last` bytes before it that they are still there. A rotated log keeps its cursor under
+its new name, so it is read to its end there. The caller keeps cursors in the same file as what it makes of the lines.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from kingdom.disk.atomic import Disk
+
+CHUNK = 1 << 20
+"""Bytes of one reading: a turn of the loop must stay short."""
+LONGEST_FIRST_LINE = 4096
+LOOKED_AT = 256
+"""Bytes before a cursor by which a log is known again."""
+COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something happened to a log that the count cannot account for."""
+
+    #: The same for the same incident, however often it is found.
+    cause: str
+    #: In words, with its size.
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    #: Whole lines, in the order of the files' age.
+    lines: list[bytes]
+    cursors: list[dict[str, Any]]
+    gaps: list[Gap]
+    #: There is more to read at once.
+    has_more: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    """A log file that is there now."""
+
+    path: Path
+    fd: int
+    inode: int
+    size: int
+    changed: float
+    first: int
+
+
+def read(path: Path, cursors: Iterable[Mapping[str, Any]], disk: Disk) -> Reading:
+    """Return what is new in the log at `path` and in those that were rotated away from it.
+
+    What is returned is on the platter: a power cut after it was counted cannot take it back, to be written again.
+    """
+    found = sorted(_open_all(path), key=lambda file: (file.path == path, file.changed, file.path.name))
+    try:
+        return _read(path, found, [dict(cursor) for cursor in cursors], disk)
+    finally:
+        for file in found:
+            os.close(file.fd)
+
+
+def _read(path: Path, found: list[_Found], known: list[dict[str, Any]], disk: Disk) -> Reading:
+    matched = _match(found, known)
+    lines: list[bytes] = []
+    gaps = [_replaced(path, cursor) for cursor in known if cursor["name"] == path.name]
+    cursors, total, has_more = [], 0, False
+    for file, cursor in zip(found, matched, strict=True):
+        offset = min(cursor["offset"], file.size)
+        if offset < cursor["offset"]:
+            gaps.append(_shrunk(file, cursor["offset"]))
+        elif offset and _before(file, offset) != cursor["last"]:
+            gaps.append(_changed(file, offset))
+            offset = file.size
+        if total < CHUNK:
+            new, taken = _lines(file, offset)
+            if taken:
+                disk.sync_open(file.fd)
+            lines += new
+            total += taken
+            has_more |= 0 < taken < file.size - offset
+            offset += taken
+        else:
+            has_more |= offset < file.size
+        row = {"name": file.path.name, "inode": file.inode, "first": file.first, "offset": offset}
+        cursors.append({**row, "last": _before(file, offset)})
+    return Reading(lines, cursors, gaps, has_more)
+
+
+def _before(file: _Found, offset: int) -> int:
+    """Return the checksum of what stands before an offset: it tells a log that was cut and has grown again."""
+    begin = max(0, offset - LOOKED_AT)
+    return crc32(os.pread(file.fd, offset - begin, begin))
+
+
+def _match(found: list[_Found], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the cursor of each file, and leave in `known` those whose file is gone.
+
+    A file with another inode and a known first line is a copy that took the other's place, as after a restore.
+    """
+    by_file: dict[int, dict[str, Any]] = {}
+    for same in (("inode", "first"), ("first",)):
+        for number, file in enumerate(found):
+            if number not in by_file:
+                rows = [row for row in known if all(row[key] == getattr(file, key) for key in same)]
+                if rows:
+                    by_file[number] = rows[0]
+                    known.remove(rows[0])
+    return [by_file.get(number, {"offset": 0}) for number in range(len(found))]
+
+
+def _lines(file: _Found, offset: int) -> tuple[list[bytes], int]:
+    """Return the next whole lines and how many bytes they take. A line without its end is left for later."""
+    data = os.pread(file.fd, min(CHUNK, file.size - offset), offset)
+    end = data.rfind(b"\n") + 1
+    if not end and len(data) == CHUNK:
+        return [data], len(data)  # no line of ours is so long
+    return data[:end].split(b"\n")[:-1], end
+
+
+def _open_all(path: Path) -> list[_Found]:
+    found = []
+    names = [name for name in os.listdir(path.parent) if _is_log(name, path.name)]
+    for name in names:
+        with suppress(FileNotFoundError):
+            if (file := _open(path.parent / name)) is not None:
+                found.append(file)
+    return found
+
+
+def _is_log(name: str, log: str) -> bool:
+    return name == log or (name.startswith(f"{log}.") and not name.endswith(COMPRESSED))
+
+
+def _open(path: Path) -> _Found | None:
+    """Open a log; None for what is no file with a whole first line."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return None
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    about = os.fstat(fd)
+    head = os.pread(fd, LONGEST_FIRST_LINE, 0) if stat.S_ISREG(about.st_mode) else b""
+    line, end, _ = head.partition(b"\n")
+    if not end and len(head) < LONGEST_FIRST_LINE:
+        os.close(fd)
+        return None
+    return _Found(path, fd, about.st_ino, about.st_size, about.st_mtime, crc32(line))
+
+
+def _shrunk(file: _Found, was: int) -> Gap:
+    lost = f"{was - file.size} bytes of {was} are gone"
+    return Gap(
+        f"shrank:{file.first}:{was}:{file.size}",
+        f"{file.path.name} has shrunk: {lost}. They were counted and stay so; counting goes on behind the rest.",
+    )
+
+
+def _changed(file: _Found, offset: int) -> Gap:
+    unknown = f"{file.size - offset} bytes behind byte {offset} may be new and were not counted"
+    return Gap(
+        f"changed:{file.first}:{offset}:{file.size}",
+        f"{file.path.name} was cut or edited and has grown again: {unknown}. Counting goes on behind them.",
+    )
+
+
+def _replaced(path: Path, cursor: Mapping[str, Any]) -> Gap:
+    read = f"its first {cursor['offset']} bytes were counted and stay so; what was written behind them was not"
+    return Gap(
+        f"replaced:{cursor['first']}:{cursor['offset']}",
+        f"{path.name} is gone or was replaced by another file: {read}. Counting goes on with what is there.",
+    )
