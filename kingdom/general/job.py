@@ -78,6 +78,7 @@ class GeneralJob:
         worked = self._step_all(list(self._in_progress.waiting), failed)
         claimed = self._claim()
         worked |= self._step_all(claimed, failed) or bool(claimed)
+        self._general.sessions.write()
         more = self._starts_again or (worked and bool(self._pending.waiting))
         return Turn(worked, wait=self._sleep(), busy=bool(self._in_progress.waiting), settled=not more)
 

@@ -18,18 +18,29 @@ Rows = list[SessionRow]
 
 
 class Sessions:
-    """The file as its writers change it, one locked read and write for each change."""
+    """The file as its writers change it: under a lock, and many changes at once."""
 
     def __init__(self, places: Places, disk: Disk) -> None:
         self._path = places.sessions
         self._disk = disk
+        #: By task: its new row, or None when its row is to go.
+        self._changes: dict[str, SessionRow | None] = {}
 
     def add(self, row: SessionRow) -> None:
-        """Add a row in place of the one of the same task."""
-        self._change(lambda rows: [*(old for old in rows if old.task_id != row.task_id), row])
+        """Note a row for the next `write`, in place of the one of the same task."""
+        self._changes.pop(row.task_id, None)
+        self._changes[row.task_id] = row
 
     def remove(self, task: str) -> None:
-        self._change(lambda rows: [row for row in rows if row.task_id != task])
+        """Note for the next `write` that a task's soldier is out no more."""
+        self._changes[task] = None
+
+    def write(self) -> None:
+        """Write what was noted. What could not be written stays noted."""
+        if self._changes:
+            new = [row for row in self._changes.values() if row is not None]
+            self._change(lambda rows: [*(row for row in rows if row.task_id not in self._changes), *new])
+            self._changes.clear()
 
     def repair(self) -> None:
         """Make the file readable again after a power cut: whole rows stay."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def order(
         external=external,
         question=consent.question(manifest.name),
         may_write=may_write,
-        may_not_read=[str(path) for path in (*places.withheld_from(manifest.name), *_keys())],
+        may_not_read=[str(path) for path in (*places.withheld_from(manifest.name), *_keys(os.path.expanduser("~")))],
         env={
             "KINGDOM_TASK_FILE": str(task_file),
             "TMPDIR": str(soldier.folder),
@@ -214,10 +215,10 @@ def _limits(manifest: Manifest, task: Task) -> dict[str, Any]:
     return {**manifest.limits, "budget_usd": None if budget is None else round(max(0.0, budget - spent), 6)}
 
 
-def _keys() -> Iterator[Path]:
-    """Yield where the home's owner keeps keys; a general that needs one is given it in its `env`."""
-    with suppress(RuntimeError):
-        yield from (Path.home() / name for name in KEYS)
+@cache
+def _keys(home: str) -> list[str]:
+    """Return where the owner of this home folder keeps keys; a general that needs one is given it in its `env`."""
+    return [f"{home}/{name}" for name in KEYS]
 
 
 def _write_prompt(services: Services, manifest: Manifest, task: Task, chosen: Chosen, result_path: str) -> Path:

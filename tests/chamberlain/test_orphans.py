@@ -60,11 +60,17 @@ def test_a_process_whose_soldier_is_no_more_is_ended(ours: Services) -> None:
         assert orphan.returncode == -signal.SIGKILL
 
 
+def enlist(ours: Services, row: SessionRow) -> None:
+    rows = Sessions(ours.places, ours.unsynced)
+    rows.add(row)
+    rows.write()
+
+
 def test_a_lock_that_nobody_holds_keeps_nobody(ours: Services) -> None:
     lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     lock.release()
-    Sessions(ours.places, ours.unsynced).add(SessionRow(soldier=f"soldier-{TASK}-0", task_id=TASK, general="gen-pr"))
+    enlist(ours, SessionRow(soldier=f"soldier-{TASK}-0", task_id=TASK, general="gen-pr"))
     with process(**marks(ours)) as orphan:
         (found,) = orphans.kill(ours)
         assert (found.task, found.ended) == (TASK, 1)
@@ -139,7 +145,7 @@ def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
     lock.acquire()
     for task in (TASK, "task-20260207-002"):
         row = SessionRow(soldier=f"soldier-{task}-0", task_id=task, general="gen-pr")
-        Sessions(ours.places, ours.unsynced).add(row)
+        enlist(ours, row)
     list(orphans.kill(ours))
     assert [row.task_id for row in sessions.read(ours.places)] == [TASK]
     lock.release()
@@ -150,7 +156,7 @@ def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services
         row = SessionRow(
             soldier=f"soldier-{task}-0", task_id=task, priority=priority, started_at=f"2026-02-07T{started}:00Z"
         )
-        Sessions(ours.places, ours.unsynced).add(row)
+        enlist(ours, row)
     with process(**marks(ours, "t-2")) as victim, process(**marks(ours, "t-3")) as spared:
         assert orphans.stop_newest(ours) == "t-2"
         wait_until(lambda: gone(victim), 5, "the victim is gone")

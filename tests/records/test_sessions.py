@@ -38,11 +38,13 @@ def out(places: Places) -> list[str]:
 
 
 def test_a_task_has_one_row(ours: Sessions, places: Places) -> None:
-    assert out(places) == []
     for soldier in (row("task-1"), row("task-2"), row("task-1", 1)):
         ours.add(soldier)
+    assert out(places) == [], "nothing is written before it is asked for"
+    ours.write()
     assert out(places) == ["soldier-task-2-0", "soldier-task-1-1"]
     ours.remove("task-2")
+    ours.write()
     assert out(places) == ["soldier-task-1-1"]
 
 
@@ -50,6 +52,7 @@ def test_only_our_own_rows_are_struck(ours: Sessions, places: Places) -> None:
     places.sessions.write_text(json.dumps([FOREIGN]))
     ours.add(row("task-1"))
     ours.add(row("task-2"))
+    ours.write()
     assert ours.keep_only(lambda task: task == "task-2") == ["task-1"]
     assert out(places) == ["task-9", "soldier-task-2-0"]
     assert json.loads(places.sessions.read_text())[0] == FOREIGN, "with what we do not know"
@@ -65,8 +68,10 @@ def test_whole_rows_of_a_torn_file_stay(ours: Sessions, places: Places, torn: st
 def test_what_changes_nothing_writes_nothing(ours: Sessions, places: Places) -> None:
     ours.repair()
     ours.remove("task-1")
+    ours.write()
     assert not places.sessions.exists()
     ours.add(row("task-1"))
+    ours.write()
     before = os.stat(places.sessions)
     ours.repair()
     assert ours.keep_only(lambda _: True) == []

@@ -37,7 +37,7 @@ MUTANTS = [
         replace("(yield from (self.workspaces, A, B, C, D))", "None"),
         "breakout",
     ),
-    Mutant("keys of the owner may be read", "kingdom.soldiers", replace("(A, *_keys())", "(A,)"), "breakout"),
+    Mutant("keys of the owner may be read", "kingdom.soldiers", replace("_keys(A)", "()"), "breakout"),
     Mutant(
         "a link is another way in",
         "kingdom.soldier.sandbox",

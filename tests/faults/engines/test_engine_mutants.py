@@ -36,7 +36,7 @@ MUTANTS = [
     Mutant("what renews a sign-in is lent", CLAUDE, replace('{**A, "refreshToken": ""}', "A"), "lent"),
     Mutant("tokens that were lent are told", REPORT, replace("_without(A, B)", "A"), "lent"),
     Mutant("what it prints of lent tokens is kept", REPORT, drop("streams.repair"), "lent"),
-    Mutant("the owner's files of keys may be read", "kingdom.soldiers", replace("(A, *_keys())", "(A,)"), "lent"),
+    Mutant("the owner's files of keys may be read", "kingdom.soldiers", replace("_keys(A)", "()"), "lent"),
 ]
 
 JUDGES = """
