@@ -152,10 +152,10 @@ TOLD = {
     "soldier.completed": ("takes its result", "state/results/{task_id}.json"),
     "soldier.killed": ("misses its soldier", "queue/tasks/*/{task_id}.json"),
     "task.retried": ("tries {subject} again", "queue/tasks/*/{task_id}.json"),
-    "message.sent thread_start": ("opens a thread", "queue/messages/*/{message_id}.json"),
-    "message.sent human_input_request": ("asks in the thread", "queue/messages/*/{message_id}.json"),
-    "message.sent thread_update": ("says that it goes on", "queue/messages/*/{message_id}.json"),
-    "message.sent notification": ("tells how {subject} went", "queue/messages/*/{message_id}.json"),
+    "message.sent thread_start": ("opens a thread", "queue/messages/*/{msg_id}.json"),
+    "message.sent human_input_request": ("asks in the thread", "queue/messages/*/{msg_id}.json"),
+    "message.sent thread_update": ("says that it goes on", "queue/messages/*/{msg_id}.json"),
+    "message.sent notification": ("tells how {subject} went", "queue/messages/*/{msg_id}.json"),
     "system.startup": ("is back", "logs/{role}.log"),
 }
 """By the type of a record (of a message's too): what its actor does, and the file that shows it."""
@@ -173,7 +173,7 @@ def told(record: Record, world: World, diary: Diary, tells: Sequence[str]) -> It
     about = {**data, "subject": _subject(world, diary, data.get("task_id"))}
     yield record["actor"], sentence.format(**about), file.format(**about)
     if not tells and data.get("type") in QUOTED:
-        message = read_json_or(world.places.queue_file("messages", "sent", data["message_id"]), {})
+        message = read_json_or(world.places.queue_file("messages", "sent", data["msg_id"]), {})
         yield "Slack", f"“{one_line(message.get('content', ''), 200)}”", ""
 
 
