@@ -146,7 +146,7 @@ class _Count:
             self._totals[UNREADABLE] += 1
             return
         general = _general(type, actor, data)
-        row = self._days.setdefault(day, self._copy(day))
+        row = self._days[day] if day in self._days else self._days.setdefault(day, self._copy(day))
         self._totals[type] += 1
         row["types"][type] = row["types"].get(type, 0) + 1
         if general:

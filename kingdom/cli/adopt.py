@@ -180,8 +180,11 @@ def _refuse_if_at_work(places: Places, other: Places) -> None:
 
 def _sorted(places: Places, copies: list[Copy], refused: list[str]) -> Plan:
     """Return what is to be copied and what is not, because this home has it."""
-    free = [copy for copy in copies if _is_free(places, copy.target)]
-    return Plan(free, [copy for copy in copies if copy not in free], refused)
+    free: list[Copy] = []
+    kept: list[Copy] = []
+    for copy in copies:
+        (free if _is_free(places, copy.target) else kept).append(copy)
+    return Plan(free, kept, refused)
 
 
 def _is_free(places: Places, target: Path) -> bool:
