@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench import mq_clients
+from bench import mq_clients, mq_costs
 from bench.figures import Row, row
 from bench.mq_mailbox import manager
 from bench.mq_peers import BACKLOG, Peer, surroundings, table
@@ -283,7 +283,10 @@ def run(quick: bool) -> dict[str, Any]:
     beside = [peer for peer in PEERS if peer.durability == "power" and (peer.ours or peer.name == AGAINST)]
     several = mq_clients.table(PEERS, quick, found["skipped"])
     rows = [*_against_beanstalkd(rates), *mq_clients.rows("mailbox", several["rounds"], beside, GOALS, REASON)]
-    return {"title": "The mailbox, beside brokers", "about": ABOUT, "rows": rows, **found, "clients": several}
+    compared = [peer for peer in PEERS if (peer.name == AGAINST or peer.ours) and peer.durability == "power"]
+    costs = mq_costs.table([peer for peer in compared if peer.name not in found["skipped"]], quick)
+    figures = {**found, "clients": several, "tables": [costs]}
+    return {"title": "The mailbox, beside brokers", "about": ABOUT, "rows": rows, **figures}
 
 
 def _against_beanstalkd(rates: dict[tuple[str, str], dict[str, float]]) -> list[Row]:

@@ -34,7 +34,7 @@ def measure(peer: Peer, each: int, kinds: tuple[str, ...] = KINDS) -> Rates:
         for kind in kinds:
             for clients in CLIENTS:
                 for what in MEASURES:
-                    found[what, kind, clients] = _rate(kind, clients, opens, what, each, peer.shared)
+                    found[what, kind, clients] = rate(kind, clients, opens, what, each, peer.shared)
         return found
 
 
@@ -110,7 +110,7 @@ def _apart(work: Callable[[], None]) -> None:
         raise RuntimeError(f"a client ended with {process.exitcode}")
 
 
-def _rate(kind: str, clients: int, opens: Callable[[], Any], what: str, each: int, shared: bool) -> float:
+def rate(kind: str, clients: int, opens: Callable[[], Any], what: str, each: int, shared: bool) -> float:
     spans = _fork.Queue()
     go = _fork.Barrier(clients)
     work = lambda queue: _calls(queue, what, each, go, spans)  # noqa: E731

@@ -115,7 +115,11 @@ def _rows(rows: Sequence[Row]) -> list[str]:
 def _table(table: Mapping[str, Any]) -> list[str]:
     """One row for each name, with a number in each column."""
     lines = [f"| | {' | '.join(table['columns'])} |", f"|---{'|--:' * len(table['columns'])}|"]
-    return [*lines, *(f"| {name} | {' | '.join(map(number, row))} |" for name, row in table["rows"].items())]
+    return [*lines, *(f"| {name} | {' | '.join(map(_cell, row))} |" for name, row in table["rows"].items())]
+
+
+def _cell(value: float | str) -> str:
+    return value if isinstance(value, str) else number(value)
 
 
 def _growth(growth: Mapping[str, Any]) -> list[str]:

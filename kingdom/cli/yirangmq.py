@@ -82,10 +82,10 @@ def cli() -> None:
 )
 @click.option(
     "--priority",
-    type=click.IntRange(-(1 << 63), (1 << 63) - 1),
+    type=int,
     metavar="N",
     default=0,
-    help="Higher numbers are delivered first (default: 0).",
+    help="From -1000000 to 1000000; higher numbers are delivered first (default: 0).",
 )
 @click.option("--delay", type=Time("ms"), metavar="MS", default=0, help="Deliver it after so many milliseconds.")
 @click.option("--target", metavar="ID", default="", help="Deliver it to this consumer only.")
@@ -444,7 +444,7 @@ def delete_queue(connection: Connection, queue: str, yes: bool) -> None:
 @queue_option
 @connected
 def delete_policy(connection: Connection, queue: str) -> None:
-    """Let a queue have the policy that the configuration says."""
+    """Forget the policy that a queue has kept: the configuration's holds."""
     connection.call("delete_policy", queue=queue)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
@@ -52,8 +53,8 @@ class MemoryStore:
         self.put(to, "ready", new, body)
 
     def archived(self, queue: str, most: int) -> list[str]:
-        kept = [name for (where, _), (state, name, _) in self._bodies.items() if (where, state) == (queue, "archived")]
-        return kept[:most]
+        kept = (name for (where, _), (state, name, _) in self._bodies.items() if (where, state) == (queue, "archived"))
+        return list(islice(kept, most))
 
     def remove_queue(self, queue: str) -> None:
         self._records.pop(queue, None)
