@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,14 @@ async def wrong_poller(hall: Hall) -> list[str]:
             await hers.wait("newMessage", lambda told: told["id"] == last)
         answer = session.get(f"{hall.url}/socket.io/", params=poll, timeout=SECONDS)
     return [] if answer.status_code == 400 else [f"a client that did not read gets {len(answer.content)} bytes"]
+
+
+Check = Callable[[Hall], Awaitable[list[str]]]
+CHECKS: tuple[Check, ...] = (
+    wrong_order,
+    wrong_when_the_topic_is_away,
+    wrong_redelivery,
+    wrong_after_leaving,
+    wrong_after_the_end_of_a_session,
+    wrong_poller,
+)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.oracle import Figure
 from tests.gateway import flow_checks
 from tests.gateway.halls import OPEN, Hall
 
@@ -26,25 +27,8 @@ def alone() -> Iterator[Hall]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-async def test_messages_enter_the_topic_in_the_order_in_which_they_came(alone: Hall) -> None:
-    assert await flow_checks.wrong_order(alone) == []
-
-
-async def test_without_its_topic_nothing_is_accepted_and_health_is_red(alone: Hall) -> None:
-    assert await flow_checks.wrong_when_the_topic_is_away(alone) == []
-
-
-async def test_what_is_published_again_is_told_once(alone: Hall) -> None:
-    assert await flow_checks.wrong_redelivery(alone) == []
-
-
-async def test_who_has_left_hears_nothing(alone: Hall) -> None:
-    assert await flow_checks.wrong_after_leaving(alone) == []
-
-
-async def test_a_session_that_was_ended_is_disconnected_and_its_token_refused(alone: Hall) -> None:
-    assert await flow_checks.wrong_after_the_end_of_a_session(alone) == []
-
-
-async def test_a_client_that_polls_no_more_is_cut(alone: Hall) -> None:
-    assert await flow_checks.wrong_poller(alone) == []
+@pytest.mark.parametrize("check", flow_checks.CHECKS, ids=lambda check: check.__name__)
+async def test_the_way_of_a_message(check: flow_checks.Check, alone: Hall, figure: Figure) -> None:
+    wrong = await check(alone)
+    figure(f"row 27 {check.__name__.replace('_', ' ')}: {len(wrong)}")
+    assert not wrong, wrong

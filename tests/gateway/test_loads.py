@@ -16,6 +16,7 @@ import pytest
 import requests
 import socketio
 
+from tests.faults.oracle import Figure
 from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -82,7 +83,7 @@ class StuckReader:
         return total
 
 
-async def test_a_reader_that_is_stuck_is_cut_and_keeps_nobody_waiting(own: Hall) -> None:
+async def test_a_reader_that_is_stuck_is_cut_and_keeps_nobody_waiting(own: Hall, figure: Figure) -> None:
     anna, ben = own.person(), own.person()
     room = anna.room(ben)
     stuck = StuckReader(ben, room)
@@ -100,12 +101,13 @@ async def test_a_reader_that_is_stuck_is_cut_and_keeps_nobody_waiting(own: Hall)
         # Besides what may wait for it here it got what the kernel holds for a connection.
         assert stuck.read_to_the_end() < ROUNDS * 50 * len(content)
         assert (await sockets[0].call("heartbeat")) == {"success": True}
+        figure(f"row 27 a reader that is stuck: cut, {GOOD_READERS} others got all {ROUNDS * 50 + 1} messages")
     finally:
         for reader in readers:
             await reader.__aexit__(None, None, None)
 
 
-async def test_a_stop_answers_what_was_taken_in_and_lets_clients_come_back(own: Hall) -> None:
+async def test_a_stop_answers_what_was_taken_in_and_lets_clients_come_back(own: Hall, figure: Figure) -> None:
     anna = own.person()
     room = anna.room()
     async with anna.socket(room) as hers:
@@ -131,11 +133,12 @@ async def test_a_stop_answers_what_was_taken_in_and_lets_clients_come_back(own: 
     while page := anna.history(room, own.url, limit=100, **({"after": after} if after else {"after": "0" * 26})):
         kept += [message["clientMsgId"] for message in page]
         after = page[-1]["id"]
-    assert accepted <= set(kept)
-    assert len(kept) == len(set(kept))
+    lost, doubled = len(accepted - set(kept)), len(kept) - len(set(kept))
+    figure(f"row 27 a stop under load: {len(accepted)} accepted, {lost} lost, {doubled} doubled")
+    assert (lost, doubled) == (0, 0)
 
 
-async def test_a_reconnect_storm_is_survived(own: Hall) -> None:
+async def test_a_reconnect_storm_is_survived(own: Hall, figure: Figure) -> None:
     anna = own.person()
     room = anna.room()
     own.kill("gateway")
@@ -155,6 +158,7 @@ async def test_a_reconnect_storm_is_survived(own: Hall) -> None:
         assert (await sockets[0].send(room, "here again"))["status"] == "ACCEPTED"
         for one in sockets:
             await one.wait("newMessage")
+        figure(f"row 27 coming back at once: {len(sockets)} of 150 are told what is said then")
     finally:
         await asyncio.gather(*(one.client.shutdown() for one in sockets))
 

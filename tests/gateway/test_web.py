@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.oracle import Figure
 from tests.gateway import web_table
 from tests.gateway.halls import OPEN, Hall
 
@@ -31,12 +32,18 @@ def web() -> Iterator[Hall]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def test_tokens_that_are_not_ours_are_refused(web: Hall) -> None:
-    assert web_table.wrong_tokens(web, web.person()) == []
+def test_tokens_that_are_not_ours_are_refused(web: Hall, figure: Figure) -> None:
+    person = web.person()
+    wrong = web_table.wrong_tokens(web, person)
+    figure(f"row 23 tokens: {len(web_table.forged(web, person))} kinds, {len(wrong)} wrong")
+    assert not wrong, wrong
 
 
-def test_hosts_and_origins_that_are_not_listed_are_refused(web: Hall) -> None:
-    assert web_table.wrong_doors(web) == []
+def test_hosts_and_origins_that_are_not_listed_are_refused(web: Hall, figure: Figure) -> None:
+    wrong = web_table.wrong_doors(web)
+    asked = sum(map(len, web_table.doors(web)))
+    figure(f"row 23 Hosts and Origins: {asked} on {len(web_table.PATHS)} kinds of request, {len(wrong)} wrong")
+    assert not wrong, wrong
 
 
 def test_other_pages_can_send_and_ask_nothing(web: Hall) -> None:
@@ -47,8 +54,10 @@ def test_markup_is_text(web: Hall) -> None:
     assert web_table.wrong_html(web, web.person()) == []
 
 
-def test_it_listens_on_the_declared_port_of_loopback_alone(web: Hall) -> None:
-    assert web_table.wrong_listeners(web) == []
+def test_it_listens_on_the_declared_port_of_loopback_alone(web: Hall, figure: Figure) -> None:
+    wrong = web_table.wrong_listeners(web)
+    figure(f"row 24 listeners: {len(wrong)} wrong")
+    assert not wrong, wrong
 
 
 def test_passwords_cannot_be_guessed_at_will(web: Hall) -> None:

@@ -71,8 +71,11 @@ def wrong_tokens(hall: Hall, person: Person) -> list[str]:
     return found
 
 
-def wrong_doors(hall: Hall) -> list[str]:
-    """Hosts and Origins."""
+PATHS = ("/health", "/socket.io/?EIO=4&transport=polling", WEBSOCKET)
+
+
+def doors(hall: Hall) -> tuple[dict[str, int], dict[str, int]]:
+    """Return Hosts and Origins, and how each is answered."""
     port = urlsplit(hall.url).port
     ours = urlsplit(hall.url).netloc
     hosts = {
@@ -96,8 +99,13 @@ def wrong_doors(hall: Hall) -> list[str]:
         f"http://127.0.0.1:{port}1": 403,
         "https://listed.example.evil.example": 403,
     }
+    return hosts, origins
+
+
+def wrong_doors(hall: Hall) -> list[str]:
+    hosts, origins = doors(hall)
     found = []
-    for path in ("/health", "/socket.io/?EIO=4&transport=polling", WEBSOCKET):
+    for path in PATHS:
         good = 101 if path == WEBSOCKET else 200
         for host, status in hosts.items():
             got, _ = request(hall.url, "GET", path, host=host)

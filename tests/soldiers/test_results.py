@@ -114,3 +114,16 @@ def test_no_text_of_a_result_keeps_a_secret(home: Path) -> None:
     assert (cleaned.session_id, cleaned.summary, cleaned.metrics["cost_usd"]) == (None, "it is [hidden]", 0.5)
     kept = results.redacted(result.evolve(session_id="session-7"), lambda value: value)
     assert kept == result.evolve(session_id="session-7")
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"budget_usd": 2.0, "budget_tokens": None}, "its budget of 2 USD is used up"),
+        ({"budget_usd": 2.1, "budget_tokens": 500}, "its budget of 500 tokens is used up"),
+        ({"budget_usd": 2.1, "budget_tokens": 501}, None),
+        ({"budget_usd": None, "budget_tokens": None}, None),
+    ],
+)
+def test_a_budget_is_used_up_when_all_of_it_is_spent(limits: dict[str, Any], said: str | None) -> None:
+    assert results.budget_reached(limits, {"spent_usd": 2.0, "spent_tokens": 500.0}) == said

@@ -179,3 +179,47 @@ def test_a_cleared_workspace_is_removed_and_its_mirror_stays(home: Path, repo: P
     ours.clear("task-20260207-001")
     assert not workspace.exists()
     assert [path.suffix for path in (home / "state" / "gen-pr" / "mirrors").iterdir()] == [".git"]
+
+
+def test_clearing_ends_the_clone_that_is_under_way(home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = home / "bin"
+    slow.mkdir()
+    (slow / "git").write_text("#!/bin/sh\necho $$ >>pids\nexec sleep 600\n")
+    (slow / "git").chmod(0o755)
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("PATH", str(slow), prepend=":")
+    ours = workspaces(home, **{"acme/app": repo})
+    task = a_task(repo="acme/app")
+    assert ours.prepare(task, None) is None
+    wait_until(lambda: (home / "pids").exists() and (home / "pids").read_text(), 10, "git has begun")
+    (pid,) = map(int, (home / "pids").read_text().split())
+    ours.clear(task.id)
+    assert not Path(f"/proc/{pid}").exists(), "it has ended, and is no zombie"
+    assert ours.prepare(a_task("task-20260207-002", "acme/app"), None) is None
+    wait_until(lambda: len((home / "pids").read_text().split()) == 2, 10, "the mirror is free for another task")
+    ours.clear("task-20260207-002")
+
+
+def test_a_task_that_was_cleared_begins_with_what_was_committed_meanwhile(home: Path, repo: Path) -> None:
+    ours = workspaces(home, **{"acme/app": repo})
+    made(ours, a_task(repo="acme/app"))
+    ours.clear("task-20260207-001")
+    (repo / "README").write_text("changed\n")
+    git(repo, "commit", "-qam", "second")
+    assert (made(ours, a_task(repo="acme/app")) / "README").read_text() == "changed\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "goes"), [("success", True), ("skipped", True), ("failed", False), ("needs_human", False), (None, False)]
+)
+def test_the_workspaces_of_a_task_stay_while_somebody_may_need_them(home: Path, status: str | None, goes: bool) -> None:
+    ours = workspaces(home)
+    asked, own = ours.prepare(a_task(), None), ours.prepare(a_task("task-20260207-002"), None)
+    assert asked is not None
+    assert own is not None
+    if status is not None:
+        path = home / "state" / "results" / "task-20260207-002.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'{{"task_id": "task-20260207-002", "status": "{status}"}}')
+    ours.clear_if_done("task-20260207-002", str(asked))
+    assert (asked.exists(), own.exists()) == (not goes, not goes)
