@@ -3,7 +3,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,17 @@ def home() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Say a figure that a check has found; it stands in the summary at the end."""
+
+    def say(line: str) -> None:
+        print(line)
+        record_property("figure", line)
+
+    return say
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from tests.distributed.kafka import Brokers, Missing
 from tests.distributed.postgres import Postgres
-from tests.faults.conftest import figure
 
-__all__ = ["brokers", "figure", "postgres"]
+__all__ = ["brokers", "postgres"]
 
 
 @pytest.fixture(scope="session")

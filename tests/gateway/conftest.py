@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import figure
 from tests.gateway.halls import Hall
-
-__all__ = ["figure"]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -350,7 +351,7 @@ def test_two_rotations_in_one_second_take_two_names(home: Path) -> None:
     assert all(any(rule.takes(name) for rule in RULES if rule.what == "rotated logs") for name in names)
 
 
-def test_no_event_is_lost_or_doubled_while_others_write(home: Path) -> None:
+def test_no_event_is_lost_or_doubled_while_others_write(home: Path, figure: Callable[[str], None]) -> None:
     clock = Clock()
     ours = services(home, "chamberlain", clock, system={"timezone": "UTC"})
     written = 0
@@ -362,4 +363,6 @@ def test_no_event_is_lost_or_doubled_while_others_write(home: Path) -> None:
         list(rotation.rotate(ours.places, ours.disk, 0.0001, 0, clock(), None))  # type: ignore[arg-type]
         clock.pass_(1)
     lines = [line for path in (home / "logs").glob("events.log*") for line in path.read_text().splitlines()]
-    assert len(lines) == len(set(lines)) == written
+    lost, doubled = written - len(set(lines)), len(lines) - len(set(lines))
+    figure(f"row 17 rotation: {written} lines over 20 rotations, {lost} lost, {doubled} doubled")
+    assert (lost, doubled) == (0, 0)
