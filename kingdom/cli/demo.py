@@ -27,8 +27,10 @@ STEP_SECONDS = 120.0
 LOOK_SECONDS = 0.05
 SETTLE_SECONDS = 10.0
 """The king may still be filing what people have been told already."""
-WHAT_COLUMNS = 34
-"""So wide is who did what; the file stands behind it."""
+WHAT_COLUMNS = 26
+"""So wide is what somebody did; the file stands behind it."""
+STYLES = {"GitHub": "bold magenta", "Jira": "bold magenta", "Slack": "bold green", "kill -9": "bold red"}
+"""Of those that are no roles."""
 CLEANER = """\
 cat
 for try in 1 2 3; do "$1" -P -m kingdom -C "$2/home" down --soldiers && break; done
@@ -54,7 +56,7 @@ def demo(keep: bool) -> int:
     began = time.monotonic()
     with _folder(keep) as (folder, alive), World(folder) as world:
         teller = Teller(world, began)
-        teller.title(f"A kingdom in {world.places.home}; GitHub, Jira, Slack and a model on 127.0.0.1")
+        teller.title(f"A kingdom in {world.places.home}; the world is played on 127.0.0.1")
         world.make_home()
         _up(world, alive)
         teller.roles()
@@ -65,7 +67,7 @@ def demo(keep: bool) -> int:
             _kingdom(world, "why", event)
         launchers.wait(lambda: waiting(world.places) == 0, SETTLE_SECONDS)
         found = list(counts(world))
-        teller.title("What was asked and what came of it, counted from the files and by those who were told")
+        teller.title("What was asked, and what came of it, by the files and by those who were told")
         screen.show([_summary(found)])
         left = waiting(world.places)
         lost, doubled = sum(count.lost for count in found), sum(count.doubled for count in found)
@@ -150,8 +152,8 @@ class Teller:
     def line(self, who: str, what: str, file: str = "") -> None:
         """Print one line of what happened, and the file that shows it."""
         clock = f"{time.monotonic() - self._began:5.1f}"
-        said = f"{who:<8} {what}"
-        parts = [Part(clock, "dim"), Part(f" {said:<{WHAT_COLUMNS}} " if file else f" {said}"), Part(file, "cyan")]
+        beside = f"{what:<{WHAT_COLUMNS}}" if file else what
+        parts = [Part(clock, "dim"), Part(f" {who:<8} ", STYLES.get(who, "")), Part(beside), Part(file, "cyan")]
         screen.show([Section([Line(parts, indent=0, hang=15)])])
         sys.stdout.flush()
 

@@ -27,6 +27,8 @@ OVERLAP_MINUTES = 2
 """Windows overlap: a search knows whole minutes, and finds what has just changed a moment later."""
 CURSOR = "%Y/%m/%d %H:%M"
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*-\d+\Z")
+_TIME = re.compile(r"\d{4}-?\d\d-?\d\d")
+"""How a moment begins, with or without its marks."""
 
 Ticket = Mapping[str, Any]
 Known = Mapping[str, Any]
@@ -218,11 +220,7 @@ class JiraWatcher(ServiceWatcher):
 
 def _noted_elsewhere(entry: object) -> Known:
     """Return what another sentinel has noted of a ticket: when it was changed, or its status."""
-    try:
-        _seconds(str(entry))
-    except ValueError:
-        return {"status": entry}
-    return {"updated": entry}
+    return {"updated": entry} if _TIME.match(str(entry)) else {"status": entry}
 
 
 def _comment(before: Known | None) -> int:
