@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 RECORDS = {
     "event": r"/queue/events/\w+/[^/.][^/]*\.json$",
@@ -41,6 +41,7 @@ COLUMNS = ("files", "pairs", "distinct", "calls", "depth", *RECORDS)
 HEAD = ("process", "files", "pairs", "distinct calls", "calls", "depth", *RECORDS)
 WORDS = "brief me"
 IS_FUNCTION, IS_GENERATOR = 0x01, 0x20 | 0x80 | 0x200  # of code objects: inspect.CO_OPTIMIZED, CO_GENERATOR, …
+EXIT = os._exit
 Caller = tuple[str, str]
 
 
@@ -54,9 +55,14 @@ class Trace:
         self._opened: list[str] = []
         self._first: dict[CodeType, int] = {}
         self._depth = 0
+        self._is_fork = False
+        self._passed_on = {name: os.environ[name] for name in ("PYTHONPATH", "WALK_OUT", "WALK_TREE")}
 
     def start(self) -> None:
-        atexit.register(self._write, os.environ["WALK_OUT"], os.getpid())
+        atexit.register(self._write)
+        # A warm server forks its soldiers, and they end without any of Python's ceremonies.
+        os.register_at_fork(after_in_child=self._begin_as_a_fork)
+        os._exit = self._leave  # type: ignore[assignment]
         signal.signal(signal.SIGUSR2, self._forget)
         sys.addaudithook(self._audit)
         threading.setprofile(self._profile)
@@ -95,19 +101,25 @@ class Trace:
                 self._opened.append(path)
         elif event == "subprocess.Popen" and isinstance(arguments[3], dict):
             # A soldier gets an environment of named things only.
-            arguments[3].update({name: os.environ[name] for name in ("PYTHONPATH", "WALK_OUT", "WALK_TREE")})
+            arguments[3].update(self._passed_on)
 
-    def _forget(self, _number: int, _frame: FrameType | None) -> None:
+    def _forget(self, *_: object) -> None:
         self._calls, self._files, self._opened, self._depth = Counter(), set(), [], 0
 
-    def _write(self, folder: str, pid: int) -> None:
-        if os.getpid() != pid:
-            return
+    def _begin_as_a_fork(self) -> None:
+        self._forget()
+        self._is_fork = True
+
+    def _leave(self, code: int) -> NoReturn:
+        self._write()
+        EXIT(code)
+
+    def _write(self) -> None:
         sys.setprofile(None)
         calls = [[*caller, *called, count] for (caller, called), count in self._calls.items()]
         about = {"argv": sys.orig_argv, "depth": self._depth, "files": sorted(self._files)}
-        with open(f"{folder}/{pid}.json", "w") as out:
-            json.dump({**about, "calls": calls, "opened": self._opened}, out)
+        with open(f"{self._passed_on['WALK_OUT']}/{os.getpid()}.json", "w") as out:
+            json.dump({**about, "calls": calls, "opened": self._opened, "is_fork": self._is_fork}, out)
 
 
 def trace() -> None:
