@@ -85,8 +85,8 @@ class Outbound:
         self._settle_all(self._deliveries.close())
 
     def _settle_all(self, outcomes: Outcomes) -> bool:
-        self._intents.mark_uncertain(outcomes.uncertain)
         for message in outcomes.uncertain:
+            self._intents.mark_uncertain([message])
             self._let_settle(message, self._deliveries.room(self._address(message)))
         posted = [_posted(*one) for one in outcomes.delivered]
         messages = [one.message for one in outcomes.delivered] + [one.message for one in outcomes.refused]
@@ -145,6 +145,8 @@ class Outbound:
     def _begin(self) -> None:
         """Hand over the next message of every room that is free."""
         due = [(room, self._backlog.take(queued.filename)) for room, queued in self._deliveries.take_due()]
+        if not due:
+            return
         messages = [(room, message) for room, message in due if message is not None]
         try:
             starting = [(room, message, self._address(message)) for room, message in messages]

@@ -19,7 +19,8 @@ class Reminders:
         overdue = list(self._conversations.overdue())
         messages = [message for one in overdue for message in self._messages(one)]
         queue = self._services.queues.messages
-        queue.create([message for message in messages if not queue.was_made(message.id)])
+        if messages:
+            queue.create([message for message in messages if not queue.was_made(message.id)])
         for one in overdue:
             self._conversations.note_reminder(one.task, one.days)
         self._conversations.save()
