@@ -26,7 +26,7 @@ class Alerts:
     """Problems to tell people of, kept in alerts.json so that a restart neither loses nor repeats one.
 
     Its entries: `told`, the causes that were sent; `waiting`, those that were not; `sent_at`, when the last messages
-    went out; and `letter`, the message that is being sent.
+    went out; and `letter`, the draft of the message that is being sent.
     """
 
     def __init__(self, services: Services) -> None:
@@ -50,19 +50,19 @@ class Alerts:
         self._write(waiting=[*waiting, {"cause": cause, "text": text}])
 
     def send(self, now: Callable[[], float]) -> bool:
-        """Send the message that is due, if one is. Return whether one was. Its id is noted before it is created."""
+        """Send what waits in one message, if that is due; return whether it was. Its id is noted first."""
         self._file.save()  # what a full disk did not take when it was noted
         waiting, sent_at = self._file.get("waiting", []), self._file.get("sent_at", [])
-        message = self._file.get("letter")
-        if message is None:
+        draft = self._file.get("letter")
+        if draft is None:
             if not waiting or not _is_due(sent_at, now()):
                 return False
             day, _, number = self._numbers.take(1)[0].partition("-")
-            message = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
-            self._write(letter=message)
-        if not self._services.queues.messages.has(message["id"], *MESSAGE_STATES):
-            self._services.queues.messages.create([self._message(message)])
-        told = {problem["cause"] for problem in message["tells"]}
+            draft = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
+            self._write(letter=draft)
+        if not self._services.queues.messages.has(draft["id"], *MESSAGE_STATES):
+            self._services.queues.messages.create([self._message(draft)])
+        told = {problem["cause"] for problem in draft["tells"]}
         self._file.remove("letter")
         self._write(
             told=[*self._file.get("told", []), *told][-MOST_CAUSES_KEPT:],

@@ -27,9 +27,9 @@ from kingdom.words import one_line
 BATCH = 128
 """Tasks are completed in groups that become durable together."""
 MOST_SEARCHED = 512
-"""Ended tasks among which that of an event is looked for which another king has dispatched."""
+"""So many of the newest completed tasks are searched for the task of an event that another king has dispatched."""
 LOST_SECONDS = 60.0
-"""Between looks at every event under way: only a task that was removed or set aside makes one worth while."""
+"""Between two passes over all dispatched events: one finds something only when a task was removed or moved to dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Outcomes:
         self._king = king
         self._in_progress = king.backlog(king.queues.tasks, "in_progress")
         self.has_more = False
-        """Whether the last group left something that could have been in it."""
+        """Whether the last group was full, so that more results may be ready."""
         self.next_look = 0.0
         """When `complete` wants to be called at the latest, by the monotonic clock."""
         self._next_lost = 0.0
@@ -77,7 +77,8 @@ class Outcomes:
     def complete(self, arrivals: Arrivals, look: bool) -> bool:
         """Complete the next group of tasks that have a result. Return whether there was any.
 
-        Without `look` only when results have arrived, or when it is time to.
+        `look` searches all tasks in progress for results, as is done every `result_check_seconds` anyway; else only
+        results that have just arrived are noticed.
         """
         now = self._king.monotonic()
         if now >= self._next_lost:
@@ -148,10 +149,10 @@ class Outcomes:
     def _unreadable(self, task: Task, path: Path, why: str) -> Result | None:
         patience = self._king.config["results"]["unreadable_seconds"]
         try:
-            # Either way: a file from the future would else be waited for until then.
             about = os.lstat(path)
         except FileNotFoundError:
             return None
+        # abs: a file dated in the future must not be waited for until then.
         if abs(self._king.clock() - about.st_mtime) < patience and task.outcome is None:
             version = about.st_ino, about.st_mtime_ns, about.st_size
             if self._unreadable_versions.get(task.id) != version:
@@ -185,7 +186,7 @@ class Outcomes:
         events.move([event.id for event in ended], "dispatched", "completed")
 
     def _fail_lost(self) -> None:
-        """End the events whose tasks were set aside or removed by hand: they would wait for ever."""
+        """End the events whose tasks were moved to dead or removed by hand: they would wait for ever."""
         events = self._king.queues.events
         dispatched = list(_readable(events, "dispatched", events.ids("dispatched")))
         foreign_ones = {event.id for event in dispatched if event.task_id is None}

@@ -30,7 +30,7 @@ class Publication:
         self.outcome = outcome
 
     def again(self) -> Publication:
-        """Return it as not yet published."""
+        """Return the same, to be published once more."""
         return Publication(self.topic, self.key, self.value, why=self.why)
 
 
@@ -48,7 +48,7 @@ class Store:
     def store(self, records: Sequence[Record]) -> list[Publication]:
         """Store all that can be stored. Return what is to be published: messages, and dead letters for the rest.
 
-        Unavailable when the database is away; whatever of it was stored then is known by its position.
+        Unavailable when the database is away. What had been stored by then is recognised by its position later.
         """
         self.refused = []
         arrivals: list[tuple[Record, Arrival]] = []
@@ -59,18 +59,18 @@ class Store:
                     (record, Arrival(MessageCreated.from_json(record.value), record.topic, record.position))
                 )
             except BadEvent as error:
-                publications[record.position] = self._bury(record, str(error))
+                publications[record.position] = self._dead_letter(record, str(error))
         try:
-            self._keep(arrivals, publications)
+            self._store_together(arrivals, publications)
         except Refused:
             for alone in arrivals:
                 try:
-                    self._keep([alone], publications)
+                    self._store_together([alone], publications)
                 except Refused as error:
-                    publications[alone[0].position] = self._bury(alone[0], str(error))
+                    publications[alone[0].position] = self._dead_letter(alone[0], str(error))
         return [publications[record.position] for record in records if record.position in publications]
 
-    def _keep(self, arrivals: Sequence[tuple[Record, Arrival]], publications: dict[str, Publication]) -> None:
+    def _store_together(self, arrivals: Sequence[tuple[Record, Arrival]], publications: dict[str, Publication]) -> None:
         if not arrivals:
             return
         now = self._clock()
@@ -85,6 +85,6 @@ class Store:
                 self.stored += 1
                 publications[record.position] = Publication(PERSISTED, message.key, message.to_json())
 
-    def _bury(self, record: Record, why: str) -> Publication:
+    def _dead_letter(self, record: Record, why: str) -> Publication:
         self.refused.append(f"{record.topic} at {record.position}: {why}")
         return Publication(DEAD, record.key, dead_letters.of(record, why, self._clock()))
