@@ -14,6 +14,8 @@ from kingdom.records.soldiers import RawReport
 SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
 """What a task's tries have cost: its name in the task, and in a result's metrics."""
 BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
+FOR_THE_GENERAL = ("session_totals", "final")
+"""What a report holds beside a result. `final`: another try would fail in the same way."""
 LARGEST_AMOUNT = 1e15
 """Nobody has spent so much; a sum of larger numbers could overflow."""
 
@@ -47,7 +49,7 @@ def read(task: Task, report: RawReport) -> Final | Retryable | QuotaReached:
     if report.result is None:
         return Retryable(_without_result(report))
     try:
-        result, dropped = foreign.result({"task_id": task.id, **_without_totals(report.result)})
+        result, dropped = foreign.result({"task_id": task.id, **_result_alone(report.result)})
     except BadInput as error:
         return Retryable(f"no valid result: {error}")
     if result.task_id != task.id:
@@ -55,14 +57,14 @@ def read(task: Task, report: RawReport) -> Final | Retryable | QuotaReached:
     result = with_warnings(result, dropped)
     if (quota := result.quota) is not None:
         return QuotaReached(quota, result)
-    if result.status == "failed":
+    if result.status == "failed" and report.result.get("final") is not True:
         return Retryable(result.error or "failed without a reason", result)
     return Final(result)
 
 
-def _without_totals(report: Mapping[str, Any]) -> dict[str, Any]:
+def _result_alone(report: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what is for the general alone."""
-    return {key: part for key, part in report.items() if key != "session_totals"}
+    return {key: part for key, part in report.items() if key not in FOR_THE_GENERAL}
 
 
 def final_failure(task: Task, failed: Retryable, seconds: float | None) -> Result:

@@ -318,7 +318,7 @@ class Slack(StandIn):
         if post is None:
             return {"error": "message_not_found"}
         post |= {key: given[key] for key in ("text", "blocks") if key in given}
-        return {"channel": post["channel"], "ts": post["ts"], "text": post.get("text", "")}
+        return {"channel": post["channel"], "ts": post["ts"], "text": post.get("text", ""), "message": _shown(post)}
 
     def _reactions_add(self, given: Json) -> Json:
         post = self._post(given.get("channel"), given.get("timestamp"))
@@ -338,7 +338,8 @@ class Slack(StandIn):
         return {}
 
     def _conversations_list(self, given: Json) -> Json:
-        rooms = [{"id": id, "name": name, "is_member": True} for id, name in self.channels.items()]
+        about = {"is_channel": True, "is_member": True, "is_archived": False}
+        rooms = [{"id": id, "name": name, **about} for id, name in self.channels.items()]
         return _page(rooms, given, "channels")
 
     def _conversations_history(self, given: Json) -> Json:
@@ -353,7 +354,7 @@ class Slack(StandIn):
             return {"error": "channel_not_found"}
         oldest = float(given.get("oldest") or 0)
         found = [post for post in self.posts if post["channel"] == room and fits(post) and float(post["ts"]) > oldest]
-        shown = [{key: part for key, part in post.items() if key not in ("at", "channel")} for post in found]
+        shown = [_shown(post) for post in found]
         return _page(shown[::-1] if newest_first else shown, given, "messages")
 
     def _room(self, name: Any) -> str | None:
@@ -414,6 +415,13 @@ def _arguments(request: Request) -> tuple[Json, str]:
     return given, request.headers.get("authorization", "").removeprefix("Bearer ") or str(given.pop("token", ""))
 
 
+def _shown(post: Json) -> Json:
+    """Return a post as its readers see it."""
+    reactions = [{"name": name, "users": [BOT_USER], "count": 1} for name in post.get("reactions", ())]
+    shown = {key: part for key, part in post.items() if key not in ("at", "channel")}
+    return shown | ({"reactions": reactions} if reactions else {})
+
+
 def _refuse_token(method: str, token: str) -> str:
     if not token:
         return "not_authed"
@@ -427,5 +435,5 @@ def _refuse_token(method: str, token: str) -> str:
 def _page(items: list[Json], given: Mapping[str, Any], key: str) -> Json:
     size, start = int(given.get("limit") or 100), int(given.get("cursor") or 0)
     following = str(start + size) if start + size < len(items) else ""
-    more = {"has_more": bool(following), "response_metadata": {"next_cursor": following}}
-    return {key: items[start : start + size], **more}
+    more = {} if key == "channels" else {"has_more": bool(following)}
+    return {key: items[start : start + size], **more, "response_metadata": {"next_cursor": following}}

@@ -15,6 +15,7 @@ import yaml
 from kingdom.standins.model import Model, Step, in_turn
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
+from tests.outside.conftest import missing
 from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, service, shell
 
 GENERALS = ("gen-pr", "gen-jira", "gen-test", "gen-catchup")
@@ -70,8 +71,8 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    if not PROGRAMS[engine].exists():
-        pytest.skip(f"NO {engine.upper()} HERE: make test-outside installs it with npm")
+    if why := missing(engine):
+        pytest.skip(why)
     source = a_repository(tmp_path_factory.mktemp("acme"))
     with service(engine, in_turn(Step("ok"))) as model:
 

@@ -103,9 +103,8 @@ ENDS = [
     failed("codex", "line cut twice", Step("hel", cut=True), error="stream"),
     set_up("codex", "401", Step(error=401, kind="invalid_api_key", message="no"), reason="401"),
     set_up("codex", "no key", Step("x"), reason="has no key", secrets={KEYS["codex"]: None}),
+    # It takes ten times as long as the others to begin: the rest of its words is judged in tests/soldiers.
     Row("opencode", "a file", (report("opencode", **DONE), Step("Done.")), DONE),
-    Row("opencode", "last words", (Step(json.dumps(DONE)),), DONE),
-    failed("opencode", "no result", Step("I am done."), error="no result: it ended saying 'I am done.'"),
     set_up("opencode", "401", Step(error=401, kind="invalid_api_key", message="no"), reason="no"),
     set_up("codex", "no program", Step("x"), reason="is not there", runtime={"command": "/nowhere/codex"}),
 ]
@@ -142,7 +141,6 @@ LIMITS = [
         {},
         RESET,
     ),
-    ("opencode", "429", Step(error=429, kind="rate_limit_exceeded", message="slow down"), {}, None),
     (
         "codex",
         "a limit in the stream",
@@ -185,7 +183,6 @@ def test_a_limit_lets_the_account_rest_and_fails_no_task(
 ) -> None:
     with service(engine, in_turn(step)) as model:
         ours = a_home(home, Row(engine, what, (), {}, secrets=secrets), model)
-        began = time.time()
         ours.put()
         with ours.at_work():
             ours.until(lambda: ours.waiting().get("waits_because"), "the task waits")
@@ -194,7 +191,7 @@ def test_a_limit_lets_the_account_rest_and_fails_no_task(
     rest = json.loads(ours.places.budgets.read_text())[f"rests {engine}"]
     until = moment(rest["until"])
     if reset is None:
-        assert 50 < until - began < 1000, rest
+        assert 50 < until - time.time() < 1000, rest
     else:
         # Codex names it to the minute.
         assert abs(until - reset) <= 60, (rest, reset)

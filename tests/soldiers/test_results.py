@@ -51,6 +51,13 @@ def test_a_final_result_is_not_tried_again(status: str) -> None:
     assert (outcome.result.status, outcome.result.task_id) == (status, "task-20260207-001")
 
 
+def test_what_another_try_cannot_change_is_not_tried_again() -> None:
+    outcome = results.read(a_task(), a_report(result={"status": "failed", "error": "too long", "final": True}))
+    assert isinstance(outcome, Final)
+    assert (outcome.result.status, outcome.result.error) == ("failed", "too long")
+    assert "final" not in outcome.result.to_json()
+
+
 def test_a_limit_is_no_failure_whatever_the_status_says() -> None:
     quota = {"resets_at": "2026-02-07T12:00:00Z"}
     met = results.read(a_task(), a_report(result={"status": "failed", "quota": quota, "metrics": {"cost_usd": 2}}))

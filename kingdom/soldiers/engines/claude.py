@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
 from kingdom.soldiers.engines.base import NeedsSetUp
-from kingdom.soldiers.engines.endings import FAILURE, LIMIT, SET_UP, Ending
+from kingdom.soldiers.engines.endings import FAILURE, FINAL, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,9 @@ def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str
     told = str(end.get("result") or "; ".join(errors) or end.get("subtype"))
     status = end.get("api_error_status")
     if end.get("terminal_reason") == "prompt_too_long":
-        return f"the prompt is too long: {told}", FAILURE
+        return f"the prompt is too long: {told}", FINAL
+    if end.get("subtype") == "error_max_turns":
+        return told, FINAL
     if error in ("rate_limit", "billing_error") or status in LIMITS or any(word in told.lower() for word in NO_MONEY):
         return told, LIMIT
     if status in LOCKED_OUT or error == "authentication_failed" or any(word in told.lower() for word in NO_KEY):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
 from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
-from kingdom.soldiers.engines.endings import FAILURE, LIMIT, SET_UP, Ending
+from kingdom.soldiers.engines.endings import FAILURE, FINAL, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,7 +182,7 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
         error = endings.cut_short(NAME, exit_code) + (f": {error}" if error else "")
     told = str(error)
     if _TOO_LONG.search(told):
-        return ending._replace(error=f"the prompt is too long: {told}")
+        return ending._replace(error=f"the prompt is too long: {told}", kind=FINAL)
     if _LIMIT.search(told):
         return ending._replace(error=told, kind=LIMIT, resets_at=_reset(order, told))
     return ending._replace(error=told, kind=SET_UP if ended and _SET_UP.search(told) else FAILURE)

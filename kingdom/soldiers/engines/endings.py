@@ -15,8 +15,8 @@ from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines.base import LARGEST_RESULT
 from kingdom.times import stamp
 
-FAILURE, LIMIT, SET_UP = "failure", "limit", "set-up"
-"""What kind of an error an engine reports."""
+FAILURE, FINAL, LIMIT, SET_UP = "failure", "final", "limit", "set-up"
+"""What kind of an error an engine reports; another try cannot change a final one."""
 LONGEST_LINE = 8 << 20
 """Longer lines of an engine's output are skipped: what ends a run is short."""
 MOST_SAID = 1500
@@ -103,6 +103,8 @@ def result(order: SoldierOrder, ending: Ending | None) -> dict[str, Any] | None:
     """Return the result of a run that ended so; what the soldier wrote, if anything, of an engine that said nothing.
     BadFile when the soldier's file is unfit."""
     own = written(order)
+    if own is not None:
+        own.pop("final", None)
     if ending is None:
         return own
     about: dict[str, Any] = {"metrics": dict(ending.metrics)}
@@ -133,10 +135,16 @@ def _without_own(ending: Ending) -> dict[str, Any]:
     error = ending.error.strip()[:MOST_SAID]
     if ending.kind == SET_UP:
         return {"status": "skipped", "reason": f"needs set-up: {error}"}
-    done = {"status": "failed", "error": error, **({"summary": said} if said and said not in error else {})}
+    done: dict[str, Any] = {
+        "status": "failed",
+        "error": error,
+        **({"summary": said} if said and said not in error else {}),
+    }
     if ending.kind == LIMIT:
         quota = {"why": error, **({"resets_at": stamp(ending.resets_at)} if ending.resets_at is not None else {})}
         return {**done, "quota": quota}
+    if ending.kind == FINAL:
+        done["final"] = True
     if "summary" in done:
         done["error"] = f"{error}; what was said before: {said}"
     return done
