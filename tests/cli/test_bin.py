@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -40,6 +42,27 @@ def test_another_kingdoms_installer_is_kept_beside_ours(terminal: Terminal) -> N
         terminal.ok("init", str(terminal.places.home))
         assert "Made by `kingdom init`" in theirs.read_text()
         assert theirs.with_name(f"{theirs.name}.before").read_text() == "#!/bin/sh\n# theirs\n"
+
+
+@pytest.mark.parametrize("where", ["home", "checkout"])
+def test_packages_that_install_themselves(where: str, terminal: Terminal, tmp_path: Path) -> None:
+    """A home's script installs there, whatever KINGDOM_HOME says; a checkout's in the home that it names."""
+    places = terminal.places
+    if where == "checkout" and not (BIN.parent / ".venv/bin/kingdom").exists():
+        pytest.skip("the checkout is not set up")
+    package = shutil.copytree(places.package("gen-herald"), tmp_path / "gen-herald")
+    script = places.installer if where == "home" else BIN / "install-general.sh"
+    for words in ((str(package), "--force"), ("--force", str(package)), (str(package),)):
+        terminal.ok("generals", "uninstall", "gen-herald")
+        elsewhere = {"KINGDOM_HOME": str(tmp_path)} if where == "home" else {}
+        env = {**os.environ, **elsewhere}
+        done = subprocess.run([str(script), *words], env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert places.manifest("gen-herald").exists()
+    assert script.stat().st_mode & 0o100
+    refused = subprocess.run([str(script), str(tmp_path / "nothing")], capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert refused.stderr.startswith("kingdom: ")
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if (BIN / role).exists()])

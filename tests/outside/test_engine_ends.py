@@ -105,7 +105,6 @@ ENDS = [
     set_up("codex", "no key", Step("x"), reason="has no key", secrets={KEYS["codex"]: None}),
     # It takes ten times as long as the others to begin: the rest of its words is judged in tests/soldiers.
     Row("opencode", "a file", (report("opencode", **DONE), Step("Done.")), DONE),
-    set_up("opencode", "401", Step(error=401, kind="invalid_api_key", message="no"), reason="no"),
     set_up("codex", "no program", Step("x"), reason="is not there", runtime={"command": "/nowhere/codex"}),
 ]
 
