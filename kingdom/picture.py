@@ -78,6 +78,8 @@ class Picture:
     asking: tuple[dict[str, Any], ...]
     #: What has waited longest in the pending folders.
     waiting: tuple[dict[str, Any], ...]
+    #: When folders of queues last changed, by queue and state.
+    changed: dict[str, dict[str, int]]
     #: Number of files in all dead/ folders.
     dead: int
     #: green, yellow, orange, red; unknown when nobody measures.
@@ -114,28 +116,43 @@ def of(places: Places, system: Mapping[str, Any], now: float) -> Picture:
 
 
 def _recent(places: Places, now: float) -> dict[str, Any]:
-    """Return the chamberlain's latest picture; nothing when it is old."""
+    """Return the chamberlain's latest picture. Of an old one only counts of folders that are as they were then."""
     dashboard = read_json_or(places.dashboard, {})
     taken_at = dashboard.get("taken_at")
     is_recent = isinstance(taken_at, int | float) and abs(now - taken_at) <= RECENT_SECONDS
-    return dashboard if is_recent else {}
+    return dashboard if is_recent else {"changed": dashboard.get("changed"), "known": dashboard}
+
+
+def _unchanged(places: Places, recent: Mapping[str, Any], kind: str, state: str) -> bool:
+    """Return whether nothing has come into a folder or left it since an old picture was taken."""
+    with suppress(KeyError, TypeError, FileNotFoundError):
+        return bool(recent["changed"][kind][state] == os.stat(places.folder(kind, state)).st_mtime_ns)
+    return False
+
+
+def _changed(places: Places, now: float) -> dict[str, dict[str, int]]:
+    """Return when each folder of a queue last changed; a fresh one may change again under the same time."""
+    found: dict[str, dict[str, int]] = {}
+    for kind, states in MOVES.items():
+        for state in states:
+            with suppress(FileNotFoundError):
+                at = os.stat(places.folder(kind, state)).st_mtime_ns
+                if now - at / 1e9 > SETTLED_SECONDS:
+                    found.setdefault(kind, {})[state] = at
+    return found
 
 
 def queues_of(places: Places, recent: Mapping[str, Any] | None = None) -> dict[str, dict[str, int]]:
     """Return the number of files by queue and state; of large folders that in a recent picture, if there is one."""
-    return {
-        kind: {
-            state: _known_count(places.folder(kind, state), (recent or {}).get("queues"), kind, state)
-            for state in MOVES[kind]
-        }
-        for kind in MOVES
-    }
+    return {kind: {state: _known_count(places, recent or {}, kind, state) for state in MOVES[kind]} for kind in MOVES}
 
 
-def _known_count(folder: Path, known: Any, kind: str, state: str) -> int:
-    if known and _is_large(folder):
+def _known_count(places: Places, recent: Mapping[str, Any], kind: str, state: str) -> int:
+    folder = places.folder(kind, state)
+    known = recent.get("known", recent)
+    if "queues" in known and _is_large(folder) and ("queues" in recent or _unchanged(places, recent, kind, state)):
         with suppress(KeyError, TypeError, ValueError):
-            return int(known[kind][state])
+            return int(known["queues"][kind][state])
     return _count(folder)
 
 
@@ -152,6 +169,7 @@ def take(
 
     Whoever looks only once passes a recent picture, so that a long history need not be listed.
     """
+    changed = _changed(places, now)  # before the counts, which hold as long as these do
     queues = queues_of(places, recent)
     questions = tuple(notes.open_questions(places))
     found = _pending(places)
@@ -168,10 +186,11 @@ def take(
         oldest_event=_waits(places, *first_event, now) if first_event else None,
         under_way=tuple(_under_way(places)),
         soldiers=tuple(row.to_json() for row in sessions.read(places)),
-        failures=tuple(_known_failures(places, (recent or {}).get("failures"))),
+        failures=tuple(_known_failures(places, recent or {})),
         questions=questions,
         asking=tuple(question(places, task, now) for task in questions[:MOST_SHOWN]),
         waiting=waiting,
+        changed=changed,
         dead=sum(states["dead"] for states in queues.values()),
         health=str(vitals.get("health", "unknown")) if _fresh(vitals, now, hang_seconds) else "unknown",
         vitals={**_part(vitals, "system"), **_part(vitals, "judged_by")},
@@ -241,7 +260,7 @@ def _counted(folder: str, _changed: int) -> int:
         names = os.listdir(folder)
     except FileNotFoundError:
         return 0
-    return sum(1 for name in names if name[0] != "." and not name.endswith((".tmp", ".reason")))
+    return len(names) - len([name for name in names if name[0] == "." or name.endswith((".tmp", ".reason"))])
 
 
 def _last_change(folder: Path) -> int:
@@ -300,9 +319,14 @@ def _under_way(places: Places) -> Iterable[dict[str, Any]]:
             yield {key: task.get(key) for key in keys}
 
 
-def _known_failures(places: Places, recent: Any) -> list[dict[str, Any]]:
-    is_known = isinstance(recent, list) and all(isinstance(failure, dict) and "what" in failure for failure in recent)
-    return recent if is_known and _is_large(places.folder("tasks", "completed")) else _failures(places)
+def _known_failures(places: Places, recent: Mapping[str, Any]) -> list[dict[str, Any]]:
+    known = recent.get("known", recent).get("failures")
+    is_known = isinstance(known, list) and all(isinstance(failure, dict) and "what" in failure for failure in known)
+    of = [*((kind, "dead") for kind in MOVES), ("messages", "failed"), ("tasks", "completed")]
+    if not is_known or not _is_large(places.folder("tasks", "completed")):
+        return _failures(places)
+    holds = "failures" in recent or all(_unchanged(places, recent, *folder) for folder in of)
+    return list(known) if holds else _failures(places)
 
 
 def _failures(places: Places) -> list[dict[str, Any]]:

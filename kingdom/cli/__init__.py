@@ -24,5 +24,6 @@ COMMANDS = {
     "generals": "kingdom.cli.generals:generals",
     "report": "kingdom.cli.report:report",
     "prune": "kingdom.cli.prune:prune",
+    "fsck": "kingdom.cli.fsck:fsck",
 }
 """In the order in which `kingdom --help` shows them."""

@@ -119,7 +119,7 @@ def is_locked(path: Path) -> bool:
     """Return whether a living process holds the lock at `path`. Works for readers that may not write there."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:
         return bool(_listed(path))

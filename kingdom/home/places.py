@@ -223,6 +223,32 @@ class Places:
         return self.answers / f"{check_name('task', task)}.json"
 
     @property
+    def set_aside(self) -> Path:
+        """Where `kingdom fsck --repair` puts what is in the way."""
+        return self.state / "set-aside"
+
+    @property
+    def replay_index(self) -> Path:
+        """The king's list of which event became which task."""
+        return self.own("king") / "done.idx"
+
+    def posting(self) -> list[Path]:
+        """Return the folders of the envoy's notes about messages that it posts."""
+        return [self.own("envoy") / name for name in ("intents", "receipts")]
+
+    def scratches(self) -> list[Path]:
+        """Return the folders in which writers keep their unfinished files."""
+        return sorted(self.state.glob("*/tmp"))
+
+    def copies_of_env(self) -> list[Path]:
+        """Return files that people may have made of `.env`."""
+        return [path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern)]
+
+    def secrets(self) -> list[Path]:
+        """Return the files that hold secrets, or may."""
+        return [self.env_file, *self.copies_of_env(), *self.state.glob("gateway*/*secret*"), *self.hall.glob("*.db*")]
+
+    @property
     def answers(self) -> Path:
         """The folder of those notes."""
         return self.own("king") / "answered"
@@ -280,9 +306,7 @@ class Places:
         What is a soldier's own in these folders it is allowed besides.
         """
         yield from (self.own("gateway"), *self.locks())
-        yield from (
-            path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern) if path.is_file()
-        )
+        yield from (path for path in self.copies_of_env() if path.is_file())
         yield from (self.mq, self.mailbox / "manager.lock", self.hall)
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
         yield from (folder for folder in self.state.glob("gen-*/mirrors") if folder.parent.name != general)

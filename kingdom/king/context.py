@@ -61,7 +61,7 @@ class Decision(Generic[C]):
 class Context:
     def __init__(self, services: Services) -> None:
         self.take_over(services)
-        self.replays = ReplayIndex(self.disk, self.places.own("king") / "done.idx", self.clock)
+        self.replays = ReplayIndex(self.disk, self.places.replay_index, self.clock)
         self.backlogs: list[Backlog[Any]] = []
         self.generals: list[manifests.Manifest] = []
         self.routes = routing.table([])

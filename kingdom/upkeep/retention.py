@@ -206,7 +206,7 @@ class Cleaning:
 
     def _clean(self) -> Iterator[None]:
         found: set[str] = set()
-        for task in _open_tasks(self._places, self._now):
+        for task in open_tasks(self._places, self._now):
             found.update(task)
             yield
         open_ = Open(frozenset(found), frozenset(_events_of(self._places, found)))
@@ -245,7 +245,7 @@ class Cleaning:
             self._means.disk.remove(path)
 
 
-def _open_tasks(places: Places, now: float) -> Iterator[set[str]]:
+def open_tasks(places: Places, now: float) -> Iterator[set[str]]:
     """Yield the tasks of open questions and conversations, and those with which running tasks go on."""
     for task in notes.open_questions(places):
         with suppress(FileNotFoundError, BadFile):

@@ -26,6 +26,7 @@ WORDS = {
     "generals ls": ("generals", "ls"),
     "report": ("report",),
     "prune": ("prune", "--dry-run"),
+    "fsck": ("fsck",),
 }
 KINDS = {
     "say": "message",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,25 +14,25 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
+from kingdom.upkeep.checks import CHECKS
+from kingdom.upkeep.fsck import Check, look
 
 PARKED = "dead"
 
 Figure = Callable[[str], None]
 
 
+WHOLE = [check for check in CHECKS if check.name in ("queues", "results")]
+
+
+def by_fsck(home: Path, checks: Sequence[Check] = CHECKS, pause: Callable[[], object] = lambda: None) -> list[str]:
+    """What `kingdom fsck` finds: every invariant of a home, whatever happened to those who wrote there."""
+    return [f"{found.path}: {found.what} ({found.rule})" for found in look(Places(home), checks, time.time, pause)]
+
+
 def half_visible(home: Path) -> list[str]:
     """Every file that a reader may see is whole, strict JSON, and called after its id."""
-    return [wrong for path in visible(home) if (wrong := _unfit(path))]
-
-
-def visible(home: Path) -> Iterator[Path]:
-    """The files in the court's queues and among the results, without those that were parked as bad."""
-    places = Places(home)
-    folders = [places.folder(kind, state) for kind in MOVES for state in MOVES[kind] if state != PARKED]
-    for folder in [*folders, places.results]:
-        for name in _names(folder):
-            if not is_hidden(name):
-                yield folder / name
+    return by_fsck(home, WHOLE)
 
 
 def litter(home: Path) -> list[str]:
@@ -88,7 +89,7 @@ def contents(home: Path, kind: str) -> list[dict[str, Any]]:
 
 def tidy(home: Path) -> list[str]:
     """What holds for every role after a clean restart on good input."""
-    return [*half_visible(home), *litter(home), *in_one_place(home), *parked(home)]
+    return [*by_fsck(home), *litter(home), *in_one_place(home), *parked(home)]
 
 
 def beats(places: Places, role: str) -> int:
@@ -102,22 +103,6 @@ def beats(places: Places, role: str) -> int:
 
 def exactly(what: str, wanted: int, found: int) -> list[str]:
     return [] if found == wanted else [f"{what}: {found} instead of {wanted}"]
-
-
-def _unfit(path: Path) -> str | None:
-    if path.parent.name == "results" and path.name.endswith(("-session-id", "-soldier-id")):
-        return None
-    if path.suffix != ".json":
-        return f"a stranger: {path}"
-    try:
-        value = read_json(path)
-    except BadFile as error:
-        return f"half visible: {error}"
-    except FileNotFoundError:
-        return None
-    named = value.get("task_id") if path.parent.name == "results" else value.get("id")
-    stem = path.stem.removesuffix("-raw").removesuffix("-checkpoint")
-    return None if named == stem else f"{path} holds {named!r}"
 
 
 def _names(folder: Path) -> list[str]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from kingdom.disk.codec import read_json
@@ -25,6 +26,8 @@ from tests.faults.sweep import end_strays, processes_of
 EVENTS = 500 if trees.CAMPAIGN else 20
 SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
 PAUSE_SECONDS = 0.6
+LOOKS = 20
+"""So often the home is looked over while it is at work."""
 SECONDS = EVENTS * 3.0 + 60
 GENERALS = (homes.GENERAL, "gen-other")
 ROLES = {
@@ -141,7 +144,8 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
     places = prepare(home)
     began = time.monotonic()
     with court(home) as roles:
-        told = 0
+        told, looks = 0, 0
+        alarms: list[str] = []
         while ended(places) < EVENTS:
             assert time.monotonic() - began < SECONDS, f"{ended(places)} of {EVENTS} ended, {dict(roles.kills)}"
             roles.raise_all()
@@ -149,16 +153,22 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
                 tell(places, told)
                 told += 1
             roles.strike()
-            trees.until(lambda: False, PAUSE_SECONDS * roles.dice.random())
+            pause = partial(trees.until, lambda: False, PAUSE_SECONDS * roles.dice.random())
+            if looks < LOOKS:
+                looks += 1
+                alarms += oracle.by_fsck(home, pause=pause)
+            else:
+                pause()
         roles.raise_all()
         assert trees.until(lambda: (roles.raise_all(), quiet(places))[1], 60), "the letters are all said"
         roles.stop()
         roles.raise_all()
         trees.until(lambda: all(roles.awake(name) for name in ROLES), 30)
         roles.stop()
-    wrong = [*lost_or_doubled(places), *oracle.tidy(home), *left(places)]
+    wrong = [*lost_or_doubled(places), *oracle.tidy(home), *left(places), *alarms]
     kills = ", ".join(f"{name} {count}" for name, count in sorted(roles.kills.items()))
     seconds = time.monotonic() - began
+    figure(f"fsck of a home at work, its roles being killed: {looks} looks, {len(alarms)} alarms")
     figure(f"random kills: {EVENTS} events, {roles.kills.total()} kills ({kills}), {len(wrong)} wrong, {seconds:.0f} s")
     assert not wrong, "\n".join(wrong)
     assert roles.kills.total() >= EVENTS / 4

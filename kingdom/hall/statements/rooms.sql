@@ -40,3 +40,7 @@ ORDER BY coalesce(rooms.last_message_at, rooms.created_at) DESC, rooms.id;
 UPDATE room_members SET last_read_message_id = :message_id
 WHERE room_id = :room_id AND user_id = :user_id
     AND (last_read_message_id IS NULL OR last_read_message_id < :message_id);
+
+-- name: rooms_without_their_last_message
+SELECT rooms.id, last_message_id FROM rooms LEFT JOIN messages ON messages.id = last_message_id
+WHERE last_message_id IS NOT NULL AND messages.id IS NULL;

@@ -1,0 +1,106 @@
+"""`kingdom fsck`: does everything that must hold in this home hold?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from kingdom.cli import as_json, fsck_stores, home
+from kingdom.disk.lock import is_locked
+from kingdom.errors import Exit, Usage
+from kingdom.home.places import Places
+from kingdom.runtime.wake import Waker
+from kingdom.steward.base import launching
+from kingdom.upkeep import fsck as upkeep
+from kingdom.upkeep.checks import CHECKS
+from kingdom.upkeep.fsck import Finding
+from kingdom.words import count, one_line
+
+PAUSE_SECONDS = 1.0
+"""Between two looks: what moves meanwhile is no finding."""
+
+
+@click.command(short_help="Does everything that must hold in this home hold?")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired; nothing may run.")
+@click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
+def fsck(repair: bool, in_json: bool) -> int:
+    """Look over every queue, result, counter and index of this home, also while it is at work.
+
+    Every finding names the file, the rule that it breaks, and what --repair would do. A repair deletes nothing: what is
+    in the way goes to dead/ with its reason, or to state/set-aside.
+
+    Exit code 0 when all is well or was repaired, 1 when findings are left, 2 when it cannot be done.
+    """
+    places = home.own()
+    places.check()
+    if repair:
+        with launching(places):
+            _refuse_while_at_work(places)
+            findings = [
+                *upkeep.mend(places, CHECKS, home.disk(places), time.time),
+                *fsck_stores.look(places, repair=True),
+            ]
+    else:
+        findings = [*upkeep.look(places, CHECKS, time.time, _pause), *fsck_stores.look(places, repair=False)]
+    left = [finding for finding in findings if not finding.repaired]
+    if in_json:
+        print(
+            as_json.line("fsck", {"findings": list(map(_as_json, findings)), "checks": len(CHECKS), "left": len(left)})
+        )
+    else:
+        print("\n".join(_as_text(places, findings, repair)))
+    return Exit.FAILED if left else Exit.DONE
+
+
+def _pause() -> None:
+    Waker((), "poll").wait(PAUSE_SECONDS)
+
+
+def _refuse_while_at_work(places: Places) -> None:
+    running = [path.parent.name for path in places.locks() if is_locked(path) and path != places.launch_lock]
+    running += [f"the soldier of {folder.name}" for folder in places.control_folders() if is_locked(folder / "lock")]
+    if running:
+        step = f"`{home.command()} down --soldiers` stops all"
+        raise Usage(message=f"nothing is repaired while something runs ({', '.join(running[:5])}); {step}")
+
+
+def _as_json(finding: Finding) -> dict[str, object]:
+    told: dict[str, object] = {
+        "check": finding.check,
+        "rule": finding.rule,
+        "path": str(finding.path),
+        "what": finding.what,
+    }
+    return {**told, "repair": finding.repair or None, "repaired": finding.repaired, "failed": finding.failed or None}
+
+
+def _as_text(places: Places, findings: Sequence[Finding], repair: bool) -> Iterator[str]:
+    """Yield the lines that people read: the findings under the rule that they break."""
+    rule = ""
+    for finding in findings:
+        if finding.rule != rule:
+            rule = finding.rule
+            yield f"{finding.check}: {rule}"
+        yield f"  {one_line(_relative(finding.path, places), 200)}: {one_line(finding.what, 300)}{_ending(finding)}"
+    if not findings:
+        yield "All is well."
+        return
+    repaired = sum(finding.repaired for finding in findings)
+    could = sum(bool(finding.repair) for finding in findings)
+    rest = (
+        f"{repaired} repaired" if repair else f"{could} can be repaired: `{home.command()} fsck --repair`, after `down`"
+    )
+    yield f"{count(len(findings), 'finding')}, {rest}."
+
+
+def _ending(finding: Finding) -> str:
+    if finding.repaired:
+        return f" → {finding.repair}"
+    return f" → not repaired: {one_line(finding.failed, 200)}" if finding.failed else ""
+
+
+def _relative(path: Path, places: Places) -> str:
+    return str(path.relative_to(places.home)) if path.is_relative_to(places.home) else str(path)

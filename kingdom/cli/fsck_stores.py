@@ -1,0 +1,101 @@
+"""What `kingdom fsck` finds in what libraries keep: topics, the queue for local programs, the hall's database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from kingdom.cli import home
+from kingdom.disk.codec import read_json
+from kingdom.disk.lock import is_locked
+from kingdom.errors import BadFile, KingdomError
+from kingdom.home import config, dotenv
+from kingdom.home.places import Places
+from kingdom.upkeep.fsck import Finding
+
+TOPIC_RULE = "The files of a topic follow each other without a gap, and no group is ahead of them."
+MQ_RULE = "The store of the queue for local programs fits together."
+HALL_RULE = "The last message of a room is in its history."
+
+
+def look(places: Places, *, repair: bool) -> list[Finding]:
+    """Return what does not fit together; the queue's store repairs itself."""
+    return [finding for find in STORES.values() for finding in find(places, repair)]
+
+
+def _topics(places: Places, repair: bool) -> Iterator[Finding]:
+    from kingdom.topics.batches import Batches
+
+    for folder in sorted(places.topics.glob("[!.]*")) if places.topics.is_dir() else ():
+        batches = Batches(folder, home.disk(places))
+        # Groups first: what is appended meanwhile is no ground for alarm.
+        passed = [(path, _next(path)) for path in sorted(batches.groups.glob("*.json"))]
+        lines: dict[int, int] = {}
+        for number in batches.numbers():
+            try:
+                lines[number] = len(batches.lines(number))
+            except FileNotFoundError:  # removed meanwhile
+                lines.clear()
+            except BadFile as error:
+                yield Finding("topics", TOPIC_RULE, folder, str(error), "")
+        for first, following in pairwise(lines):
+            if first + lines[first] != following:
+                what = f"events {first + lines[first]} to {following - 1} are missing"
+                yield Finding("topics", TOPIC_RULE, folder, what, "")
+        end = batches.end()
+        for path, position in passed:
+            if position is None:
+                yield Finding("topics", TOPIC_RULE, path, "it names no position", "")
+            elif position > end:
+                yield Finding(
+                    "topics", TOPIC_RULE, path, f"it has passed event {position}, and the topic ends at {end}", ""
+                )
+
+
+def _next(path: Path) -> int | None:
+    try:
+        number = read_json(path).get("next")
+    except (FileNotFoundError, BadFile):
+        return None
+    return number if isinstance(number, int) else None
+
+
+def _queue(places: Places, repair: bool) -> Iterator[Finding]:
+    """Look at the store while no manager holds it; a manager does so itself when it starts."""
+    from kingdom.cli.yirangmq_call import open_direct
+
+    if not places.mq.is_dir() or is_locked(places.lock("mailbox")):
+        return
+    try:
+        store = open_direct(None)
+    except KingdomError as error:
+        yield Finding("mq", MQ_RULE, places.mq, str(error), "")
+        return
+    try:
+        for found in store.check(repair):
+            what = f"{found['kind']} {found['what']} of {found['queue']}"
+            yield Finding("mq", MQ_RULE, places.mq, what, "mended by the store", bool(found["repaired"]))
+    finally:
+        store.close()
+
+
+def _hall(places: Places, repair: bool) -> Iterator[Finding]:
+    from kingdom.hall.opening import open_database
+
+    hall, _ = config.for_looking(places, "hall")
+    if not str(hall["database"]).startswith("sqlite") or not any(places.hall.glob("*.db")):
+        return
+    try:
+        database = open_database(hall, dotenv.secrets(places), places)
+        try:
+            for row in database.read(lambda all: all.all("rooms_without_their_last_message")):
+                what = f"room {row['id']} names message {row['last_message_id']}, which is not there"
+                yield Finding("hall", HALL_RULE, places.hall, what, "")
+        finally:
+            database.close()
+    except KingdomError as error:
+        yield Finding("hall", HALL_RULE, places.hall, str(error), "")
+
+
+STORES: Mapping[str, Callable[[Places, bool], Iterator[Finding]]] = {"topics": _topics, "mq": _queue, "hall": _hall}
