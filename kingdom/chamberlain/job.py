@@ -66,7 +66,8 @@ class ChamberlainJob:
         """Do nothing: everything is written already."""
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        self._cleanup.go_on()  # first: on a full disk all else fails
+        if not self._has_more_events:  # else logs might go that have not been counted
+            self._cleanup.go_on()  # first: on a full disk all else fails
         now = self._services.monotonic()
         if now >= self._next_vitals:
             self._measure()
