@@ -38,7 +38,7 @@ def fsck(repair: bool, in_json: bool) -> int:
     places.check()
     if repair:
         with launching(places):
-            _refuse_while_at_work(places)
+            refuse_while_at_work(places)
             findings = [
                 *upkeep.mend(places, CHECKS, home.disk(places), time.time),
                 *fsck_stores.look(places, repair=True),
@@ -59,7 +59,8 @@ def _pause() -> None:
     Waker((), "poll").wait(PAUSE_SECONDS)
 
 
-def _refuse_while_at_work(places: Places) -> None:
+def refuse_while_at_work(places: Places) -> None:
+    """Raise Usage, which names them, when roles or soldiers run."""
     running = [path.parent.name for path in places.locks() if is_locked(path) and path != places.launch_lock]
     running += [f"the soldier of {folder.name}" for folder in places.control_folders() if is_locked(folder / "lock")]
     if running:

@@ -341,7 +341,9 @@ def _rows_of_nothing(view: View) -> Iterator[Fault]:
 
 
 def _strike_row(mender: Mender, fault: Fault) -> None:
-    Sessions(mender.places, mender.disk).remove(fault.about)
+    rows = Sessions(mender.places, mender.disk)
+    rows.remove(fault.about)
+    rows.write()
 
 
 def _receipts(view: View) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ import pytest
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import to_json
 from kingdom.home.places import Places
-from tests.faults import oracle, powerloss, toy, trees
+from tests.faults import homes, oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
 from tests.standins import found_court
 
@@ -26,7 +26,7 @@ def prepare(home: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     disk = Disk(places.scratch("test"))
     for name in EVENTS:
-        disk.create(places.queue_file("events", "pending", name), to_json({"id": name}))
+        disk.create(places.queue_file("events", "pending", name), to_json(homes.event(name)))
 
 
 def check(home: Path) -> list[str]:

@@ -28,7 +28,7 @@ SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
 PAUSE_SECONDS = 0.6
 LOOKS = 20
 """So often the home is looked over while it is at work."""
-SECONDS = EVENTS * 3.0 + 60
+SECONDS = EVENTS * 6.0 + 120
 GENERALS = (homes.GENERAL, "gen-other")
 ROLES = {
     "king": ("-m", "kingdom.king"),

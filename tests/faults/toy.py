@@ -34,7 +34,8 @@ def main(variant: str) -> None:
             disk.move(waiting / name, dispatched)
         task = f"task-{uuid.uuid4() if variant == 'random_ids' else event['id']}"
         path = places.queue_file("tasks", "pending", task)
-        data = to_json({"id": task, "event_id": event["id"]})
+        of_event = {key: event[key] for key in ("type", "payload", "created_at")}
+        data = to_json({"id": task, "event_id": event["id"], "target_general": "gen-toy", **of_event})
         if variant == "in_place":
             write_in_place(path, data)
         else:
