@@ -11,6 +11,7 @@ from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.anomalies import Facts
 from kingdom.chamberlain.chronicle import Chronicle
 from kingdom.chamberlain.cleanup import PAUSE_SECONDS, Cleanup
+from kingdom.chamberlain.ledger import Ledger
 from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_level
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_json_or, to_json
@@ -44,6 +45,7 @@ class ChamberlainJob:
         self._alerts = Alerts(services)
         self._cleanup = Cleanup(services)
         self._chronicle = Chronicle(services)
+        self._ledger = Ledger(services)
         self._has_more_events = False
         self._max_soldiers: int | None = None
         self._king_error = ""
@@ -60,6 +62,7 @@ class ChamberlainJob:
         self._alerts.take_over(services)
         self._cleanup.take_over(services)
         self._chronicle.take_over(services)
+        self._ledger.take_over(services)
         self._take_over(services)
 
     def close(self) -> None:
@@ -187,6 +190,7 @@ class ChamberlainJob:
     def _count_events(self) -> None:
         """Count what the roles have logged, and tell what is out of the ordinary. Last, since nothing waits for it."""
         self._has_more_events = self._chronicle.read(self._alerts)
+        self._ledger.read(self._alerts)
         if self._view is not None and not self._has_more_events:
             facts = Facts(self._chronicle, self._view, self._config["anomaly"], self._services.clock())
             anomalies.tell(facts, self._alerts)

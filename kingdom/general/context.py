@@ -17,7 +17,7 @@ from kingdom.times import stamp
 class Context:
     def __init__(self, services: Services) -> None:
         self.name = check_name("general", services.name)
-        self.budgets = Budgets(services.places, services.unsynced, services.log, {})
+        self.budgets = Budgets(services.places, services.disk, services.log, {})
         self.workspaces = Workspaces(services.places, self.name, services.unsynced, {})
         self.sessions = Sessions(services.places, services.unsynced)
         self._handles: dict[str, SoldierHandle] = {}

@@ -6,6 +6,7 @@ a running soldier is known by its lock, an ended one by its raw report under the
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +25,17 @@ from kingdom.soldiers.cleanup import finish_removals
 from kingdom.soldiers.consent import ConsentRefused
 from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
-from kingdom.soldiers.results import Retryable
+from kingdom.soldiers.results import BUDGETS, SPENT, Retryable, budget_reached
 from kingdom.soldiers.starter import Starter
 from kingdom.soldiers.workspace import NoWorkspace
 from kingdom.times import rests_until
 
 BATCH = 16
 """So many are claimed at once, that the soldiers of the first need not wait for the last."""
+BUDGET_SECONDS = 10.0
+"""Between two looks at what a soldier with a budget has used."""
+LARGEST_LOOKED_AT = 4 << 20
+"""Of an engine's output: reading more would make a turn long. Such a soldier keeps to its engine's own bound."""
 
 
 class GeneralJob:
@@ -46,6 +51,7 @@ class GeneralJob:
         """How budgets and accounts stood when these tasks were told to wait for them."""
         self._last_looks: dict[str, tuple[Task, Look]] = {}
         """What was last seen of running soldiers."""
+        self._next_budget_look: dict[str, float] = {}
         self._starter = Starter(services.places.home, services.log)
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
@@ -150,14 +156,14 @@ class GeneralJob:
         if look.report is not None:
             return self._go_on(queued, report.receive(general, task, soldier, look, look.report))
         if (by := notes.cancelled_by(services.places, task.id)) is not None:
-            return self._go_on(queued, report.cancel(general, task, soldier, by))
+            return self._go_on(queued, report.cancel(general, task, soldier, look, by))
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
             if look.started is not None:
                 services.exits.watch(look.started.pid)
             self._last_looks[queued.filename] = task, look
-            return self._enforce_timeout(task, soldier, look)
+            return self._enforce_timeout(task, soldier, look) or self._enforce_budget(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
         if look.has_ended(task.attempt):
             return self._go_on(queued, report.died(general, task, soldier, look))
@@ -171,6 +177,7 @@ class GeneralJob:
         if has_ended:
             self._in_progress.drop([queued.filename])
             self._last_looks.pop(queued.filename, None)
+            self._next_budget_look.pop(queued.filename.removesuffix(".json"), None)
         else:
             self._starts_again = True
         return True
@@ -195,7 +202,8 @@ class GeneralJob:
         try:
             chosen = prepare.choose_engine(services, manifest)
             self._asked[task.id] = general.budgets.state()
-            wait = general.budgets.wait_for(general.name, chosen.account, task.id, services.clock())
+            asked = _is_asked_by_a_person(task)
+            wait = general.budgets.wait_for(general.name, chosen.account, task.id, services.clock(), for_person=asked)
             if wait is not None:
                 report.postpone(general, task, wait)
                 return True
@@ -203,7 +211,8 @@ class GeneralJob:
             workspace = general.workspaces.prepare(task, general.workspaces.inherited(task))
             if workspace is None:
                 return False
-            order = prepare.order(services, manifest, task, soldier, chosen, workspace)
+            left = general.budgets.left_usd(general.name, services.clock(), for_person=asked)
+            order = prepare.order(services, manifest, task, soldier, chosen, workspace, left)
         except (NeedsSetUp, ConsentRefused) as error:
             skipped = Result(task_id=task.id, status="skipped", reason=str(error))
             return self._go_on(queued, report.finish(general, task, soldier, skipped))
@@ -255,6 +264,24 @@ class GeneralJob:
         soldier.request_stop(services.disk, self._timeout_reason(seconds, allowed), services.clock())
         return True
 
+    def _enforce_budget(self, task: Task, soldier: SoldierHandle, look: Look) -> bool:
+        """Ask a soldier that has used up its budget to end: not every engine keeps to it by itself."""
+        services, order = self._general.services, soldier.order
+        now = services.monotonic()
+        if look.stopping is not None or order is None or now < self._next_budget_look.get(task.id, 0.0):
+            return False
+        if all(order.limits.get(limit) is None for limit in BUDGETS) or _size(order.out) > LARGEST_LOOKED_AT:
+            return False
+        self._next_budget_look[task.id] = now + BUDGET_SECONDS
+        used = soldier.used()
+        spent = {note: used.get(name, 0.0) for note, name in SPENT.items()}
+        why = budget_reached({limit: order.limits.get(limit) for limit in BUDGETS}, spent)
+        if why is None:
+            return False
+        services.log.warn(f"the soldier of {task.id} is asked to end: {why}")
+        soldier.request_stop(services.disk, f"budget: {why}", services.clock())
+        return True
+
     def _timeout_reason(self, seconds: float, allowed: float) -> str:
         base = self._general.manifest.timeout_seconds
         rule = f"timeout_seconds of {self._general.name} is {base}"
@@ -303,3 +330,13 @@ class GeneralJob:
         """Return the seconds until the next look; at most one while tasks are in progress, as time-outs are due."""
         quiet = self._pending.next_look - self._general.services.monotonic()
         return min(quiet, 1.0) if self._in_progress.waiting else quiet
+
+
+def _is_asked_by_a_person(task: Task) -> bool:
+    return task.reply_to is not None or task.type == "resume"
+
+
+def _size(path: str) -> int:
+    with suppress(FileNotFoundError):
+        return os.stat(path).st_size
+    return 0

@@ -30,25 +30,26 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
     if report.missing_sandbox:
         log.warn(f"NO WHOLE SANDBOX for the soldier of {task.id}: {report.missing_sandbox}")
     if look.stopping is not None:
-        return failed(general, task, soldier, Retryable(look.stopping.why), report.seconds)
+        return failed(general, task, soldier, _killed(general, task, soldier, look, look.stopping.why), report.seconds)
     if report.result is None and notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         return begin_again(general, task, soldier)
     account = _account(general, soldier)
     report = _keep_session(general, soldier, report)
-    match results.read(task, report):
+    outcome = results.read(task, report)
+    if isinstance(outcome, Retryable) and outcome.result is None:
+        outcome = replace(outcome, result=_used(task, soldier, outcome.why))
+    if outcome.result is not None:
+        _record_cost(general, task, account, outcome.result, look)
+    match outcome:
         case QuotaReached(quota, result):
-            _record_cost(general, task, account, result)
             general.workspaces.clear(task.id)
             wait = general.budgets.rest_account(account, task.id, quota, general.services.clock())
             postpone(general, task.evolve(**_noted(results.spent(task, result))), wait)
             general.dismiss(soldier)
             return False
-        case Retryable() as outcome:
-            if outcome.result is not None:
-                _record_cost(general, task, account, outcome.result)
+        case Retryable():
             return failed(general, task, soldier, outcome, report.seconds)
         case Final(result):
-            _record_cost(general, task, account, result)
             return finish(general, task, soldier, results.with_metrics(task, result, report.seconds), report.asks)
 
 
@@ -56,17 +57,34 @@ def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bo
     """Plan another try: the soldier left no report, because it was killed or the machine went down."""
     general.end(soldier)
     log_killed(general.services.log, task, look.stopping.why if look.stopping else "it died without a report")
+    why = look.stopping.why if look.stopping else "its soldier died without a report"
+    outcome = _killed(general, task, soldier, look, f"{why} {soldier.stderr_tail()}".strip())
     if notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         return begin_again(general, task, soldier)
-    why = look.stopping.why if look.stopping else "its soldier died without a report"
-    return failed(general, task, soldier, Retryable(f"{why} {soldier.stderr_tail()}".strip()))
+    return failed(general, task, soldier, outcome)
 
 
-def cancel(general: Context, task: Task, soldier: SoldierHandle, by: str) -> bool:
+def cancel(general: Context, task: Task, soldier: SoldierHandle, look: Look, by: str) -> bool:
     """End a task that a person cancelled: its soldier is killed, and it is not tried again."""
     general.end(soldier)
-    log_killed(general.services.log, task, f"cancelled by {by}")
-    return finish(general, task, soldier, Result(task_id=task.id, status="failed", error=f"cancelled by {by}"))
+    why = f"cancelled by {by}"
+    log_killed(general.services.log, task, why)
+    ended = _killed(general, task, soldier, look, why).result
+    return finish(general, task, soldier, ended or Result(task_id=task.id, status="failed", error=why))
+
+
+def _killed(general: Context, task: Task, soldier: SoldierHandle, look: Look, why: str) -> Retryable:
+    """Return what became of a soldier that was ended, after its cost is noted as far as its engine had told it."""
+    result = _used(task, soldier, why)
+    if result is not None:
+        _record_cost(general, task, _account(general, soldier), result, look)
+    return Retryable(why, result)
+
+
+def _used(task: Task, soldier: SoldierHandle, why: str) -> Result | None:
+    """Return a failure with what the run used by its engine's output so far; None when that says nothing."""
+    used = soldier.used()
+    return Result(task_id=task.id, status="failed", error=why, metrics=used) if used else None
 
 
 def log_killed(log: Log, task: Task, reason: str) -> None:
@@ -185,8 +203,10 @@ def _checkpoint(general: Context, task: Task, result: Result, inherited: str | N
     )
 
 
-def _record_cost(general: Context, task: Task, account: str, result: Result) -> None:
-    general.budgets.record_cost(general.name, account, task.id, result.metrics, general.services.clock())
+def _record_cost(general: Context, task: Task, account: str, result: Result, look: Look) -> None:
+    run = f"{task.id}/{task.attempt}/{look.started.pid}-{look.started.start}" if look.started else ""
+    now = general.services.clock()
+    general.budgets.record_cost(general.name, account, task.id, result.metrics, now, run=run)
 
 
 def _engine_name(general: Context, soldier: SoldierHandle) -> str:

@@ -14,12 +14,13 @@ from typing import TypeVar
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_json, read_json_or, to_json
 from kingdom.disk.lock import Lock, is_locked
-from kingdom.errors import BadInput, Locked
+from kingdom.errors import BadFile, BadInput, Locked
 from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import Markers, age, carriers, end_carriers, send, slept, soldier_markers, started_at
+from kingdom.soldiers import engines
 from kingdom.soldiers.cleanup import remove_tree
 from kingdom.soldiers.starter import Starter
 
@@ -98,6 +99,17 @@ class SoldierHandle:
     def order(self) -> SoldierOrder | None:
         """What it was started with: the manifest and the default engine may be others by now."""
         return _read_record(SoldierOrder, "soldier-order", self._order)
+
+    def used(self) -> dict[str, float]:
+        """Return what this run has used so far, by what its engine has printed: cost_usd, tokens_used."""
+        if self.order is None or self.order.engine not in engines.ENGINES:
+            return {}
+        with suppress(BadFile):
+            told = (engines.load(self.order.engine).result(self.order, -signal.SIGKILL) or {}).get("metrics")
+            if isinstance(told, dict):
+                amounts = {name: told.get(name) for name in ("cost_usd", "tokens_used")}
+                return {name: value for name, value in amounts.items() if isinstance(value, int | float) and value > 0}
+        return {}
 
     def start(
         self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str], starter: Starter

@@ -25,6 +25,7 @@ from kingdom.runtime.role import Services
 from kingdom.soldiers import consent, engine_homes, engines, instructions, memory, owner, prompt
 from kingdom.soldiers.engines.base import Engine, NeedsSetUp, Surroundings
 from kingdom.soldiers.handle import SoldierHandle
+from kingdom.soldiers.results import BUDGETS
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "PYTHONPATH")
 """What every soldier may see of our environment; a manifest's `env` and its engine add to it."""
@@ -91,9 +92,17 @@ def default_engine(services: Surroundings) -> str:
 
 
 def order(
-    services: Services, manifest: Manifest, task: Task, soldier: SoldierHandle, chosen: Chosen, workspace: Path
+    services: Services,
+    manifest: Manifest,
+    task: Task,
+    soldier: SoldierHandle,
+    chosen: Chosen,
+    workspace: Path,
+    left_usd: float | None = None,
 ) -> SoldierOrder:
     """Return all that the serving process needs, after writing the task and the prompt for the soldier.
+
+    `left_usd` is what the run may cost by the budgets that are not the task's own.
 
     ConsentRefused when a person does not want the task done; NeedsSetUp when there is no prompt to be filled in.
     """
@@ -126,7 +135,7 @@ def order(
         result_path=str(soldier.result_path),
         out=str(places.session_log(name, "out")),
         err=str(places.session_log(name, "err")),
-        limits={**_limits(manifest, task), "reserved_mb": chosen.engine.reserves_mb},
+        limits={**_limits(manifest, task, left_usd), "reserved_mb": chosen.engine.reserves_mb},
         sandbox=manifest.sandbox,
         external=external,
         question=consent.question(manifest.name),
@@ -208,11 +217,16 @@ def _tools(services: Services, manifest: Manifest, result_path: str) -> dict[str
     return {"kingdom": {"command": sys.executable, "args": ["-P", "-m", "kingdom.soldier.mcp"], "env": told}}
 
 
-def _limits(manifest: Manifest, task: Task) -> dict[str, Any]:
-    """Return the manifest's limits, with what the task's earlier tries have left of its budget."""
-    budget = manifest.limits["budget_usd"]
-    spent = task.spent_usd if isinstance(task.spent_usd, int | float) else 0.0
-    return {**manifest.limits, "budget_usd": None if budget is None else round(max(0.0, budget - spent), 6)}
+def _limits(manifest: Manifest, task: Task, left_usd: float | None) -> dict[str, Any]:
+    """Return the manifest's limits, with what earlier tries and other tasks have left of the budgets."""
+    left = {name: _left(manifest.limits[name], getattr(task, note)) for name, (note, _) in BUDGETS.items()}
+    bounds = [bound for bound in (left["budget_usd"], left_usd) if bound is not None]
+    return {**manifest.limits, **left, "budget_usd": min(bounds, default=None)}
+
+
+def _left(budget: float | None, spent: object) -> float | None:
+    known = spent if isinstance(spent, int | float) else 0
+    return None if budget is None else round(max(0, budget - known), 6)
 
 
 @cache

@@ -21,7 +21,7 @@ from kingdom.records import notes
 from kingdom.times import stamp
 from kingdom.words import duration, one_line, printable, table
 from tests.cli.conftest import Held, Terminal
-from tests.fixtures import install
+from tests.fixtures import install, write
 
 
 def test_nobody_runs(terminal: Terminal) -> None:
@@ -566,3 +566,39 @@ def test_each_watcher_is_shown_with_its_last_and_its_next_look(terminal: Termina
     assert re.search(r"\njira  refused, has not looked yet, next in \d+ min: refused: Bad credentials\n", shown), shown
     assert "files" not in shown
     assert [one["watcher"] for one in seen] == ["github", "jira"]
+
+
+def spent(usd: float, account: str = "claude", task: str = "task-1") -> dict[str, Any]:
+    row = {"usd": usd, "tokens": 1000}
+    return {**row, "accounts": {account: row}, "tasks": {task: row}}
+
+
+def test_the_report_of_money_adds_up_what_the_ledger_and_the_generals_know(terminal: Terminal) -> None:
+    today, before = stamp(time.time())[:10], stamp(time.time() - 2 * 86400)[:10]
+    terminal.places.ledger.parent.mkdir(exist_ok=True)
+    old = {"gen-pr": spent(1.5), "gen-jira": spent(0.25, "codex", "task-2")}
+    write(terminal.places.ledger, {before: old, "2020-01-01": {"gen-pr": spent(99)}, today: {"gen-pr": spent(1)}})
+    write(terminal.places.budgets, {f"spent {today}": {"gen-pr": spent(8)}})
+    (terminal.places.config / "general.yaml").write_text("budgets: {day_usd: 10}\n")
+    told = terminal.ok("report", "--money")
+    assert told.startswith("9.75 USD and 3,000 tokens were spent in the last 30 d.\n")
+    assert f"Budget day_usd, {today}: 8.00 of 10 USD (80%)." in told
+    for line in (f"{before}", "gen-jira", "codex", "task-2"):
+        assert re.search(rf"^  {line} +(0.25|1.75) ", told, re.MULTILINE)
+    assert "9.50 USD" in terminal.ok("report", "--money", "--general", "gen-pr")
+    assert "8.00 USD" in terminal.ok("report", "--money", "--since", "1d")
+    found = json.loads(terminal.ok("report", "--money", "--json"))["money"]
+    assert (found["usd"], found["generals"]["gen-jira"]) == (9.75, {"usd": 0.25, "tokens": 1000})
+
+
+def test_nothing_was_spent(terminal: Terminal) -> None:
+    nothing = "Nothing was spent in the last 30 d, as far as engines say what they cost.\n"
+    assert terminal.ok("report", "--money") == nothing
+
+
+def test_a_report_of_one_general_counts_its_tasks_alone(terminal: Terminal) -> None:
+    terminal.event("completed", "evt-1", status="completed")
+    terminal.task("completed", "task-1", outcome="success")
+    terminal.task("completed", "task-2", outcome="failed", target_general="gen-pr")
+    told = json.loads(terminal.ok("report", "--general", "gen-pr", "--since", "1h", "--json"))
+    assert (told["events"], told["tasks"]) == ({}, {"gen-pr": {"failed": 1}})

@@ -460,3 +460,34 @@ def test_every_try_has_fresh_ground(general: GeneralRig, clock: Clock, ending: s
     clock.pass_(70)
     assert general.result()["status"] == "success"
     assert (general.home / "found").read_text() == ""
+
+
+DEAR = says(status="success", metrics={"cost_usd": 2.0, "tokens_used": 70}) + "\nexec sleep 60"
+
+
+def _cost(general: GeneralRig) -> dict[str, Any]:
+    row: dict[str, Any] = read_json(general.places.budgets)[f"spent {MORNING[:10]}"][GENERAL]
+    return {"usd": row["usd"], "tokens": row["tokens"], "tasks": list(row["tasks"])}
+
+
+def test_a_soldier_that_uses_up_its_budget_is_ended_and_what_it_had_used_is_counted(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
+    general.manifest(limits={"budget_usd": 1.5})
+    general.runs(DEAR)
+    general.restart()
+    put(general.home, "tasks", "pending", **task())
+    result = general.result()
+    assert (result["status"], result["metrics"]["cost_usd"]) == ("failed", 2.0)
+    assert "its budget of 1.5 USD is used up" in result["error"]
+    assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}
+
+
+def test_what_a_killed_soldier_had_used_is_counted_once(general: GeneralRig) -> None:
+    general.runs(DEAR)
+    put(general.home, "tasks", "pending", **task())
+    general.until(general.soldier().result_path.exists, "it has said what it used")
+    notes.note_cancelled(general.places, general.services.disk, TASK, "me")
+    assert general.result()["error"] == "cancelled by me"
+    assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}

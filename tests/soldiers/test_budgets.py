@@ -15,6 +15,9 @@ from tests.fixtures import MORNING, Clock, services, write
 RULES: dict[str, Any] = {
     "day_usd": None,
     "general_day_usd": None,
+    "month_usd": None,
+    "general_month_usd": None,
+    "reserve_percent": 0,
     "shortest_rest_seconds": 60.0,
     "default_rest_seconds": 900.0,
     "longest_rest_seconds": 21600.0,
@@ -98,7 +101,8 @@ def test_what_a_run_does_not_say_costs_nothing(home: Path) -> None:
     ours = budgets(home, clock)
     ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.5}, clock())
     ours.record_cost("gen-pr", "claude", "task-1", {"tokens_used": 70}, clock())
-    assert read_json(home / "state" / "purse.json") == {"spent 2026-02-07": {"gen-pr": {"usd": 1.5, "tokens": 70}}}
+    (row,) = read_json(home / "state" / "purse.json")["spent 2026-02-07"].values()
+    assert (row["usd"], row["tokens"]) == (1.5, 70)
 
 
 def test_alone_it_probes_again_and_again(home: Path) -> None:
@@ -196,6 +200,9 @@ DAMAGED: list[dict[str, Any]] = [
     {"spent 2026-02-07": {"gen-pr": {"usd": True, "tokens": 1}}},
     {"spent 2026-02-07": {"gen-pr": {"usd": 1e308, "tokens": 1}}},
     {"spent 2026-02-07": {"gen-pr": {"usd": -1, "tokens": 1}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": 1, "tokens": 1, "tasks": {"task-1": 7}}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": 1, "tokens": 1, "accounts": []}}},
+    {"spent 2026-02-07": {"gen-pr": {"usd": 1, "tokens": 1, "last": "task-1"}}},
     {"what": {}},
 ]
 
@@ -213,10 +220,65 @@ def test_a_damaged_page_is_left_out_and_logged_once(home: Path, damaged: dict[st
     assert (home / "logs" / "gen-pr.log").read_text().count("dropped corrupt entries") == 1
 
 
-def test_what_was_spent_is_kept_for_two_days(home: Path) -> None:
+def test_what_was_spent_is_kept_for_a_month_and_by_task_for_two_days(home: Path) -> None:
     clock = Clock("2026-02-07T10:00:00Z")
     ours = budgets(home, clock)
-    for _ in range(5):
+    for _ in range(45):
         ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock())
         clock.pass_(86400)
-    assert list(read_json(home / "state" / "purse.json")) == ["spent 2026-02-10", "spent 2026-02-11"]
+    kept = read_json(home / "state" / "purse.json")
+    assert len(kept) == 41
+    assert [day for day, row in kept.items() if "tasks" in row["gen-pr"]] == ["spent 2026-03-22", "spent 2026-03-23"]
+    assert all(row["gen-pr"]["accounts"] == {"claude": {"usd": 1.0, "tokens": 0}} for row in kept.values())
+
+
+@pytest.mark.parametrize(("rule", "whose"), [("general_month_usd", "gen-pr"), ("month_usd", "gen-jira")])
+def test_a_months_budget_waits_for_the_next_month(home: Path, rule: str, whose: str) -> None:
+    clock = Clock("2026-01-31T10:00:00Z")
+    ours = budgets(home, clock, **{rule: 2.0})
+    ours.record_cost(whose, "claude", "task-0", {"cost_usd": 5.0}, clock())
+    for day in ("2026-02-01T10:00:00Z", "2026-02-27T10:00:00Z"):
+        clock.set(day)
+        assert ours.wait_for("gen-pr", "claude", "task-2", clock()) is None
+        ours.record_cost(whose, "claude", "task-1", {"cost_usd": 1.0}, clock())
+    wait = ours.wait_for("gen-pr", "claude", "task-3", clock())
+    assert wait is not None
+    assert (stamp(wait.until), wait.why) == (
+        "2026-03-01T00:00:00Z",
+        f"budgets.{rule} is 2 and 2 has been spent this month",
+    )
+
+
+def test_the_reserve_is_for_what_people_ask(home: Path) -> None:
+    clock = Clock()
+    ours = budgets(home, clock, day_usd=10.0, reserve_percent=20)
+    ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 8.0}, clock())
+    wait = ours.wait_for("gen-pr", "claude", "task-2", clock())
+    assert wait is not None
+    assert wait.why.endswith("8 has been spent today; the last 20 % are for what people ask")
+    assert ours.wait_for("gen-pr", "claude", "task-3", clock(), for_person=True) is None
+    assert ours.left_usd("gen-pr", clock(), for_person=True) == 2.0
+    assert ours.left_usd("gen-pr", clock(), for_person=False) == 0.0
+    ours.record_cost("gen-pr", "claude", "task-3", {"cost_usd": 2.0}, clock())
+    assert ours.wait_for("gen-pr", "claude", "task-4", clock(), for_person=True) is not None
+
+
+def test_a_run_that_is_reported_again_after_a_kill_costs_once(home: Path) -> None:
+    clock = Clock("2026-02-07T23:59:59Z")
+    for _ in range(3):
+        cost = {"cost_usd": 1.0, "tokens_used": 5}
+        budgets(home, clock).record_cost("gen-pr", "claude", "task-1", cost, clock(), run="task-1/0/7-7")
+        clock.pass_(10)
+    budgets(home, clock).record_cost("gen-pr", "claude", "task-1", cost, clock(), run="task-1/1/9-9")
+    kept = read_json(home / "state" / "purse.json")
+    assert sum(day["gen-pr"]["usd"] for day in kept.values()) == 2.0
+
+
+def test_of_many_tasks_the_dearest_are_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.soldiers.budgets.MOST_TASKS", 2)
+    clock = Clock()
+    ours = budgets(home, clock)
+    for number in (3, 1, 2):
+        ours.record_cost("gen-pr", "claude", f"task-{number}", {"cost_usd": number}, clock())
+    (row,) = read_json(home / "state" / "purse.json").values()
+    assert (row["gen-pr"]["usd"], sorted(row["gen-pr"]["tasks"])) == (6, ["task-2", "task-3"])

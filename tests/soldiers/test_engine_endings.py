@@ -31,6 +31,12 @@ def says(text: str, **more: Any) -> dict[str, Any]:
     return {"type": "assistant", "session_id": SESSION, "message": {"role": "assistant", "content": content}, **more}
 
 
+def answers(id: str, tokens: int) -> dict[str, Any]:
+    """A part of an answer of the model: each says what the whole answer used."""
+    message = {"id": id, "role": "assistant", "content": [], "usage": {"input_tokens": tokens, "output_tokens": 0}}
+    return {"type": "assistant", "session_id": SESSION, "message": message}
+
+
 def ends(**more: Any) -> dict[str, Any]:
     usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 0}
     plain = {"subtype": "success", "is_error": False, "num_turns": 1, "total_cost_usd": 0.5, "usage": usage}
@@ -132,6 +138,12 @@ def judged(
             {"error": "claude was ended by signal 9 before it had finished; what was said before: half"},
         ),
         ("claude", [says("half")], 143, {"status": "failed"}),
+        (
+            "claude",
+            [answers("a", 100), answers("a", 100), answers("b", 5)],
+            -9,
+            {"status": "failed", "metrics": {"tokens_used": 105}},
+        ),
         ("codex", [WARNS, item("first"), item(DONE), TURN], 0, {"status": "success", "summary": "fine"}),
         ("codex", [WARNS, item("bye"), TURN], 0, {"status": "failed", "error": "no result: it ended saying 'bye'"}),
         ("codex", turn_failed("unexpected status 401 Unauthorized: no"), 1, {"status": "skipped"}),

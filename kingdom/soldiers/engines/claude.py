@@ -36,6 +36,7 @@ LOCKED_OUT = frozenset({401, 403})
 NO_KEY = ("not logged in", "please run /login", "invalid api key")
 NO_MONEY = ("credit balance is too low", "usage limit reached", "hit your")
 MOST_DENIALS = 20
+TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class Claude:
@@ -132,12 +133,14 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
     resets_at: float | None = None
     error: str | None = None
     end: dict[str, Any] | None = None
+    used: dict[str, int] = {}
     for event in endings.events(order.out):
         session = event.get("session_id") or session
         match event.get("type"):
             case "assistant":
                 said = list(_texts(event)) or said
                 error = event.get("error") or error
+                used.update(_tokens_of(event))
             case "rate_limit_event":
                 resets_at = _reset(event.get("rate_limit_info")) or resets_at
             case "result":
@@ -145,7 +148,8 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
     if end is None:
         if session is None:
             return None
-        return Ending(" ".join(said), error=endings.cut_short(NAME, exit_code), session_id=session)
+        error = endings.cut_short(NAME, exit_code)
+        return Ending(" ".join(said), error=error, session_id=session, metrics={"tokens_used": sum(used.values())})
     ending = Ending(
         text=str(end.get("result") or " ".join(said)),
         structured=end["structured_output"] if isinstance(end.get("structured_output"), dict) else None,
@@ -178,11 +182,20 @@ def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str
 
 def _metrics(order: SoldierOrder, end: Mapping[str, Any]) -> dict[str, Any]:
     """Return what this run used. After a resume the cost is the whole session's, the tokens are not."""
-    usage = end.get("usage") or {}
-    kinds = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    tokens = sum(int(_number(usage.get(kind))) for kind in kinds)
+    tokens = _tokens(end.get("usage"))
     before = order.session_totals.get("cost_usd", 0.0)
     return {"cost_usd": round(max(0.0, _number(end.get("total_cost_usd")) - before), 6), "tokens_used": tokens}
+
+
+def _tokens(usage: Any) -> int:
+    known = usage if isinstance(usage, dict) else {}
+    return sum(int(_number(known.get(kind))) for kind in TOKENS)
+
+
+def _tokens_of(event: Mapping[str, Any]) -> dict[str, int]:
+    """Return the tokens of one answer of the model by its id: each of its parts repeats them."""
+    message = event.get("message")
+    return {str(message.get("id")): _tokens(message.get("usage"))} if isinstance(message, dict) else {}
 
 
 def _denials(end: Mapping[str, Any]) -> Iterator[str]:
