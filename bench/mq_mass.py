@@ -123,7 +123,7 @@ class Queue:
         yield from self.call("peek", limit=100)
         yield from self.call("hand_over", holder="bench", limit=100)
         yield from self.call("handed_over", holder="bench", messageKeys=[unknown] * 3, end=True)
-        for command in ("ack", "nack", "extend_lease", "reprocess_dlq", "delete_message"):
+        for command in ("ack", "nack", "extend_lease", "reprocess_dlq"):
             yield from self.call(command, messageKey=unknown, leaseId="0" * 16)
 
     def look_at_dead(self) -> Iterator[float]:

@@ -17,7 +17,7 @@ from kingdom.mq.client import Client, Delivery, Refused
 from tests.faults import trees
 
 QUEUE = "history"
-PATIENCE = 60.0
+PATIENCE = 300.0 if trees.CAMPAIGN else 60.0
 VISIBILITY = 1.5
 EVERY_NTH_FAILS = 10
 TOO_LATE = "ERR_TIMEOUT"

@@ -113,7 +113,7 @@ def run_under_kills(tree: Path, backend: str, seconds: float, seed: int) -> tupl
         with trees.running(tree, home, ("-m", "kingdom.mailbox"), clock.env):
             for process in processes:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(60)
+                    process.wait(actors.PATIENCE)
             dead, left = _rest(root, clock)
     finally:
         for process in processes:
