@@ -148,6 +148,7 @@ class Teller:
     def title(self, text: str) -> None:
         print()
         screen.show([Section([Line([Part(text, "bold")], indent=0)])])
+        sys.stdout.flush()
 
     def line(self, who: str, what: str, file: str = "") -> None:
         """Print one line of what happened, and the file that shows it."""

@@ -32,9 +32,9 @@ OURS |= {f"GIT_{who}_{what}": "tester@example.org" for who in ("AUTHOR", "COMMIT
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-def run(*words: str | Path, cwd: Path, env: dict[str, str] = OURS, code: int = 0, seconds: float = 120) -> str:
+def run(*words: str | Path, cwd: Path, env: dict[str, str] = OURS, code: int = 0) -> str:
     done = subprocess.run(
-        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
+        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == code, f"{words}: {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout
@@ -175,7 +175,7 @@ def test_a_wheel_can_be_installed_and_runs(folder: Path) -> None:
         *("gen-briefing", "gen-catchup", "gen-doctor", "gen-herald", "gen-jira", "gen-pr", "gen-test")
     ]
     assert not (home / ".env").exists()
-    shown = run(kingdom, "demo", cwd=folder, env=OURS | {"TMPDIR": str(folder)}, seconds=600)
+    shown = run(kingdom, "demo", cwd=folder, env=OURS | {"TMPDIR": str(folder)})
     assert "6 roles are up" in shown
     assert "0 lost, 0 doubled, 0 left over" in shown
 

@@ -78,7 +78,7 @@ def _tells_the_whole_story(said: str) -> None:
     assert "king     is back" in said
     assert "gen-pr   tries #101 again" in said
     assert "“[complete] resume of jira.ticket.assigned — prices are shown in EUR, with a test”" in said
-    assert re.search(r"evt-github-1000-\S+ is a github.pr.review_requested from github; it is completed", said)
+    assert re.search(r"\$ kingdom why evt-github-1000-\n[0-9:]+  evt-github-1000-\S+ is a .*; it is completed", said)
     assert re.search(r"it was answered by evt-slack-reply-\S+ and goes on as task-", said)
 
 

@@ -14,6 +14,7 @@ from kingdom.home.places import Places
 from kingdom.sentinel.watchers.adf import plain
 from kingdom.standins.faults import Fault, cuts, drops, fails, limits, passes, says
 from kingdom.standins.jira import Jira, document, person
+from kingdom.times import moment
 from tests.fixtures import Clock
 from tests.sentinel.sentinels import SECRETS, Sentinel
 
@@ -220,6 +221,17 @@ def test_a_known_issue_may_be_known_by_the_time_of_its_change(build: Build, tick
     sentinel.time.pass_(PERIOD)
     tickets.move("QP-1", "Done")
     assert len(sentinel.settle()) == 1
+
+
+def test_a_move_since_that_time_is_told(build: Build, tickets: Jira, home: Path) -> None:
+    remember(home, last_check="2026/02/07 09:58", known_issues={"QP-1": "2026-02-07T18:58:00.000+0900"})
+    tickets.ticket("QP-1", at=moment("2026-02-07T09:57:00Z"))
+    tickets.move("QP-1", "In Progress")
+    tickets.move("QP-1", "Done")
+    sentinel = build()
+    sentinel.settle()
+    (event,) = sentinel.all()
+    assert (event["type"], event["payload"]["previous_status"]) == ("jira.ticket.updated", "To Do")
 
 
 def test_a_list_of_known_issues_is_read_as_well(build: Build, tickets: Jira, home: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
@@ -170,7 +170,7 @@ class JiraWatcher(ServiceWatcher):
         if before is None:
             return self._event(ticket, "assigned", None, []), then
         new = [one for one in comments if self._is_new(one, before) and not _is_own(one.get("author"), me)]
-        was = before.get("status")
+        was = before.get("status") or _status_at(ticket, before.get("updated"))
         if was is not None and was != status and not _is_own(_mover(ticket), me):
             return self._event(ticket, "updated", str(was), new), then
         return (self._event(ticket, "commented", status, new) if new else None), then
@@ -229,9 +229,29 @@ def _comment(before: Known | None) -> int:
 
 def _mover(ticket: Ticket) -> Any:
     """Return who changed the status last."""
+    moves = _moves(ticket)
+    return moves[-1]["author"] if moves else None
+
+
+def _status_at(ticket: Ticket, noted: object) -> str | None:
+    """Return the status that a ticket had at a moment, if it was moved since; None when the moment cannot be read."""
+    try:
+        at = _seconds(str(noted))
+    except ValueError:
+        return None
+    since = [move for move in _moves(ticket) if _seconds(move["created"]) > at]
+    return str(next(_moved(since[0]))["fromString"]) if since else None
+
+
+def _moves(ticket: Ticket) -> list[Mapping[str, Any]]:
+    """Return the changes of a ticket's status, the oldest first."""
     histories = (ticket.get("changelog") or {}).get("histories") or []
-    moves = [one for one in histories if any(item.get("field") == "status" for item in one.get("items") or ())]
-    return max(moves, key=lambda one: _seconds(one["created"]))["author"] if moves else None
+    moves = [one for one in reversed(histories) if any(_moved(one))]  # Jira tells the newest first
+    return sorted(moves, key=lambda one: _seconds(one["created"]))
+
+
+def _moved(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (item for item in change.get("items") or () if item.get("field") == "status")
 
 
 def _is_own(author: Any, me: str) -> bool:
