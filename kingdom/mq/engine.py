@@ -43,7 +43,6 @@ LOOK_FOR_STRAYS_MS = 2_000
 UPKEEP_MS = 3_600_000
 TIDY_MS = 1_000
 STRAYS_AT_ONCE = 2_000
-LONG = 3600.0
 
 
 def _wall_ms() -> int:
@@ -281,7 +280,7 @@ class Engine:
         if queue is None:
             queue = self._queues.to_publish(queue_name)
         now = self.clock()
-        if draft.dedup_key and by_key:
+        if by_key and draft.dedup_key:
             original = self._dedup.duplicate_of(queue, draft.dedup_key, now)
             if original is not None:
                 return Published(original, names.key(queue_name, original), True)
@@ -340,13 +339,13 @@ class Engine:
         now = self.clock()
         digest = digest_of(consumer)
         leased: list[Leased] = []
-        budget = Budget(seconds=LONG)
+        left = MOST_CHANGES
         if own is not None:
             if own.paused:
                 return leased
             if own.next_release <= now:
                 self._timers.release_due(own, now)
-        while len(leased) < limit and room > 0 and budget.is_left():
+        while len(leased) < limit and room > 0 and left:
             state: State = "ready"
             if own is not None and (first := own.take(digest)) is not None:
                 source, name = own, first
@@ -360,15 +359,16 @@ class Engine:
                 leased.append(delivery)
                 room -= len(delivery.body)
             else:
-                budget.spend()
-        self.cut_short = not budget.is_left()
+                left -= 1
+        self.cut_short = not left
         return leased
 
     def _lease(
         self, queue: QueueState, state: State, name: str, consumer: str, digest: str, until: int, now: int
     ) -> Leased | None:
         """Return the leased message; None when it is expired, malformed or gone."""
-        if len(name) != names.PLAIN_LENGTH and 0 < names.expires_of(name) <= now:
+        is_plain = len(name) == names.PLAIN_LENGTH
+        if not is_plain and 0 < names.expires_of(name) <= now:
             self._drop(queue, name)
             return None
         lease_id = self._ids.lease_id()
@@ -389,10 +389,7 @@ class Engine:
             body, content, wrong = error.text, None, error.why
         else:
             content, wrong = self._content(queue, state, new, body)
-        lease = Lease(queue, new, lease_id, digest, until)
-        lease.consumer = consumer
-        lease.attempt = attempt
-        lease.since = now
+        lease = Lease(queue, new, lease_id, digest, until, attempt, consumer, now)
         self._queues.changed = True
         self._leases.begin(lease)
         if content is None:
@@ -400,7 +397,7 @@ class Engine:
             return None
         queue.consumed += 1
         return Leased(
-            message_format.shown_id(new, body),
+            new[MESSAGE_ID] if is_plain else message_format.shown_id(new, body),
             lease.key,
             queue.name,
             content.payload,
@@ -469,11 +466,13 @@ class Engine:
                 return
             lease = self._leases.held(key, lease_id, consumer, now)
         queue = lease.queue
-        with suppress(MessageGone):
+        try:
             if queue.policy.archive and not lease.is_dead_letter:
                 self.store.move(queue.name, "inflight", lease.name, "archived", names.archived(lease.name, now))
             else:
                 self.store.drop(queue.name, "inflight", lease.name)
+        except MessageGone:
+            pass
         self._leases.acknowledge(lease)
         self._queues.changed = True
         queue.acked += 1

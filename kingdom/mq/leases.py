@@ -26,7 +26,17 @@ class Lease:
 
     __slots__ = ("attempt", "consumer", "consumer_digest", "key", "lease_id", "name", "queue", "since", "until")
 
-    def __init__(self, queue: QueueState, name: str, lease_id: str, consumer_digest: str, until: int) -> None:
+    def __init__(
+        self,
+        queue: QueueState,
+        name: str,
+        lease_id: str,
+        consumer_digest: str,
+        until: int,
+        attempt: int,
+        consumer: str = "",
+        since: int = 0,
+    ) -> None:
         self.queue = queue
         #: The message's name while it is leased.
         self.name = name
@@ -34,13 +44,13 @@ class Lease:
         self.key = names.key_of(queue.name, name)
         self.lease_id = lease_id
         #: Empty when an earlier life has given the lease: then only the digest is known.
-        self.consumer = ""
+        self.consumer = consumer
         self.consumer_digest = consumer_digest
         #: In ms since the epoch; -1 once it is acknowledged.
         self.until = until
-        self.attempt = 0
+        self.attempt = attempt
         #: When it began; 0 when an earlier life has given it.
-        self.since = 0
+        self.since = since
 
     @property
     def is_dead_letter(self) -> bool:
@@ -82,9 +92,8 @@ class Leases:
     def restore(self, queue: QueueState, name: str) -> None:
         """Take over a lease that an earlier life has given."""
         fields = names.fields_of(name)
-        lease = Lease(queue, name, fields.get(names.LEASE, ""), fields.get(names.CONSUMER, ""), names.due_of(name))
-        lease.attempt = names.attempt_of(name)
-        self.begin(lease)
+        until, attempt = names.due_of(name), names.attempt_of(name)
+        self.begin(Lease(queue, name, fields.get(names.LEASE, ""), fields.get(names.CONSUMER, ""), until, attempt))
 
     def extend(self, lease: Lease, name: str, until: int) -> None:
         lease.name = name

@@ -151,9 +151,11 @@ def request_line(request_id: str, request_key: str, index: int) -> str:
 
 def spliced(draft: Draft) -> tuple[str, str]:
     """Return the payload as JSON, and the header line that says it came as plain text, if it did."""
-    if is_json(draft.payload):
-        return draft.payload, ""
-    return quoted(whole_text("message", draft.payload)), _TEXT
+    try:
+        orjson.loads(draft.payload)
+    except orjson.JSONDecodeError:
+        return quoted(whole_text("message", draft.payload)), _TEXT
+    return draft.payload, ""
 
 
 def checked_attributes(attributes: str) -> str:

@@ -49,7 +49,7 @@ BORN, KEY_END, WHOLE_KEY = "b", "k", "w"
 STAY_FOR_EVER = (TARGET, BY_HAND, BORN, KEY_END, WHOLE_KEY)
 
 PLAIN_LENGTH = 69
-"""As long is the name of a fresh message that says nothing but its payload."""
+"""As long is the name of a fresh message that says nothing but its payload, and perhaps its priority."""
 
 _HEAD = r"\d{7}-\d{13}-\d{8}"
 _GUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -198,11 +198,6 @@ def created_of(name: str) -> int:
     if name[KIND] == FOREIGN_KIND and ".b" in name:
         return int(fields_of(name)[BORN])
     return int(name[-36:-28] + name[-27:-23], 16)
-
-
-def by_due(name: str) -> str:
-    """Return what to sort by when priority does not count."""
-    return name[8:30]
 
 
 # Names of delayed messages, turned so that they sort by due time.

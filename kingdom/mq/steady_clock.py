@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
-
-_since_boot = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
-def steady_clock(wall: Callable[[], float] = time.time, passed: Callable[[], float] = _since_boot) -> Callable[[], int]:
+def steady_clock(
+    wall: Callable[[], float] = time.time, passed: Callable[[int], int] = time.clock_gettime_ns
+) -> Callable[[], int]:
     """Return a clock in ms since the epoch: as the wall clock is now, plus the time that passes.
 
-    `wall` and `passed` are in seconds; the latter goes on also while the machine is suspended.
+    `wall` is in seconds, `passed` in nanoseconds; the latter goes on also while the machine is suspended.
     """
-    offset = wall() - passed()
-    return lambda: int((offset + passed()) * 1000)
+    kind = time.CLOCK_BOOTTIME
+    offset = int(wall() * 1e9) - passed(kind)
+    return lambda: (offset + passed(kind)) // 1_000_000

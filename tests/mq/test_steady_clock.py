@@ -24,7 +24,7 @@ class Times:
         self.passed += seconds
 
     def clock(self) -> Callable[[], int]:
-        return steady_clock(lambda: self.wall, lambda: self.passed)
+        return steady_clock(lambda: self.wall, lambda _: int(self.passed * 1e9))
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 3 * 24 * HOUR])

@@ -61,8 +61,9 @@ class HybridStore(SqliteStore):
             raise
 
     def _put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._write_payload(queue, f"{name[MESSAGE_ID]}.json", body)
-        super()._put(queue, state, name, f'{{"payloadFile": "{self._folders[queue]}/{name[MESSAGE_ID]}.json"}}')
+        file = f"{name[MESSAGE_ID]}.json"
+        self._write_payload(queue, file, body)
+        super()._put(queue, state, name, f'{{"payloadFile": "{self._folders[queue]}/{file}"}}')
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         old, file = _file(name), _file(new)
@@ -210,9 +211,11 @@ class HybridStore(SqliteStore):
         data = body.encode()
         if len(data) > SMALL_ENOUGH_TO_KEEP:
             self._bulky.add(_id_of(file))
-        self._doomed.pop((self._folder(queue), file), None)  # moved to another queue, and back
+        folder = self._folder(queue)
+        if self._doomed:
+            self._doomed.pop((folder, file), None)  # moved to another queue, and back
         try:
-            self._batch.create(self._folder(queue), file, data)
+            self._batch.create(folder, file, data)
         except OSError as error:
             # Nothing of it can be seen: only this message is refused, the group goes on.
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -220,9 +223,10 @@ class HybridStore(SqliteStore):
             raise self._failure("write a payload", error) from None
 
     def _remove_later(self, queue: str, file: str) -> None:
-        keep = _id_of(file) not in self._bulky
-        self._bulky.discard(_id_of(file))
-        self._doomed[self._folder(queue), file] = keep
+        is_bulky = bool(self._bulky) and _id_of(file) in self._bulky
+        if is_bulky:
+            self._bulky.discard(_id_of(file))
+        self._doomed[self._folder(queue), file] = not is_bulky
 
     def _remove_files(self) -> None:
         """Delete the files of rows that are gone for good."""

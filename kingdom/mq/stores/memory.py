@@ -38,7 +38,11 @@ class MemoryStore:
         self._bodies[queue, name[MESSAGE_ID]] = (state, name, body)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
-        self._bodies[queue, name[MESSAGE_ID]] = (to, new, self.read(queue, state, name))
+        key = (queue, name[MESSAGE_ID])
+        found = self._bodies.get(key)
+        if found is None or found[1] != name:
+            raise MessageGone
+        self._bodies[key] = (to, new, found[2])
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         self.read(queue, state, name)

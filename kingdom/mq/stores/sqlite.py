@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -55,7 +56,8 @@ class Tables(NamedTuple):
         return sql.replace("{{kv_table}}", self.messages).replace("{{msg_index_table}}", self.states)
 
 
-class Change(NamedTuple):
+@dataclass(slots=True)
+class Change:
     """The latest of a message that the tables do not hold yet."""
 
     queue: str
@@ -64,8 +66,6 @@ class Change(NamedTuple):
     body: str | None
     #: Whether the tables have never held it.
     born: bool
-    #: The place in the log of the first change that they do not hold.
-    position: int
 
 
 class SqliteStore:
@@ -82,10 +82,10 @@ class SqliteStore:
         self._sql = statements(self._tables)
         self._append_log = self._sql["append_log"]
         self._steps: list[Step] = []
-        #: By key, in the order of their positions.
+        #: By key, in the order of their first lines in the log.
         self._changes: dict[str, Change] = {}
-        #: The last place in the log.
-        self._position = 0
+        #: Whether changes go into the tables with every commit, until there are none: then the log is emptied at once.
+        self._settling = False
         self._large: dict[str, str] = {}
         self._bytes = 0
         self._committed_at = 0.0
@@ -112,33 +112,32 @@ class SqliteStore:
     def _put(self, queue: str, state: State, name: str, body: str) -> None:
         key = names.key_of(queue, name)
         before = self._changes.get(key)  # moved to another queue, and back
-        self._log(key, queue, state, name, body, before, before is None or before.born)
+        self._log(key, queue, state, name, body, before is None or before.born)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         key = names.key_of(queue, name)
-        before = self._changes.get(key)
-        self._position += 1
-        self._steps.append((self._append_log, (self._position, key, queue, to, new, None)))
-        if before is None:
-            self._changes[key] = Change(queue, to, new, None, False, self._position)
+        self._steps.append((self._append_log, (key, queue, to, new, None)))
+        change = self._changes.get(key)
+        if change is None:
+            self._changes[key] = Change(queue, to, new, None, False)
         else:
-            self._changes[key] = Change(queue, to, new, before.body, before.born, before.position)
+            change.queue, change.state, change.name = queue, to, new
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         key = names.key_of(queue, name)
         before = self._changes.get(key)
-        self._log(key, queue, to, new, body, before, before is not None and before.born)
+        self._log(key, queue, to, new, body, before is not None and before.born)
 
     def drop(self, queue: str, state: State, name: str) -> None:
         key = names.key_of(queue, name)
-        before = self._changes.get(key)
-        self._position += 1
-        self._steps.append((self._append_log, (self._position, key, queue, GONE, name, None)))
-        if before is None:
-            self._changes[key] = Change(queue, GONE, name, None, False, self._position)
+        self._steps.append((self._append_log, (key, queue, GONE, name, None)))
+        change = self._changes.get(key)
+        if change is None:
+            self._changes[key] = Change(queue, GONE, name, None, False)
         else:
-            self._changes[key] = Change(queue, GONE, name, None, before.born, before.position)
-        self._large.pop(key, None)
+            change.queue, change.state, change.name, change.body = queue, GONE, name, None
+        if self._large:
+            self._large.pop(key, None)
 
     def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
         self._put(to, "delayed" if names.due_of(new) > self._now else "ready", new, body)
@@ -158,7 +157,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             self._break(action, error)
 
-    def _log(self, key: str, queue: str, state: State, name: str, body: str, before: Change | None, born: bool) -> None:
+    def _log(self, key: str, queue: str, state: State, name: str, body: str, born: bool) -> None:
         small = body
         if len(body) > LARGE:
             self._steps.append((self._sql["upsert_body"], _row_of_body(key, name, body)))
@@ -166,10 +165,8 @@ class SqliteStore:
             small, born = IN_TABLE, False
         else:
             self._bytes += len(body)
-        self._position += 1
-        self._steps.append((self._append_log, (self._position, key, queue, state, name, small)))
-        first = self._position if before is None else before.position
-        self._changes[key] = Change(queue, state, name, small, born, first)
+        self._steps.append((self._append_log, (key, queue, state, name, small)))
+        self._changes[key] = Change(queue, state, name, small, born)
 
     def read(self, queue: str, state: State, name: str) -> str:
         key = names.key_of(queue, name)
@@ -211,8 +208,8 @@ class SqliteStore:
             if self._reserve.spent:
                 self._write(steps)
                 self._settle_if_there_is_room()
-            elif now - before >= QUIET_S or len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES:
-                self._write(steps, settle=max(len(steps), SETTLED_AT_ONCE))
+            elif self._settling or now - before >= QUIET_S or self._is_much_unsettled():
+                self._write(steps, settle=max(len(steps) + len(steps) // 4, SETTLED_AT_ONCE))
             elif len(steps) == 1:
                 self._connection.execute(*steps[0])
             else:
@@ -242,6 +239,10 @@ class SqliteStore:
             for key in settled:
                 del self._changes[key]
             self._bytes = sum(len(change.body) for change in self._changes.values() if change.body)
+            self._settling = bool(self._changes)
+
+    def _is_much_unsettled(self) -> bool:
+        return len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES
 
     def _settle_if_there_is_room(self) -> None:
         """Bring the tables up to date unless the disk is full: what is in the log is safe meanwhile."""
@@ -270,7 +271,8 @@ class SqliteStore:
             start = end
 
     def _settle(self, changes: Mapping[str, Change]) -> None:
-        """Bring the oldest changes into the two tables, and out of the log."""
+        """Bring the oldest changes into the two tables. The log is emptied with the last of them: until then it
+        tells a start more than is needed, and comes to the same."""
         bodies, states, ended = [], [], []
         for key, change in changes.items():
             if change.state == GONE:
@@ -285,17 +287,16 @@ class SqliteStore:
         many(self._sql["upsert_state"], states)
         many(self._sql["delete_state"], ended)
         many(self._sql["delete_body"], ended)
-        following = next(islice(self._changes.values(), len(changes), None), None)
-        if following is None:
+        if len(changes) == len(self._changes):
             self._connection.execute(self._sql["clear_log"])
-        else:
-            self._connection.execute(self._sql["shorten_log"], (following.position,))
 
     def _row_of_state(self, key: str, change: Change) -> tuple[Any, ...]:
         name, state = change.name, change.state
         due = names.due_of(name)
         if state == "delayed" and due <= self._now:
             state = "ready"
+        if len(name) == names.PLAIN_LENGTH:
+            return (change.queue, state, names.priority_of(name), due, None, 0, key, name)
         until = due if state == "inflight" else None
         return (change.queue, state, names.priority_of(name), due, until, names.attempt_of(name), key, name)
 
@@ -311,6 +312,7 @@ class SqliteStore:
         self._steps = []
         self._large.clear()
         self._changes.clear()
+        self._settling = False
         self._bytes = 0
 
     def tidy(self, now: int, idle: bool) -> bool:
@@ -392,12 +394,10 @@ class SqliteStore:
 
     def _recover(self) -> None:
         """Bring the tables up to date with what a life before this one has logged."""
-        for position, key, queue, state, name, body in self._query("select_log"):
+        for key, queue, state, name, body in self._query("select_log"):
             before = self._changes.get(key)
             text = body if body is not None or before is None else before.body
-            self._position = position
-            first = position if before is None else before.position
-            self._changes[key] = Change(queue, state, name, text, False, first)
+            self._changes[key] = Change(queue, state, name, text, False)
         if self._changes:
             try:
                 self._write([], settle=len(self._changes))
@@ -479,7 +479,7 @@ class SqliteStore:
         except (MessageGone, MalformedBody, ValueError):
             name = ""
         if names.is_name(name):
-            change = Change(queue, "ready", name, None, False, 0)
+            change = Change(queue, "ready", name, None, False)
             self._query("upsert_state", self._row_of_state(key, change))
         else:
             self._query("delete_body", (key,))

@@ -2,22 +2,18 @@
 --
 -- kv holds the messages, msg_index their states. Both are written behind: what a group of requests changes goes to
 -- the end of msg_log in one transaction, and from there into the two tables: at once while little happens, else when
--- there are many or after a second, a part in each transaction. A message that is published, leased and acknowledged meanwhile never touches them. Large bodies go to kv right away.
+-- there are many or after a second, a part in each transaction until the log can be emptied. A message that is published, leased and acknowledged meanwhile never touches them. Large bodies go to kv right away.
 
 -- name: append_log
 -- a change of state; with a body when that is new, an empty one when it is large; the state gone ends it
-INSERT INTO msg_log (position, message_key, queue, state, name, body) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO msg_log (message_key, queue, state, name, body) VALUES (?, ?, ?, ?, ?);
 
 -- name: clear_log
 -- all of it stands in the tables now
 DELETE FROM msg_log;
 
--- name: shorten_log
--- what lies before the first change that is not in the tables yet
-DELETE FROM msg_log WHERE position < ?;
-
 -- name: select_log
-SELECT position, message_key, queue, state, name, body FROM msg_log ORDER BY position;
+SELECT message_key, queue, state, name, body FROM msg_log ORDER BY position;
 
 -- name: upsert_body
 INSERT INTO {{kv_table}} (key, value, value_type, created_at, updated_at, expires_at) VALUES (?, ?, 'message', ?, ?, ?)
