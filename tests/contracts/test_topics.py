@@ -5,52 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from kingdom.topics import TOPICS, open_topics
-from kingdom.topics.base import Kit, Outcome, PositionGone, Topics
-from tests.contracts.topics import ROOM, TopicsContract, published, taken, values
+from kingdom.topics import TOPICS
+from kingdom.topics.base import Outcome, PositionGone
+from tests.contracts.topics import ROOM, SOON, TopicsContract, World, published, taken, values
 from tests.waiting import wait_until
 
 NEED_A_BROKER = ("kafka",)
 
 
-class Local:
-    """A transport in one home."""
-
-    def __init__(self, transport: str, home: Path) -> None:
-        self.transport = transport
-        self.home = home
-        self._opened: list[Topics] = []
-        self._numbers = count()
-
-    def open(self) -> Topics:
-        kit = Kit(
-            folder=self.home / "topics",
-            scratch=self.home / f"scratch-{next(self._numbers)}",
-            durability="process",
-            guard=lambda: None,
-            settings={},
-        )
-        self._opened.append(open_topics(self.transport, kit))
-        return self._opened[-1]
-
-    def topic(self) -> str:
-        return f"chat.test-{next(self._numbers)}.v1"
-
-    def close(self) -> None:
-        for topics in self._opened:
-            topics.close()
-
-
 @pytest.fixture(params=[name for name in TOPICS if name not in NEED_A_BROKER])
-def world(request: pytest.FixtureRequest, home: Path) -> Iterator[Local]:
-    local = Local(request.param, home)
-    yield local
-    local.close()
+def world(request: pytest.FixtureRequest, home: Path) -> Iterator[World]:
+    with World(request.param, home) as world:
+        yield world
 
 
 class TestWithoutABroker(TopicsContract):
@@ -58,13 +28,12 @@ class TestWithoutABroker(TopicsContract):
 
 
 @pytest.fixture
-def files(home: Path) -> Iterator[Local]:
-    local = Local("files", home)
-    yield local
-    local.close()
+def files(home: Path) -> Iterator[World]:
+    with World("files", home) as world:
+        yield world
 
 
-def test_a_batch_is_a_file_of_json_lines_named_after_its_first_event(files: Local) -> None:
+def test_a_batch_is_a_file_of_json_lines_named_after_its_first_event(files: World) -> None:
     producer = files.open().producer()
     published(producer, "chat.v1", [b'{"content":"one"}', b'{"content":"two"}'])
     published(producer, "chat.v1", [b'{"content":"three"}', b"\xff"])
@@ -82,7 +51,7 @@ def test_a_batch_is_a_file_of_json_lines_named_after_its_first_event(files: Loca
     assert all((folder / name).stat().st_mode & 0o777 == 0o600 for name in names)
 
 
-def test_lines_that_others_wrote_are_read_and_what_is_no_json_is_left_to_the_reader(files: Local) -> None:
+def test_lines_that_others_wrote_are_read_and_what_is_no_json_is_left_to_the_reader(files: World) -> None:
     folder = files.home / "topics" / "chat.v1"
     folder.mkdir(parents=True)
     (folder / f"{0:020}.jsonl").write_text('{ "value": {"n": 1}, "key": "a" }\nnonsense\n{"key":"b","value":{"n":2}}')
@@ -94,7 +63,7 @@ def test_lines_that_others_wrote_are_read_and_what_is_no_json_is_left_to_the_rea
     ]
 
 
-def test_a_file_that_somebody_removed_is_told_once_and_the_rest_is_read(files: Local) -> None:
+def test_a_file_that_somebody_removed_is_told_once_and_the_rest_is_read(files: World) -> None:
     topics = files.open()
     producer = topics.producer()
     reader = topics.group("readers", "chat.v1")
@@ -103,11 +72,11 @@ def test_a_file_that_somebody_removed_is_told_once_and_the_rest_is_read(files: L
     assert len(reader.poll(5.0, 1)) == 1
     os.unlink(files.home / "topics" / "chat.v1" / f"{1:020}.jsonl")
     with pytest.raises(PositionGone, match="from 1 on, up to 2"):
-        wait_until(lambda: reader.poll(0.1), 20, "the gap is seen")
+        wait_until(lambda: reader.poll(0.1), SOON, "the gap is seen")
     assert values(taken(reader, 2)) == [b'{"n":2}', b'{"n":3}']
 
 
-def test_a_group_whose_topic_was_emptied_says_so_and_begins_anew(files: Local) -> None:
+def test_a_group_whose_topic_was_emptied_says_so_and_begins_anew(files: World) -> None:
     first = files.open()
     reader = first.group("readers", "chat.v1")
     published(first.producer(), "chat.v1", [b'{"n":1}', b'{"n":2}'])
@@ -119,11 +88,11 @@ def test_a_group_whose_topic_was_emptied_says_so_and_begins_anew(files: Local) -
     published(second.producer(), "chat.v1", [b'{"n":3}'])
     again = second.group("readers", "chat.v1")
     with pytest.raises(PositionGone):
-        wait_until(lambda: again.poll(0.1), 20, "the loss is seen")
+        wait_until(lambda: again.poll(0.1), SOON, "the loss is seen")
     assert values(taken(again, 1)) == [b'{"n":3}']
 
 
-def test_a_full_disk_refuses_and_what_was_refused_is_nowhere(files: Local) -> None:
+def test_a_full_disk_refuses_and_what_was_refused_is_nowhere(files: World) -> None:
     topics = files.open()
     producer = topics.producer()
     published(producer, "chat.v1", [b'{"n":1}'])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
-from kingdom.topics.base import LARGEST_EVENT, Follower, GroupReader, Outcome, Producer, Record, Topics
+from kingdom.topics import open_topics
+from kingdom.topics.base import LARGEST_EVENT, Follower, GroupReader, Kit, Outcome, Producer, Record, Topics
 from tests.waiting import wait_until
 
 SOON = 60.0
@@ -24,14 +27,36 @@ ODD_VALUES = {
 }
 
 
-class World(Protocol):
-    """One transport with what it needs."""
+class World:
+    """One transport, opened any number of times, each time as another process would."""
+
+    def __init__(self, transport: str, home: Path, **settings: Any) -> None:
+        self.home = home
+        self._transport = transport
+        self._settings = settings
+        self._opened: list[Topics] = []
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for topics in self._opened:
+            topics.close()
 
     def open(self) -> Topics:
-        """Open the topics as another process would."""
+        kit = Kit(
+            folder=self.home / "topics",
+            scratch=self.home / f"scratch-{len(self._opened)}",
+            durability="process",
+            guard=lambda: None,
+            settings=self._settings,
+        )
+        self._opened.append(open_topics(self._transport, kit))
+        return self._opened[-1]
 
     def topic(self) -> str:
         """Return the name of a topic that is not there yet."""
+        return f"chat.test-{uuid.uuid4()}.v1"
 
 
 class TopicsContract:

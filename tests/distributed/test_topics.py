@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import signal
-import uuid
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic, TopicPartition
 
-from kingdom.topics import open_topics
-from kingdom.topics.base import Kit, Outcome, PositionGone, Topics, TopicsAway
+from kingdom.topics.base import Outcome, PositionGone, TopicsAway
 from kingdom.topics.kafka import QUIET
-from tests.contracts.topics import SOON, Told, TopicsContract, published, taken, values
+from tests.contracts.topics import SOON, Told, TopicsContract, World, published, taken, values
 from tests.distributed.kafka import Brokers
 from tests.waiting import wait_until
 
@@ -25,33 +21,10 @@ PLACES = {"21": -973932308, "foobar": -790332482, "abc": 479470107, "a-little-bi
 """The 32-bit murmur2 of a few keys, as clients in other languages compute it."""
 
 
-class Remote:
-    """Topics at real brokers, under names that no other test has."""
-
-    def __init__(self, brokers: Brokers, home: Path, **kafka: Any) -> None:
-        self.brokers = brokers
-        self.home = home
-        self.kafka = {"servers": brokers.servers, "publish_seconds": 10, "options": {"debug": "cgrp,topic"}, **kafka}
-        self._opened: list[Topics] = []
-        self._numbers = count()
-
-    def open(self) -> Topics:
-        kit = Kit(
-            folder=self.home / "topics",
-            scratch=self.home / f"scratch-{next(self._numbers)}",
-            durability="process",
-            guard=lambda: None,
-            settings={"kafka": self.kafka},
-        )
-        self._opened.append(open_topics("kafka", kit))
-        return self._opened[-1]
-
-    def topic(self) -> str:
-        return f"chat.test-{uuid.uuid4()}.v1"
-
-    def close(self) -> None:
-        for topics in self._opened:
-            topics.close()
+def remote(brokers: Brokers, home: Path, publish_seconds: float = 10) -> World:
+    options = {"debug": "cgrp,topic"}
+    kafka = {"servers": brokers.servers, "publish_seconds": publish_seconds, "options": options}
+    return World("kafka", home, kafka=kafka)
 
 
 @pytest.fixture(autouse=True)
@@ -63,17 +36,27 @@ def library_log() -> Iterator[None]:
 
 
 @pytest.fixture
-def world(brokers: Brokers, home: Path) -> Iterator[Remote]:
-    remote = Remote(brokers, home)
-    yield remote
-    remote.close()
+def world(brokers: Brokers, home: Path) -> Iterator[World]:
+    with remote(brokers, home) as world:
+        yield world
+
+
+@pytest.fixture
+def impatient(brokers: Brokers, home: Path) -> Iterator[World]:
+    with remote(brokers, home, publish_seconds=1.5) as world:
+        yield world
+
+
+@pytest.fixture
+def admin(brokers: Brokers) -> AdminClient:
+    return AdminClient({"bootstrap.servers": brokers.servers})
 
 
 class TestKafka(TopicsContract):
     pass
 
 
-def test_a_key_lies_where_clients_in_other_languages_would_put_it(world: Remote) -> None:
+def test_a_key_lies_where_clients_in_other_languages_would_put_it(world: World) -> None:
     topic, topics = world.topic(), world.open()
     reader = topics.group("readers", topic)
     for key in PLACES:
@@ -82,10 +65,9 @@ def test_a_key_lies_where_clients_in_other_languages_would_put_it(world: Remote)
     assert found == {key: (number & 0x7FFFFFFF) % 3 for key, number in PLACES.items()}
 
 
-def test_a_topic_that_is_there_keeps_its_settings_and_is_never_shortened(world: Remote) -> None:
+def test_a_topic_that_is_there_keeps_its_settings_and_is_never_shortened(world: World, admin: AdminClient) -> None:
     topic, topics = world.topic(), world.open()
-    admin = AdminClient({"bootstrap.servers": world.brokers.servers})
-    admin.create_topics([NewTopic(topic, 5, config={"retention.ms": "86400000"})])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 5, config={"retention.ms": "86400000"})])[topic].result(SOON)
     reader = topics.group("readers", topic)
     published(topics.producer(), topic, [b"{}"] * 5)
     reader.commit(taken(reader, 5))
@@ -93,38 +75,39 @@ def test_a_topic_that_is_there_keeps_its_settings_and_is_never_shortened(world: 
     assert topics.trim(topic, ["readers"], 0, 4e9) == 0
     assert len(admin.list_topics(topic).topics[topic].partitions) == 5
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "86400000"
+    assert admin.describe_configs([resource])[resource].result(SOON)["retention.ms"].value == "86400000"
 
 
-def test_a_topic_of_ours_has_three_partitions_and_keeps_everything(world: Remote) -> None:
+def test_a_topic_of_ours_has_three_partitions_and_keeps_everything(world: World, admin: AdminClient) -> None:
     topic, topics = world.topic(), world.open()
     topics.follow(topic)
-    admin = AdminClient({"bootstrap.servers": world.brokers.servers})
     assert len(admin.list_topics(topic).topics[topic].partitions) == 3
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "-1"
+    assert admin.describe_configs([resource])[resource].result(SOON)["retention.ms"].value == "-1"
 
 
-def test_a_position_that_somebody_else_removed_is_told_once_and_the_rest_is_read(world: Remote) -> None:
+def test_a_position_that_somebody_else_removed_is_told_once_and_the_rest_is_read(
+    world: World, admin: AdminClient
+) -> None:
     topic, topics = world.topic(), world.open()
     producer, reader = topics.producer(), topics.group("readers", topic)
     published(producer, topic, [b'{"n":%d}' % number for number in range(10)])
     first = taken(reader, 10)
     reader.commit(first[:3])
     reader.close()
-    admin = AdminClient({"bootstrap.servers": world.brokers.servers})
     partition = int(first[0].position.partition(":")[0])
     for removed in admin.delete_records([TopicPartition(topic, partition, 7)]).values():
-        removed.result(10)
+        removed.result(SOON)
     again = world.open().group("readers", topic)
     with pytest.raises(PositionGone):
         wait_until(lambda: again.poll(0.1), SOON, "the loss is seen")
     assert values(taken(again, 3)) == [b'{"n":%d}' % number for number in range(7, 10)]
 
 
-def test_a_broker_that_answers_no_more_leaves_the_fate_unknown_and_is_waited_for(brokers: Brokers, home: Path) -> None:
-    world = Remote(brokers, home, publish_seconds=1.5)
-    topic, topics = world.topic(), world.open()
+def test_a_broker_that_answers_no_more_leaves_the_fate_unknown_and_is_waited_for(
+    impatient: World, brokers: Brokers
+) -> None:
+    topic, topics = impatient.topic(), impatient.open()
     quick, patient = topics.producer(), topics.producer(patient=True)
     follower = topics.follow(topic)
     assert published(quick, topic, [b'{"n":1}']) == published(patient, topic, [b'{"n":2}']) == [Outcome.STORED]
@@ -143,4 +126,3 @@ def test_a_broker_that_answers_no_more_leaves_the_fate_unknown_and_is_waited_for
     assert told.outcomes() == {3: Outcome.UNKNOWN, 4: Outcome.STORED}
     seen = {record.value for record in taken(follower, 3)}
     assert {b'{"n":1}', b'{"n":2}', b'{"n":4}'} <= seen | {record.value for record in follower.poll(1.0)}
-    world.close()
