@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kingdom.standins.server import Answer, Request, StandIn, answer_json
+from tests.waiting import SOON
 
 
 class Echo(StandIn):
@@ -29,7 +30,7 @@ def echo() -> Iterator[Echo]:
 
 @pytest.fixture
 def client(echo: Echo) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", echo.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", echo.port, timeout=SOON)
     yield connection
     connection.close()
 

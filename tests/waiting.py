@@ -1,4 +1,4 @@
-"""Queued for what must happen, with a deadline. The only place where tests wait."""
+"""Wait for what must happen, with a deadline. The only place where tests wait."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TypeVar
 from kingdom.runtime.wake import Waker
 
 LOOK_SECONDS = 0.02
+SOON = 60.0
+"""The usual deadline: others share the machine, and nobody waits for it while things work."""
 
 Seen = TypeVar("Seen")
 
 
 def wait_until(predicate: Callable[[], Seen], seconds: float, what: str, folders: Iterable[Path] = ()) -> Seen:
-    """The predicate's first true value. It is asked again when a file arrives in one of the folders, and
+    """Return the predicate's first true value. It is asked again when a file arrives in one of the folders, and
     every 20 ms; AssertionError names what did not come."""
     waker = Waker(folders)
     give_up = time.monotonic() + seconds
@@ -30,7 +32,7 @@ def wait_until(predicate: Callable[[], Seen], seconds: float, what: str, folders
 
 
 def stays(predicate: Callable[[], object], seconds: float, what: str) -> None:
-    """The predicate is true now and at every look for so long: the way to see that something does not happen."""
+    """Assert that the predicate is true now and at every look for so long, so that something does not happen."""
     waker = Waker(())
     until = time.monotonic() + seconds
     try:

@@ -21,7 +21,7 @@ from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import started_at
 from kingdom.runtime.role import Services
 from tests.fixtures import Clock, services
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 TASK = "task-20260207-001"
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
@@ -36,7 +36,7 @@ def ours(home: Path) -> Services:
 def process(*words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen(words or SLEEPER, env={"PATH": os.environ["PATH"], **environment}, start_new_session=True)
     # Popen returns before the kernel shows the new program's environment.
-    wait_until(Path(f"/proc/{child.pid}/environ").read_bytes, 5, "the process shows its environment")
+    wait_until(Path(f"/proc/{child.pid}/environ").read_bytes, SOON, "the process shows its environment")
     try:
         yield child
     finally:
@@ -56,7 +56,7 @@ def test_a_process_whose_soldier_is_no_more_is_ended(ours: Services) -> None:
     with process(**marks(ours)) as orphan:
         (found,) = orphans.kill(ours)
         assert (found.task, found.ended) == (TASK, 1)
-        wait_until(lambda: gone(orphan), 5, "the orphan is gone")
+        wait_until(lambda: gone(orphan), SOON, "the orphan is gone")
         assert orphan.returncode == -signal.SIGKILL
 
 
@@ -74,7 +74,7 @@ def test_a_lock_that_nobody_holds_keeps_nobody(ours: Services) -> None:
     with process(**marks(ours)) as orphan:
         (found,) = orphans.kill(ours)
         assert (found.task, found.ended) == (TASK, 1)
-        wait_until(lambda: gone(orphan), 5, "the orphan is gone")
+        wait_until(lambda: gone(orphan), SOON, "the orphan is gone")
     assert sessions.read(ours.places) == []
 
 
@@ -84,10 +84,10 @@ def test_a_whole_tree_of_orphans_goes(ours: Services, tmp_path: Path) -> None:
         f"(setsid nohup sleep 600 & echo $! >> {noted}); sleep 600 & echo $! >> {noted}; echo done >> {noted}; wait"
     )
     with process("/bin/sh", "-c", script, **marks(ours)):
-        wait_until(lambda: noted.exists() and "done" in noted.read_text(), 5, "the tree stands")
+        wait_until(lambda: noted.exists() and "done" in noted.read_text(), SOON, "the tree stands")
         list(orphans.kill(ours))
         pids = [int(line) for line in noted.read_text().split() if line.isdigit()]
-        wait_until(lambda: not any(started_at(pid) for pid in pids), 5, "every member is gone")
+        wait_until(lambda: not any(started_at(pid) for pid in pids), SOON, "every member is gone")
 
 
 def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
@@ -135,7 +135,7 @@ def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) 
     lock.acquire()
     with process(**marks(ours)) as orphan, process(**marks(ours, f"{TASK}0")) as soldier:
         assert [found.task for found in orphans.kill(ours)] == [TASK]
-        wait_until(lambda: gone(orphan), 5, "the orphan is gone")
+        wait_until(lambda: gone(orphan), SOON, "the orphan is gone")
         assert not gone(soldier)
     lock.release()
 
@@ -159,7 +159,7 @@ def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services
         enlist(ours, row)
     with process(**marks(ours, "t-2")) as victim, process(**marks(ours, "t-3")) as spared:
         assert orphans.stop_newest(ours) == "t-2"
-        wait_until(lambda: gone(victim), 5, "the victim is gone")
+        wait_until(lambda: gone(victim), SOON, "the victim is gone")
         assert not gone(spared)
 
 

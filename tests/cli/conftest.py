@@ -18,7 +18,7 @@ from kingdom.cli.init import furnish
 from kingdom.cli.main import main
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def court_answers(terminal: Terminal) -> Iterator[None]:
     pending = places.folder("events", "pending")
 
     def answer() -> None:
-        wait_until(lambda: any(pending.glob("*.json")), 10.0, "an event", (pending,))
+        wait_until(lambda: any(pending.glob("*.json")), SOON, "an event", (pending,))
         path = next(pending.glob("*.json"))
         event = json.loads(path.read_text())
         terminal.event("dispatched", event["id"], type=event["type"], task_id="task-9")

@@ -24,7 +24,7 @@ from kingdom.standins.faults import drops, fails, limits
 from kingdom.standins.github import GitHub
 from kingdom.standins.jira import Jira
 from tests.cli.conftest import Terminal
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 @pytest.fixture
@@ -164,10 +164,10 @@ def test_a_prompt_on_a_terminal_does_not_echo_the_token(terminal: Terminal, hub:
             shown += os.read(ours, 4096)
             return until in shown
 
-        wait_until(lambda: reads(b"GH_TOKEN, token (ghp_"), 20, "a prompt")
+        wait_until(lambda: reads(b"GH_TOKEN, token (ghp_"), SOON, "a prompt")
         os.write(ours, f"{github.TOKEN}\n".encode())
-        wait_until(lambda: reads(b"Kept in"), 20, "the end")
-        assert child.wait(20) == 0
+        wait_until(lambda: reads(b"Kept in"), SOON, "the end")
+        assert child.wait(SOON) == 0
     os.close(ours)
     assert github.TOKEN.encode() not in shown
     assert dotenv.secrets(terminal.places) == {"GH_TOKEN": github.TOKEN}

@@ -22,7 +22,7 @@ from kingdom.cli.screen import Column, Line, Part, Section, Table, Window
 from kingdom.times import stamp
 from kingdom.words import width
 from tests.cli.conftest import Terminal
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 ESCAPE = "\033"
 QUESTION = "PROJ-17 can be mended in the cart or in the tax table. Which one shall I change? 어느 쪽을 고칠까요?"
@@ -165,7 +165,7 @@ def test_watch_has_a_screen_of_its_own_and_gives_it_back(at_work: Terminal) -> N
         session.until(screen.TO_THE_TOP, times=2)
         session.child.send_signal(signal.SIGINT)
         session.to_the_end()
-        assert session.child.wait(20) == 130
+        assert session.child.wait(SOON) == 130
     assert session.seen.startswith(screen.OTHER_SCREEN)
     assert session.seen.rstrip("\r\n").endswith(screen.OWN_SCREEN)
     first = session.seen.removeprefix(screen.OTHER_SCREEN).split(screen.TO_THE_TOP)[1]
@@ -181,7 +181,7 @@ def test_watch_ended_by_term_gives_the_screen_back(at_work: Terminal) -> None:
         session.until("needs you")
         session.child.terminate()
         session.to_the_end()
-        assert session.child.wait(20) == 128 + signal.SIGTERM
+        assert session.child.wait(SOON) == 128 + signal.SIGTERM
     assert session.seen.rstrip("\r\n").endswith(screen.OWN_SCREEN)
 
 
@@ -198,7 +198,7 @@ def test_watch_through_a_pipe_is_plain(at_work: Terminal, tmp_path: Path) -> Non
         open(out, "wb") as file,
         subprocess.Popen([sys.executable, "-c", code, "status", "--watch"], stdout=file) as child,
     ):
-        wait_until(lambda: out.read_text().count("needs you") >= 2, 30.0, "two looks")
+        wait_until(lambda: out.read_text().count("needs you") >= 2, SOON, "two looks")
         child.kill()
     assert ESCAPE not in out.read_text()
 

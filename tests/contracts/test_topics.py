@@ -11,8 +11,8 @@ import pytest
 
 from kingdom.topics import TOPICS
 from kingdom.topics.base import Outcome, PositionGone
-from tests.contracts.topics import ROOM, SOON, TopicsContract, World, published, taken, values
-from tests.waiting import wait_until
+from tests.contracts.topics import ROOM, TopicsContract, World, published, taken, values
+from tests.waiting import SOON, wait_until
 
 NEED_A_BROKER = ("kafka",)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from kingdom.topics import open_topics
 from kingdom.topics.base import LARGEST_EVENT, Follower, GroupReader, Kit, Outcome, Producer, Record, Topics
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
-SOON = 60.0
 ROOM, OTHER = "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a001", "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a002"
 ODD_VALUES = {
     "plain": b'{"content":"hello"}',

@@ -13,9 +13,9 @@ from confluent_kafka.cimpl import NewTopic, TopicPartition
 
 from kingdom.topics.base import Outcome, PositionGone, TopicsAway
 from kingdom.topics.kafka import QUIET
-from tests.contracts.topics import SOON, Told, TopicsContract, World, published, taken, values
+from tests.contracts.topics import Told, TopicsContract, World, published, taken, values
 from tests.distributed.kafka import Brokers
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 PLACES = {"21": -973932308, "foobar": -790332482, "abc": 479470107, "a-little-bit-long-string": -985981536}
 """The 32-bit murmur2 of a few keys, as clients in other languages compute it."""

@@ -13,6 +13,7 @@ import pytest
 from kingdom.errors import Exit
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
+from tests.waiting import SOON
 
 KING = ("-m", "kingdom.king")
 ROLES = {"king": KING, "envoy": ("-m", "kingdom.envoy"), "gen-pr": ("-m", "kingdom.general", "gen-pr")}
@@ -54,9 +55,9 @@ def refused(tree: Path, role: str, file: str, content: bytes, word: str) -> list
     (places.config / f"{file}.yaml").write_bytes(content)
     homes.put(home, "events", "pending", homes.event("evt-github-1-x"))
     try:
-        ended = trees.run(tree, home, [*ROLES[role], "--once"], timeout=10)
+        ended = trees.run(tree, home, [*ROLES[role], "--once"], timeout=SOON)
     except subprocess.TimeoutExpired:
-        return ["still reads it after 10 s"]
+        return ["still reads it after a minute"]
     told = ended.stderr.strip()
     wrong = [] if ended.returncode == Exit.REFUSED else [f"ended with {ended.returncode}: {told[-300:]}"]
     wrong += [] if "\n" not in told and f"{file}.yaml" in told and word in told else [f"said {told[-400:]!r}"]

@@ -18,6 +18,7 @@ import pytest
 from kingdom.disk.codec import to_json
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
+from tests.waiting import SOON
 
 SIZE = "512k"
 RESUMES_WITHIN = 5.0
@@ -34,7 +35,7 @@ def check(role: str, tree: Path) -> list[str]:
     kind, thing, served = CASES[role]
     with on_small_disk(tree, role) as (process, home):
         places = Places(home)
-        if not trees.until(lambda: oracle.beats(places, role) > 1, 20):
+        if not trees.until(lambda: oracle.beats(places, role) > 1, SOON):
             return ["it never beat"]
         draft = places.folder(kind, "pending") / ".draft"
         draft.write_bytes(to_json(thing))

@@ -13,6 +13,7 @@ import pytest
 from kingdom.errors import Exit
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
+from tests.waiting import SOON
 
 KING = ("-m", "kingdom.king", "--once")
 NOBODY = 65534
@@ -119,7 +120,7 @@ def check_read_only(tree: Path) -> list[str]:
         env=trees.environment(tree, home),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SOON,
         check=False,
     )
     wrong = [] if ended.returncode in (Exit.REFUSED, Exit.FAILED) else [f"ended with {ended.returncode}"]

@@ -22,6 +22,7 @@ from kingdom.errors import BadFile
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import end_strays, processes_of
+from tests.waiting import SOON
 
 EVENTS = 500 if trees.CAMPAIGN else 20
 SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
@@ -95,7 +96,7 @@ class Court:
         for child in self.living.values():
             child.send_signal(signal.SIGTERM)
         for child in self.living.values():
-            child.wait(20)
+            child.wait(SOON)
 
 
 @contextmanager
@@ -163,7 +164,7 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
         assert trees.until(lambda: (roles.raise_all(), quiet(places))[1], 60), "the letters are all said"
         roles.stop()
         roles.raise_all()
-        trees.until(lambda: all(roles.awake(name) for name in ROLES), 30)
+        trees.until(lambda: all(roles.awake(name) for name in ROLES), SOON)
         roles.stop()
     wrong = [*lost_or_doubled(places), *oracle.tidy(home), *left(places), *alarms]
     kills = ", ".join(f"{name} {count}" for name, count in sorted(roles.kills.items()))

@@ -25,11 +25,11 @@ from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
 from tests.faults.sweep import StepFails
+from tests.waiting import SOON
 
 ENVOY = ("-m", "kingdom.envoy")
 BOT, APP = "xoxb-canary-4711", "xapp-canary-4712"
 ROOM, DIRECT = "C0KINGDOM", "D0ANN"
-SOON = 60.0
 BACK_SECONDS = 10.0
 CALL_SECONDS, SETTLE_SECONDS = 0.6, 1.2
 LONG = "msg-20260207-900"
@@ -172,7 +172,7 @@ def outage(tree: Path, name: str) -> list[str]:
         OUTAGES[name](here.slack)
         names = here.put(*speeches())
         here.put(homes.message("msg-console", source_ref={"source": "console"}))
-        if not trees.until(lambda: here.filed("msg-console"), 10):
+        if not trees.until(lambda: here.filed("msg-console"), SOON):
             return ["the console waits for Slack"]
         trees.until(lambda: here.filed(*names), SOON)
         loud = here.log().count("what is meant for it waits")
@@ -368,9 +368,9 @@ def stops(tree: Path) -> list[str]:
         wrong = [] if trees.until(beaten, 20) else ["it does not beat while Slack hangs"]
         process.send_signal(signal.SIGTERM)
         try:
-            code = process.wait(10)
+            code = process.wait(20)
         except subprocess.TimeoutExpired:
-            return [*wrong, "it does not end within 10 s"]
+            return [*wrong, "it does not end within 20 s"]
         return wrong + ([] if code == 0 else [f"it ended with {code}"])
 
 

@@ -84,9 +84,9 @@ def check_replaced(tree: Path, *, with_work: bool) -> list[str]:
 
 def leaves(king: subprocess.Popen[str], code: int) -> list[str]:
     try:
-        ended = king.wait(timeout=5)
+        ended = king.wait(timeout=15)
     except subprocess.TimeoutExpired:
-        return ["the replaced king still runs after 5 s"]
+        return ["the replaced king still runs after 15 s"]
     return [] if ended == code else [f"the replaced king ended with {ended}"]
 
 

@@ -75,7 +75,7 @@ def run(
     home: Path,
     argv: Sequence[str],
     *,
-    timeout: float = 20,
+    timeout: float = 60,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """One program of ours to its end: `argv` is what follows the interpreter."""
@@ -113,7 +113,7 @@ def running(
             child.kill()
 
 
-def until(happened: Callable[[], object], seconds: float = 10.0) -> bool:
+def until(happened: Callable[[], object], seconds: float = 30.0) -> bool:
     """Whether it happened in time; looked at fifty times a second."""
     give_up = time.monotonic() + seconds
     while not happened():

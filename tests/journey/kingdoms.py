@@ -15,11 +15,9 @@ from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import is_locked
 from kingdom.home.places import Places
 from kingdom.runtime.processes import all_pids
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 KINGDOM = Path(sys.executable).with_name("kingdom")
-SOON = 30.0
-"""Others share the machine: long enough for the slowest moment, and still a deadline."""
 CALM = {
     # Measured once at the start: on a busy machine the gate would rightly hold what a test is waiting for.
     "chamberlain.yaml": "intervals: {vitals_seconds: 3600}\n",

@@ -3,7 +3,8 @@
 import json
 import time
 
-from tests.journey.kingdoms import SOON, Kingdom, answer
+from tests.journey.kingdoms import Kingdom, answer
+from tests.waiting import SOON
 
 
 def brief(kingdom: Kingdom) -> str:

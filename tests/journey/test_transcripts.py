@@ -14,7 +14,7 @@ from tests.faults import oracle, trees
 from tests.faults.watch import kingdoms
 from tests.faults.watch.test_clock import clock, with_clock
 from tests.journey.kingdoms import Kingdom, answer
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 BURST = 300 if trees.CAMPAIGN else 40
 ENOUGH_TO_MISS_IT = 3.0
@@ -110,7 +110,7 @@ def test_a_burst_is_served_whole(own: Kingdom) -> None:
         own.event(f"evt-wave-{number}", "a.wave")
     done, ended = own.places.folder("messages", "sent"), own.places.folder("tasks", "completed")
     wait_until(lambda: len(os.listdir(done)) >= 2 * BURST, 30 + BURST, f"{2 * BURST} messages", [done])
-    wait_until(lambda: len(os.listdir(ended)) >= BURST, 30, f"{BURST} tasks have ended", [ended])
+    wait_until(lambda: len(os.listdir(ended)) >= BURST, SOON, f"{BURST} tasks have ended", [ended])
     print(f"\n{BURST} events, {2 * BURST} messages in {time.monotonic() - began:.1f} s")
     outcomes = Counter(task["outcome"] for task in own.all("tasks", "completed"))
     said = Counter(message["content"] for message in own.all("messages", "sent"))
@@ -132,11 +132,11 @@ def test_weekdays_at_ten_in_the_evening() -> None:
     with kingdoms.kingdom("tmux", config=config, manifest=manifest, env=with_clock()) as court:
         just_before(court, friday, START_SECONDS)
         court.up()
-        wait_until(lambda: due(court), 30, "Friday's run")
+        wait_until(lambda: due(court), SOON, "Friday's run")
         just_before(court, friday + timedelta(days=1))
         stays(lambda: len(due(court)) == 1, 2.0 + ENOUGH_TO_MISS_IT, "nothing on Saturday")
         just_before(court, friday + timedelta(days=3))
-        wait_until(lambda: len(due(court)) == 2, 30, "Monday's run")
+        wait_until(lambda: len(due(court)) == 2, SOON, "Monday's run")
         runs = due(court)
     print(f"\n{', '.join(runs)}")
     assert runs == [f"{friday + timedelta(days=days):%Y-%m-%dT22:00:00Z}" for days in (0, 3)]

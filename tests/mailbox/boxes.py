@@ -23,6 +23,7 @@ from kingdom.mailbox.responses import Responses
 from kingdom.mailbox.serve import Server
 from kingdom.mq import configuration
 from kingdom.mq.client import Client
+from tests.waiting import SOON
 
 Answer = dict[str, Any]
 MOST_TURNS = 100
@@ -153,7 +154,7 @@ class Running:
         )
 
     def wait_ready(self) -> None:
-        with self.client(timeout=20) as client:
+        with self.client(timeout=SOON) as client:
             client.health()
 
     def client(self, name: str | None = None, timeout: float = 20.0) -> Client:
@@ -168,7 +169,7 @@ class Running:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=SOON)
         return self.process.returncode
 
     def cli(self, *words: str) -> Ended:

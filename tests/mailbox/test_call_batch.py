@@ -10,7 +10,7 @@ import pytest
 from kingdom.mailbox import commands
 from kingdom.mq import Client
 from tests.mailbox.boxes import ByHand, Running
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 def one(number: str, command: str, **payload: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def ask_from_threads(client: Client, q: str, count: int) -> list[str]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(SOON)
     return found
 
 
@@ -101,9 +101,9 @@ def test_threads_of_a_client_share_files(manager: Running, q: str) -> None:
         threads = threading.Thread(target=lambda: found.extend(ask_from_threads(client, q, 8)))
         found: list[str] = []
         threads.start()
-        wait_until(lambda: len(client._together._waiting) == 8, 30, "it happened")
+        wait_until(lambda: len(client._together._waiting) == 8, SOON, "it happened")
         client._together._pass_on()
-        threads.join(30)
+        threads.join(SOON)
         assert len(set(found)) == 8
         assert client.metrics()["commands"]["call_batch"] == before + 1
         assert client.status(q)["metrics"]["ready"] == 8

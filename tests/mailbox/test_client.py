@@ -11,7 +11,7 @@ from kingdom.errors import BadInput, BadName, NotRunning, TookTooLong
 from kingdom.mq import Client
 from kingdom.mq.client import Published, Refused
 from tests.mailbox.boxes import ByHand, Running
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 def test_the_five_lines_of_the_manual(manager: Running, q: str) -> None:
@@ -110,9 +110,9 @@ def test_a_waiting_consumer_wakes_when_a_message_comes(manager: Running, q: str)
 
         thread = threading.Thread(target=consume)
         thread.start()
-        wait_until(lambda: os.listdir(manager.root / "processing"), 10, "the request waits")
+        wait_until(lambda: os.listdir(manager.root / "processing"), SOON, "the request waits")
         mq.publish(q, {"n": 1})
-        thread.join(10)
+        thread.join(SOON)
         assert found == [{"n": 1}]
 
 
@@ -201,9 +201,9 @@ def test_a_request_waits_for_a_manager_that_restarts(home: Path) -> None:
         answers: list[object] = []
         thread = threading.Thread(target=lambda: answers.append(mq.publish("q", 1)))
         thread.start()
-        wait_until(lambda: os.listdir(running.root / "requests"), 10, "the request lies there")
+        wait_until(lambda: os.listdir(running.root / "requests"), SOON, "the request lies there")
         running.start()
-        thread.join(20)
+        thread.join(SOON)
         assert len(answers) == 1
         assert mq.status("q")["metrics"]["ready"] == 1
     running.stop()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.mailbox.boxes import Running, configure
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 def second(running: Running) -> subprocess.CompletedProcess[str]:
@@ -16,7 +16,7 @@ def second(running: Running) -> subprocess.CompletedProcess[str]:
         env=running.environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SOON,
         check=False,
     )
 
@@ -57,10 +57,10 @@ def test_changed_policies_hold_without_a_restart(own_manager: Running) -> None:
         (own_manager.home / "config" / "mq.yaml").write_text("backend: [")
         own_manager.process.send_signal(signal.SIGUSR1)
         log = own_manager.home / "logs" / "mailbox.log"
-        wait_until(lambda: "keeps its old configuration" in log.read_text(), 10, "the broken file is refused")
+        wait_until(lambda: "keeps its old configuration" in log.read_text(), SOON, "the broken file is refused")
         (own_manager.home / "config" / "mq.yaml").write_text(json.dumps(config))
         own_manager.process.send_signal(signal.SIGUSR1)
-        wait_until(lambda: mq.status("q")["policy"]["visibilityTimeoutSec"] == 77, 10, "the new policy holds")
+        wait_until(lambda: mq.status("q")["policy"]["visibilityTimeoutSec"] == 77, SOON, "the new policy holds")
 
 
 def test_without_inotify_polling_does(home: Path) -> None:
@@ -81,10 +81,10 @@ def test_on_a_signal_it_ends_with_0_and_waiting_requests_are_kept(home: Path) ->
         request = {"requestId": "w", "clientId": "me", "command": "consume", "payload": {"queue": "q", "waitMs": 60000}}
         (running.root / "requests" / "w.json.tmp").write_text(json.dumps(request))
         (running.root / "requests" / "w.json.tmp").rename(running.root / "requests" / "w.json")
-        wait_until(lambda: (running.root / "processing" / "w.json").exists(), 10, "the request waits")
+        wait_until(lambda: (running.root / "processing" / "w.json").exists(), SOON, "the request waits")
         assert running.stop() == 0
         running.start()
         mq.publish("q", 2)
         answer = running.root / "responses" / "me" / "w.json"
-        wait_until(answer.exists, 10, "who waited is served by the next life")
+        wait_until(answer.exists, SOON, "who waited is served by the next life")
     running.stop()

@@ -13,6 +13,7 @@ import pytest
 from kingdom.cli.yirangmq import cli
 from kingdom.mailbox.commands import COMMANDS
 from tests.mailbox.boxes import Running
+from tests.waiting import SOON
 
 DOCS = Path(__file__).parents[2] / "docs" / "mq"
 
@@ -34,7 +35,7 @@ def test_the_shell_client_is_ten_lines_and_works(manager: Running, home: Path) -
             env={**os.environ, "YIRANGMQ_ROOT": str(manager.root)},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=SOON,
             check=True,
         )
         answer: dict[str, object] = json.loads(ended.stdout)

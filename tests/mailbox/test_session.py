@@ -17,6 +17,7 @@ from kingdom.errors import BadInput, KingdomError
 from kingdom.mq import Delivery, Refused, Session
 from kingdom.mq.stores import STORES
 from tests.mailbox.boxes import Running
+from tests.waiting import SOON
 
 ROOT = Path(__file__).parents[2]
 FACES = [f"{face} {backend}" for backend in sorted(STORES) for face in ("open", "connect")]
@@ -94,7 +95,7 @@ def test_a_consumer_waits_for_a_message_of_another_thread(session: Session, q: s
     waiting = threading.Thread(target=lambda: seen.append(next(session.consume(q, wait=20)).payload))
     waiting.start()
     session.publish(q, {"n": 1})
-    waiting.join(20)
+    waiting.join(SOON)
     assert seen == [{"n": 1}]
 
 
@@ -173,15 +174,15 @@ def test_a_worker_holds_its_lease_while_it_works(session: Session, q: str) -> No
     @session.worker(q, visibility=0.6)
     def work(message: Delivery) -> None:
         started.set()
-        assert go.wait(20)
+        assert go.wait(SOON)
 
     session.publish(q, 1)
     running = threading.Thread(target=lambda: session.run(until_empty=True))
     running.start()
-    assert started.wait(20)
+    assert started.wait(SOON)
     assert session.take(q, wait=1.2) is None
     go.set()
-    running.join(20)
+    running.join(SOON)
     metrics = session.status(q)["metrics"]
     assert (metrics["ready"], metrics["inflight"], metrics["delayed"], metrics["dlq"]) == (0, 0, 0, 0)
 
@@ -242,7 +243,7 @@ def test_a_signal_ends_workers_in_order(home: Path, signals: int, left: tuple[in
             process.send_signal(signal.SIGTERM)
         else:
             (home / "go").touch()
-        assert process.communicate(timeout=30)[0].endswith("ended\n")
+        assert process.communicate(timeout=SOON)[0].endswith("ended\n")
     assert process.returncode == 0
     with kingdom.mq.open(home / "data") as q:
         metrics = q.status("jobs")["metrics"]

@@ -26,7 +26,7 @@ from kingdom.mq.calls import CALLS, Command
 from kingdom.mq.client import Client
 from kingdom.mq.errors import Refusal
 from tests.mailbox.boxes import ByHand
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 WORDS, TIMES = Text("words"), Whole("times", 1, 1, 3)
 
@@ -57,12 +57,12 @@ def test_one_more_row_refuses_bad_input(with_echo: ByHand, payload: Any) -> None
 
 def test_the_client_calls_one_more_row_by_its_name(with_echo: ByHand) -> None:
     def ask() -> Data:
-        with Client(with_echo.box.root, timeout=20) as client:
+        with Client(with_echo.box.root, timeout=SOON) as client:
             return client.call("say", {"words": "hi"})
 
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
-        wait_until(lambda: with_echo.turn() or asked.done(), 20, "the client has its answer")  # type: ignore[func-returns-value]
+        wait_until(lambda: with_echo.turn() or asked.done(), SOON, "the client has its answer")  # type: ignore[func-returns-value]
     assert asked.result() == {"said": "hi"}
 
 

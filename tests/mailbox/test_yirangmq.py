@@ -15,6 +15,7 @@ from kingdom.cli.main import main
 from kingdom.cli.yirangmq import cli
 from kingdom.disk.lock import Lock
 from tests.mailbox.boxes import Ended, Running, configure
+from tests.waiting import SOON
 
 
 def out(ended: Ended) -> Any:
@@ -179,7 +180,7 @@ def test_other_errors_are_one_line_too(manager: Running, q: str) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=30,
+            timeout=SOON,
         )
     assert (ended.returncode, ended.stderr) == (1, "yirangmq: No space left on device\n")
 

@@ -15,7 +15,7 @@ from kingdom import __version__
 from kingdom.cli import yirangmq_tables as tables
 from kingdom.errors import BadInput
 from tests.mailbox.boxes import Running
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def terminal(manager: Running, *words: str, until: str = "") -> str:
                 until = ""
     except OSError:  # the other end is closed
         pass
-    process.wait(20)
+    process.wait(SOON)
     os.close(ours)
     return shown.decode().replace("\r\n", "\n")
 
@@ -81,7 +81,7 @@ def test_a_watch_in_a_pipe_is_one_line_of_json_each_time(manager: Running, q: st
     assert process.stdout is not None
     lines = [json.loads(process.stdout.readline()) for _ in range(3)]
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(SOON) == 130
     process.stdout.close()
     assert [[one["ready"] for one in line["queues"] if one["queue"] == q] for line in lines] == [[1]] * 3
 
@@ -142,9 +142,9 @@ def test_what_dies_again_meanwhile_is_not_put_back_twice(manager: Running, q: st
         for line in worker.stdout:
             key = json.loads(line)["message"]["messageKey"]
             mq.call("nack", {"messageKey": key, "consumerId": "cli", "reason": "again"})
-        assert json.loads(redrive.communicate(timeout=30)[0])["count"] == 10
-        assert worker.wait(20) == 0
-        wait_until(lambda: mq.status(q)["metrics"]["dlq"] == 10, 10, "all are dead again")
+        assert json.loads(redrive.communicate(timeout=SOON)[0])["count"] == 10
+        assert worker.wait(SOON) == 0
+        wait_until(lambda: mq.status(q)["metrics"]["dlq"] == 10, SOON, "all are dead again")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.mailbox.boxes import Running
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def test_a_command_gets_the_payload_and_its_success_acknowledges(manager: Runnin
             mq.publish(q, {"n": n}, attributes={"unit": "C"})
     command = f'cat >> {home}/seen; echo " $YIRANGMQ_QUEUE $YIRANGMQ_ATTEMPT $YIRANGMQ_ATTRIBUTES" >> {home}/seen'
     with worker(manager, q, command, "--limit", "3") as process:
-        assert process.wait(30) == 0
+        assert process.wait(SOON) == 0
     lines = (home / "seen").read_text().splitlines()
     assert [json.loads(line.split(f" {q} ")[0]) for line in lines] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert lines[0].endswith(f' {q} 1 {{"unit":"C"}}')
@@ -56,7 +56,7 @@ def test_a_failure_is_tried_again_by_the_retry_rule(manager: Running, q: str) ->
     with manager.client() as mq:
         mq.publish(q, 1)
     with worker(manager, q, "exit 3", "--limit", "1") as process:
-        said = process.communicate(timeout=30)[1]
+        said = process.communicate(timeout=SOON)[1]
     assert "failed, exit 3" in said
     assert count(manager, q, "delayed") == 1
 
@@ -83,11 +83,11 @@ def test_the_lease_is_held_while_the_command_runs(manager: Running, q: str, home
     os.mkfifo(home / "go")
     command = f"echo started > {home}/started; cat {home}/go"
     with worker(manager, q, command, "--limit", "1", "--visibility", "0.6") as process:
-        wait_until(lambda: (home / "started").exists(), 20, "the command runs")
+        wait_until(lambda: (home / "started").exists(), SOON, "the command runs")
         with manager.client() as mq:
             assert mq.consume(q, wait=1) is None
         (home / "go").write_text("")
-        assert process.wait(20) == 0
+        assert process.wait(SOON) == 0
     assert (count(manager, q, "ready"), count(manager, q, "inflight"), count(manager, q, "delayed")) == (0, 0, 0)
 
 
@@ -96,14 +96,14 @@ def test_a_worker_killed_in_the_middle_loses_nothing(manager: Running, q: str, h
         mq.publish(q, {"n": 1})
     os.mkfifo(home / "never")
     with worker(manager, q, f"echo started > {home}/started; cat {home}/never", "--visibility", "1") as process:
-        wait_until(lambda: (home / "started").exists(), 20, "the command runs")
+        wait_until(lambda: (home / "started").exists(), SOON, "the command runs")
         process.kill()
-        process.wait(10)
+        process.wait(SOON)
         # So that the orphaned command ends too, if it has not ended with its worker.
         with suppress(OSError):
             os.close(os.open(home / "never", os.O_WRONLY | os.O_NONBLOCK))
     with manager.client() as mq:
-        again = wait_until(lambda: mq.consume(q, wait=1), 15, "the message comes back")
+        again = wait_until(lambda: mq.consume(q, wait=1), SOON, "the message comes back")
         assert (again.payload, again.attempt) == ({"n": 1}, 2)
         mq.ack(again)
 
@@ -117,10 +117,10 @@ def test_on_a_signal_the_worker_finishes_its_message(
         mq.publish(q, 2)
     os.mkfifo(home / "go")
     with worker(manager, q, f"echo started > {home}/started; cat {home}/go") as process:
-        wait_until(lambda: (home / "started").exists(), 20, "the command runs")
+        wait_until(lambda: (home / "started").exists(), SOON, "the command runs")
         process.send_signal(number)
         (home / "go").write_text("")
-        assert process.wait(20) == 0
+        assert process.wait(SOON) == 0
     assert (count(manager, q, "ready"), count(manager, q, "inflight")) == (1, 0)
 
 
@@ -129,9 +129,9 @@ def test_an_idle_worker_stops_at_once_and_takes_its_request_back(manager: Runnin
         mq.publish(q, 1)
         mq.purge(q)
     with worker(manager, q, "true") as process:
-        wait_until(lambda: os.listdir(manager.root / "processing"), 20, "the worker waits")
+        wait_until(lambda: os.listdir(manager.root / "processing"), SOON, "the worker waits")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(SOON) == 0
     assert os.listdir(manager.root / "processing") == []
 
 
@@ -141,7 +141,7 @@ def test_a_worker_outlives_its_manager(home: Path) -> None:
         mq.publish("q", 1)
     os.mkfifo(home / "go")
     with worker(running, "q", f"echo started > {home}/started; cat {home}/go", "--limit", "2") as process:
-        wait_until(lambda: (home / "started").exists(), 20, "the command runs")
+        wait_until(lambda: (home / "started").exists(), SOON, "the command runs")
         running.kill()
         running.start()
         (home / "go").write_text("")
@@ -149,7 +149,7 @@ def test_a_worker_outlives_its_manager(home: Path) -> None:
         with running.client() as mq:
             mq.publish("q", 2)
         (home / "go").write_text("")
-        assert process.wait(30) == 0
+        assert process.wait(SOON) == 0
     assert (count(running, "q", "ready"), count(running, "q", "inflight")) == (0, 0)
     running.stop()
 
@@ -170,9 +170,9 @@ def test_the_command_of_a_killed_worker_is_killed_too(manager: Running, q: str, 
     with manager.client() as mq:
         mq.publish(q, 1)
     with worker(manager, q, f"echo $$ > {home}/shell; sleep 30 >/dev/null 2>&1; echo done >> {home}/seen") as process:
-        shell = int(wait_until(lambda: (home / "shell").exists() and (home / "shell").read_text(), 30, "it works"))
+        shell = int(wait_until(lambda: (home / "shell").exists() and (home / "shell").read_text(), SOON, "it works"))
         process.kill()
-        wait_until(lambda: not Path(f"/proc/{shell}").exists() or _is_zombie(shell), 10, "its shell has ended")
+        wait_until(lambda: not Path(f"/proc/{shell}").exists() or _is_zombie(shell), SOON, "its shell has ended")
     assert not (home / "seen").exists()
 
 
@@ -197,10 +197,12 @@ def test_many_commands_run_at_a_time_and_end_in_order(manager: Running, q: str, 
     os.mkfifo(home / "go")
     command = f"echo started >> {home}/started; cat {home}/go >/dev/null"
     with worker(manager, q, command, "--concurrency", "4") as process:
-        wait_until(lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 4, 20, "4 run")
+        wait_until(
+            lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 4, SOON, "4 run"
+        )
         process.send_signal(signal.SIGTERM)
-        wait_until(lambda: process.poll() is not None or _open_for_writing(home / "go"), 20, "all have ended")
-        assert process.wait(20) == 0
+        wait_until(lambda: process.poll() is not None or _open_for_writing(home / "go"), SOON, "all have ended")
+        assert process.wait(SOON) == 0
     assert (count(manager, q, "ready"), count(manager, q, "inflight"), count(manager, q, "delayed")) == (4, 0, 0)
 
 
@@ -216,11 +218,13 @@ def test_a_second_signal_stops_the_commands_and_gives_their_messages_back(manage
     with manager.client() as mq:
         mq.publish_batch(q, [1, 2])
     with worker(manager, q, f"echo started >> {home}/started; sleep 60", "--concurrency", "2") as process:
-        wait_until(lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 2, 20, "2 run")
+        wait_until(
+            lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 2, SOON, "2 run"
+        )
         process.send_signal(signal.SIGTERM)
         assert "taking" in process.stderr.readline()  # type: ignore[union-attr]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(SOON) == 0
     assert count(manager, q, "delayed") == 2
 
 

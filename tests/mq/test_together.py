@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from kingdom.mq.together import MOST_TOGETHER, Together
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 class Slow:
@@ -41,18 +41,18 @@ class Slow:
     def finish(self) -> None:
         self.go.release(1000)
         for thread in self._threads:
-            thread.join(30)
+            thread.join(SOON)
             assert not thread.is_alive()
 
 
 def wait_for_waiting(slow: Slow, count: int) -> None:
-    wait_until(lambda: len(slow.together._waiting) == count, 30, "it happened")
+    wait_until(lambda: len(slow.together._waiting) == count, SOON, "it happened")
 
 
 def test_who_comes_while_one_asks_goes_with_the_next() -> None:
     slow = Slow()
     slow.start(0)
-    wait_until(lambda: slow.groups == [[0]], 30, "it happened")
+    wait_until(lambda: slow.groups == [[0]], SOON, "it happened")
     for number in range(1, 6):
         slow.start(number)
     wait_for_waiting(slow, 5)
@@ -64,12 +64,12 @@ def test_who_comes_while_one_asks_goes_with_the_next() -> None:
 def test_what_the_asking_met_is_told_to_all_of_the_group_and_to_no_other() -> None:
     slow = Slow()
     slow.start(0)
-    wait_until(lambda: slow.groups == [[0]], 30, "it happened")
+    wait_until(lambda: slow.groups == [[0]], SOON, "it happened")
     for number in (1, 2, 3):
         slow.start(number)
     wait_for_waiting(slow, 3)
     slow.go.release()
-    wait_until(lambda: len(slow.groups) == 2, 30, "it happened")
+    wait_until(lambda: len(slow.groups) == 2, SOON, "it happened")
     slow.error = ValueError("no")
     slow.finish()
     assert (slow.served, sorted(slow.failed)) == ([0], [1, 2, 3])
@@ -78,7 +78,7 @@ def test_what_the_asking_met_is_told_to_all_of_the_group_and_to_no_other() -> No
 def test_one_who_waits_too_long_goes_and_is_not_asked_for() -> None:
     slow = Slow()
     slow.start(0)
-    wait_until(lambda: slow.groups == [[0]], 30, "it happened")
+    wait_until(lambda: slow.groups == [[0]], SOON, "it happened")
     assert slow.together.serve(1, 0.01) is False
     slow.finish()
     assert slow.groups == [[0]]
@@ -88,7 +88,7 @@ def test_only_those_with_the_same_patience_go_together() -> None:
     """Else one would be held up by the time that another gives the manager."""
     slow = Slow()
     slow.start(0)
-    wait_until(lambda: slow.groups == [[0]], 30, "it happened")
+    wait_until(lambda: slow.groups == [[0]], SOON, "it happened")
     for number, seconds in ((1, 30.0), (2, 90.0), (3, 90.0)):
         slow.start(number, seconds)
         wait_for_waiting(slow, number)

@@ -26,9 +26,8 @@ from kingdom.runtime.processes import (
     tree,
 )
 from tests.standins import runs
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
-SOON = 10.0
 MARK = Markers(frozenset({b"KINGDOM_TEST_TASK=task-1"}))
 
 

@@ -22,9 +22,8 @@ import pytest
 
 from kingdom.runtime.heartbeat import HEARTBEAT_BYTES, Heartbeat
 from tests.fixtures import Clock, event, founded, here, install, put, write
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
-SOON = 20.0
 A_WHILE = 0.3
 OFTEN = "concurrency: {max_soldiers: 1000}\nintervals: {event_check_seconds: 0.3}\n"
 """He says that he is at rest at the turn after his last work."""

@@ -17,8 +17,8 @@ import pytest
 from kingdom.disk.atomic import Disk
 from kingdom.home.places import is_hidden
 from kingdom.runtime.wake import Alarm, ProcessExits, Waker
+from tests.waiting import SOON
 
-SOON = 5.0
 A_WHILE = 0.2
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures import Clock
 from tests.sentinel.sentinels import Sentinel
 from tests.standins import runs
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 Build = Callable[..., Sentinel]
 
@@ -89,7 +89,7 @@ def test_one_that_does_not_end_is_ended_with_all_that_it_has_started(build: Buil
     sentinel = build(script, timeout_seconds=1)
     sentinel.settle()
     child = int((home / "child").read_text())
-    wait_until(lambda: not runs(child), 10, "its child is gone")
+    wait_until(lambda: not runs(child), SOON, "its child is gone")
     assert sentinel.events() == ["evt-command-1"]
     assert "did not end within 1 s" in sentinel.said()
 
@@ -107,17 +107,17 @@ def test_one_that_prints_without_end_is_bounded(build: Build) -> None:
 def test_a_turn_never_waits_for_it_and_the_end_of_the_sentinel_is_its_end(build: Build, home: Path) -> None:
     sentinel = build("echo $$ >pid; sleep 600")
     sentinel.job.turn({})
-    wait_until(lambda: (home / "pid").exists() and (home / "pid").read_text().strip(), 10, "the program runs")
+    wait_until(lambda: (home / "pid").exists() and (home / "pid").read_text().strip(), SOON, "the program runs")
     pid = int((home / "pid").read_text())
     assert sentinel.job.turn({}).busy
     sentinel.job.close()
-    wait_until(lambda: not runs(pid), 10, "it is gone")
+    wait_until(lambda: not runs(pid), SOON, "it is gone")
 
 
 def test_what_a_killed_life_has_left_is_ended_first(build: Build, home: Path) -> None:
     script = "echo $$ >>pids; sleep 600"
     build(script).job.turn({})
-    wait_until(lambda: (home / "pids").exists() and (home / "pids").read_text().strip(), 10, "the program runs")
+    wait_until(lambda: (home / "pids").exists() and (home / "pids").read_text().strip(), SOON, "the program runs")
     left = int((home / "pids").read_text())
     build(script, timeout_seconds=1).settle()
     assert not runs(left)

@@ -9,7 +9,7 @@ import pytest
 
 from kingdom.disk.atomic import Disk
 from kingdom.soldiers.cleanup import FEW, REMOVED, finish_removals, remove_tree
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 
 def flat(folder: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_folder_is_gone_from_its_name_at_once_and_from_the_disk_soon(
     fill(folder)
     remove_tree(disk, folder)
     assert not folder.exists()
-    wait_until(lambda: not list((home / "place").iterdir()), 20, "nothing is left", [home / "place"])
+    wait_until(lambda: not list((home / "place").iterdir()), SOON, "nothing is left", [home / "place"])
 
 
 def test_what_is_not_there_is_no_error(home: Path, disk: Disk) -> None:
@@ -57,4 +57,4 @@ def test_what_a_killed_life_was_removing_is_removed(home: Path) -> None:
     (home / f".task-1-abcd{REMOVED}" / "deep").mkdir(parents=True)
     (home / "task-2").mkdir()
     finish_removals(home)
-    wait_until(lambda: [path.name for path in home.iterdir()] == ["task-2"], 20, "the rest is removed", [home])
+    wait_until(lambda: [path.name for path in home.iterdir()] == ["task-2"], SOON, "the rest is removed", [home])

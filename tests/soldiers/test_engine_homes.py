@@ -25,7 +25,7 @@ from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import SoldierHandle
 from tests import fixtures
 from tests.fixtures import Clock, install, services, write
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 GENERAL, TASK = "gen-pr", "task-20260207-001"
 SECRET = "sk-0123456789abcdef"
@@ -133,7 +133,7 @@ def test_what_a_soldier_leaves_goes_and_its_session_stays_for_an_answer(ours: Se
     own.empty(ours.unsynced, (".claude/projects",), [SECRET])
     own.note(ours.unsynced, {"session_id": "s-1", "session_totals": {"cost_usd": 0.5}})
     left = lambda: [f"{folder}/{name}" for folder, _, names in os.walk(own.home) for name in names]  # noqa: E731
-    wait_until(lambda: left() == [str(session)], 20, "only the session is left")
+    wait_until(lambda: left() == [str(session)], SOON, "only the session is left")
     assert session.read_text() == f"it was shown {'*' * len(SECRET)} once\n"
     assert SECRET in ours.places.env_file.read_text()
     answer = {"type": "resume", "payload": {"session_id": "s-1"}, "thread_task_id": TASK}

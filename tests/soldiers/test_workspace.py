@@ -14,7 +14,7 @@ from kingdom.records.messages import Task
 from kingdom.soldiers.workspace import NoWorkspace, Workspaces
 from tests import fixtures as tools
 from tests.fixtures import Clock, services
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 Repo = Callable[[str], Path]
 
@@ -46,7 +46,7 @@ def a_task(name: str = "task-20260207-001", repo: str | None = None) -> Task:
 
 
 def made(ours: Workspaces, task: Task) -> Path:
-    return wait_until(lambda: ours.prepare(task, None), 20, "the workspace is ready")
+    return wait_until(lambda: ours.prepare(task, None), SOON, "the workspace is ready")
 
 
 def lost(ours: Workspaces, task: Task) -> str:
@@ -59,7 +59,7 @@ def lost(ours: Workspaces, task: Task) -> str:
             return str(error)
         return ""
 
-    return wait_until(refusal, 20, "git has given up")
+    return wait_until(refusal, SOON, "git has given up")
 
 
 def test_without_a_repository_it_is_an_empty_folder_of_its_own(home: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_second_task_sees_what_was_committed_meanwhile(home: Path, repo: Path)
 def test_two_tasks_at_once_share_one_mirror(home: Path, repo: Path) -> None:
     ours = workspaces(home, **{"acme/app": repo})
     tasks = [a_task(f"task-20260207-00{number}", "acme/app") for number in range(4)]
-    ready = wait_until(lambda: len([1 for task in tasks if ours.prepare(task, None)]) == 4, 30, "all four are ready")
+    ready = wait_until(lambda: len([1 for task in tasks if ours.prepare(task, None)]) == 4, SOON, "all four are ready")
     assert ready
     assert [path.name for path in (home / "state" / "gen-pr" / "mirrors").glob("*.git*")] == ["acme+2f+app.git"]
 

@@ -20,9 +20,9 @@ from kingdom.topics import open_topics
 from kingdom.topics.base import Outcome, Record, Topics, kit_of
 from kingdom.topics.names import DEAD, MESSAGES, PASSING, PERSISTED
 from kingdom.worker.job import Worker
-from tests.contracts.topics import SOON, Told
+from tests.contracts.topics import Told
 from tests.fixtures import Clock, services
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 LONG_AGO = iso(0.0)
 

@@ -12,7 +12,7 @@ from kingdom.hall.ids import new_uuid
 from kingdom.topics.names import MESSAGES
 from kingdom.worker.job import Worker
 from tests.fixtures import Clock
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 from tests.worker.hall import Hall, at_work, message, work
 
 
@@ -104,7 +104,7 @@ def test_what_a_killed_worker_had_stored_is_told_again_by_the_next_under_the_sam
     room = hall.room(user)
     hall.publish(message(room, user, "one"), message(room, user, "two"))
     killed = Worker(hall.of("worker"))
-    records = wait_until(lambda: killed._reader.poll(0.1), 20, "messages")
+    records = wait_until(lambda: killed._reader.poll(0.1), SOON, "messages")
     killed._store.store(records)
     killed._topics.close()
     hall.clock.pass_(60)
@@ -155,7 +155,7 @@ def test_it_says_what_it_has_done(hall: Hall) -> None:
         work(hall, worker, 2)
         wait_until(
             lambda: worker.turn(None) and read_json(hall.home / "state/worker/worker.json")["passed"] == 2,
-            20,
+            SOON,
             "snapshot",
         )
     snapshot = read_json(hall.home / "state" / "worker" / "worker.json")

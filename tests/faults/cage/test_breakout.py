@@ -27,7 +27,7 @@ from tests.faults.cage.attempts import DOTFILES, FLEES, NUISANCES
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 from tests.faults.changes import replace
 from tests.faults.mutants import Mutant
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 ABSTRACT = f"\0kingdom-breakout-{os.getpid()}"
 
@@ -266,10 +266,10 @@ def break_out(cell: Cell, nuisances: Sequence[str] = ()) -> list[str]:
             lambda: (
                 heartbeat.exists() and not cell.places.folder("messages", "pending").joinpath("msg-other.json").exists()
             ),
-            20,
+            SOON,
             "the envoy has said its letter",
         )
-        wait_until(lambda: json.loads(heartbeat.read_text())["state"] == "idle", 20, "the envoy rests")
+        wait_until(lambda: json.loads(heartbeat.read_text())["state"] == "idle", SOON, "the envoy rests")
         tasks = send_all(cell, role.pid, nuisances)
         before, limits = cells.seen(cell, *tasks), standing(role.pid)
         served = cell.serve(180)
@@ -546,7 +546,7 @@ def test_whatever_it_leaves_behind_is_cleared_away(what: str, where: str, deep: 
     assert (served.returncode, served.stderr) == (0, "")
     assert cell.result(task)["status"] == "success", cell.result(task)
     left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
-    wait_until(lambda: not any(os.path.lexists(path) for path in left), 20, "room and workspace are gone")
+    wait_until(lambda: not any(os.path.lexists(path) for path in left), SOON, "room and workspace are gone")
     hidden = ("workspace/*/.*", "state/soldiers/.*")
     wait_until(lambda: not any(list(cell.home.glob(pattern)) for pattern in hidden), 60, "what it left is gone")
     assert not cells.changed(before, cells.seen(cell, task))
@@ -656,11 +656,11 @@ def check_orphan(cell: Cell, end: Ending, **manifest: Any) -> list[str]:
     task = cell.send()
     told = cell.places.workspace(GENERAL, task) / "there"
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
-        wait_until(told.exists, 30, "the soldier has sent its orphan out")
+        wait_until(told.exists, SOON, "the soldier has sent its orphan out")
         orphan = int(told.read_text())
         end(cell, task)
         if end is not by_down:
-            wait_until(cell.places.result(task).exists, 30, "its general has seen it")
+            wait_until(cell.places.result(task).exists, SOON, "its general has seen it")
     wrong = cells.alive([orphan])
     if wrong:
         os.kill(orphan, signal.SIGKILL)

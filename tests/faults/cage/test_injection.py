@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.faults import oracle, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
+from tests.waiting import SOON
 
 MARK = "OBEY:"
 TEXTS_A_TASK = 1 if trees.CAMPAIGN else 10
@@ -72,7 +73,7 @@ def texts() -> list[str]:
 def obey(cell: Cell, given: list[str]) -> list[str]:
     cell.arm(ENGINE, max_soldiers=2)
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.envoy"]) as role:
-        trees.until(lambda: not list(cell.places.folder("messages", "pending").iterdir()), 20)
+        trees.until(lambda: not list(cell.places.folder("messages", "pending").iterdir()), SOON)
         bodies = [text.replace("{role}", str(role.pid)) for text in given]
         tasks = [
             cell.send(1 + number, payload={"body": "\n\n".join(bodies[start : start + TEXTS_A_TASK])})

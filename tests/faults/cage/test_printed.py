@@ -14,7 +14,7 @@ from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, Cell
 from tests.faults.cage.test_breakout import PRELUDE, by_a_cancel, by_its_death
 from tests.faults.oracle import Figure
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 FOUND = """open(at(".env")).read().strip()"""
 GIVEN = """os.environ["SLACK_BOT_TOKEN"]"""
@@ -52,7 +52,7 @@ def check_printed(cell: Cell, end: str, found: str = FOUND, **manifest: object) 
     task = cell.send()
     with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
         if (from_outside := FROM_OUTSIDE.get(end)) is not None:
-            wait_until((cell.places.workspace(GENERAL, task) / "there").exists, 30, "it has printed")
+            wait_until((cell.places.workspace(GENERAL, task) / "there").exists, SOON, "it has printed")
             from_outside(cell, task)
         wait_until(cell.places.result(task).exists, 60, "its general has seen its end")
     kept = [cell.places.session_log(f"soldier-{task}-0", stream).read_bytes() for stream in ("out", "err")]

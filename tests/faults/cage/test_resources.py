@@ -19,7 +19,7 @@ import pytest
 from tests.faults import oracle, trees
 from tests.faults.cage import cells
 from tests.faults.cage.cells import GENERAL, Cell
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 SLOWEST_TURN_SECONDS = 5.0
 MOST_CHILDREN = 400
@@ -161,7 +161,7 @@ def serve(cell: Cell, tasks: list[str], seconds: float = 60) -> tuple[Pulse, lis
             for role in ("envoy", GENERAL):
                 feel(cell, role, beats, pulse)
             trees.until(lambda: False, 0.02)
-        wait_until(lambda: not control_folders(cell), 20, "the control folders are cleared")
+        wait_until(lambda: not control_folders(cell), SOON, "the control folders are cleared")
     return pulse, []
 
 
@@ -179,7 +179,7 @@ def feel(cell: Cell, role: str, beats: dict[str, tuple[float, str]], pulse: Puls
 @contextmanager
 def awake(cell: Cell, role: str, module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
     with trees.running(cell.tree, cell.home, ["-m", module, *words]) as child:
-        wait_until(lambda: cell.places.heartbeat(role).exists(), 30, f"{role} beats")
+        wait_until(lambda: cell.places.heartbeat(role).exists(), SOON, f"{role} beats")
         yield child
 
 

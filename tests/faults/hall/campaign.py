@@ -21,7 +21,7 @@ import requests
 import socketio
 
 from tests.gateway.halls import Hall, Person
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 CALL_SECONDS = 15.0
 PAUSE_SECONDS = 0.1
@@ -247,7 +247,7 @@ def _history_page(person: Person, room: str, after: str) -> list[dict[str, Any]]
         answer = person.call("GET", f"/rooms/{room}/messages", params={"limit": PAGE, "after": after})
         return None if answer.status_code == 503 else answer
 
-    answer = wait_until(asked, 30, "the history can be read")
+    answer = wait_until(asked, SOON, "the history can be read")
     assert answer.status_code == 200, answer.text
     rows: list[dict[str, Any]] = answer.json()
     return rows

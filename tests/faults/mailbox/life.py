@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from kingdom.mq.client import Client
+from tests.waiting import SOON
 
 QUEUE = "power"
 MARK = "client: "
@@ -47,7 +48,7 @@ def end(client: Client, bury: bool) -> None:
 def main() -> None:
     root = Path(sys.argv[1]) / "queue" / "mailbox"
     with subprocess.Popen([sys.executable, "-m", "kingdom.mailbox"]) as manager:
-        with Client(root, "me", timeout=10) as client:
+        with Client(root, "me", timeout=SOON) as client:
             publish(client, "a")
             publish(client, "b", "c", "d")
             end(client, bury=False)

@@ -22,6 +22,7 @@ from tests.faults.changes import drop, replace
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
 from tests.faults.test_full_disk import fill, may_mount, state
+from tests.waiting import SOON
 
 SIZES = {"filesystem": "64k", "sqlite": "512k", "hybrid": "512k"}
 """A database needs a log that is longer than itself."""
@@ -49,9 +50,9 @@ def on_small_disk(tree: Path, backend: str, below: str) -> Iterator[tuple[subpro
     ) as process:
         seen = Path(f"/proc/{process.pid}/root{home}")
         try:
-            assert trees.until(lambda: is_locked(seen / "queue" / "mailbox" / MANAGER_LOCK), 20), "it never served"
+            assert trees.until(lambda: is_locked(seen / "queue" / "mailbox" / MANAGER_LOCK), SOON), "it never served"
             # It holds its lock before it has made its folders, for which there must be room.
-            assert trees.until(lambda: state(Places(seen), "mailbox") == "idle", 20), "it never rested"
+            assert trees.until(lambda: state(Places(seen), "mailbox") == "idle", SOON), "it never rested"
             yield process, seen
         finally:
             process.kill()
@@ -61,7 +62,7 @@ def full_store(tree: Path, backend: str) -> list[str]:
     with on_small_disk(tree, backend, "queue/mq") as (process, home):
         ballast = home / "queue" / "mq" / "ballast"
         ballast.write_bytes(bytes(BALLAST[backend]))
-        with Client(home / "queue" / "mailbox", timeout=3) as client:
+        with Client(home / "queue" / "mailbox", timeout=SOON) as client:
             try:
                 accepted, refused = _publish_until_refused(client)
             except (NotRunning, TookTooLong) as error:
@@ -147,7 +148,7 @@ def full_mailbox(tree: Path, backend: str) -> list[str]:
         if not trees.until(answer.exists, RESUMES_WITHIN):
             return ["no answer, with room again"]
         done = json.loads(answer.read_text())["ok"]
-        with Client(box, "me", timeout=10) as client:
+        with Client(box, "me", timeout=SOON) as client:
             client.publish(QUEUE, {"number": -1})
             return _lost_or_doubled(client, [1] if done else [], [] if done else [1])
 

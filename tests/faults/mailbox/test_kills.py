@@ -25,6 +25,7 @@ from tests.faults.mailbox import actors, history
 from tests.faults.mutants import Mutant, is_caught
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import MISFORTUNES
+from tests.waiting import SOON
 
 SECONDS = 45.0 if trees.CAMPAIGN else 2.0
 LEAST_KILLS = 20 if trees.CAMPAIGN else 2
@@ -131,7 +132,7 @@ def _actor(root: Path, notes: Path, name: str, home: Path, clock: SetClock) -> s
 
 
 def _rest(root: Path, clock: SetClock) -> tuple[list[str], int]:
-    with Client(root, timeout=30, clock=clock) as client:
+    with Client(root, timeout=SOON, clock=clock) as client:
         letters = client.list_dlq(actors.QUEUE, 10_000)
         metrics = client.status(actors.QUEUE)["metrics"]
     left = metrics["ready"] + metrics["inflight"] + metrics["delayed"]

@@ -9,7 +9,7 @@ import pytest
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import Kingdom, kingdom, one_of
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 ROLES_IN_TROUBLE = [f"gen-storm-{letter}" for letter in "abcdefghijklmnopqrst"]
 LETTERS_AT_MOST = 3
@@ -29,7 +29,7 @@ def check_storm(tree: Path, launcher: str) -> list[str]:
         for later in (0, 20, 800):  # the pauses between letters are by the clock
             clock.write_text(str(later))
             stays(lambda: True, 1.5, "a few rounds")
-        wait_until(lambda: not lost(court), 10, f"all are told: {lost(court)}")
+        wait_until(lambda: not lost(court), SOON, f"all are told: {lost(court)}")
         letters = alerts(court)
         wrong = [] if len(letters) <= LETTERS_AT_MOST else [f"{len(letters)} letters"]
         return wrong + lost(court)

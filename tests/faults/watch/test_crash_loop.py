@@ -10,7 +10,7 @@ import pytest
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure, exactly
 from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, Kingdom, kingdom, one_of
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 LOOPING = homes.GENERAL
 FASTER = 20
@@ -50,7 +50,7 @@ def check_short_lives(tree: Path, launcher: str, length: float) -> list[str]:
             lives += 1
             if lives > MOST_LIVES:
                 return [f"not quarantined after {lives} lives of {length} s"]
-            wait_until(lambda: court.role_processes(LOOPING) or is_quarantined(court, LOOPING), 20, "another life")
+            wait_until(lambda: court.role_processes(LOOPING) or is_quarantined(court, LOOPING), SOON, "another life")
             if not is_quarantined(court, LOOPING):
                 live_for(court, length)
         wrong = steady(court, others)
@@ -72,7 +72,7 @@ def live_for(court: Kingdom, seconds: float) -> None:
     pid = court.pid(LOOPING)
     stays(lambda: court.pid(LOOPING) == pid, seconds, "its life") if seconds else None
     court.befall(LOOPING, "crash")
-    wait_until(lambda: pid not in court.role_processes(LOOPING), 10, "it has crashed")
+    wait_until(lambda: pid not in court.role_processes(LOOPING), SOON, "it has crashed")
 
 
 def is_quarantined(court: Kingdom, role: str) -> bool:
@@ -91,7 +91,7 @@ def told_once(court: Kingdom, role: str) -> list[str]:
         told = [letter["content"] for letter in court.letters() if "quarantine" in letter["content"]]
         return [text for text in told if role in text]
 
-    wait_until(alerts, 20, f"an alert: {court.letters()} {court.logs()}")
+    wait_until(alerts, SOON, f"an alert: {court.letters()} {court.logs()}")
     stays(lambda: len(alerts()) == 1, 2.0, "one alert")
     return exactly("alerts", 1, len(alerts()))
 

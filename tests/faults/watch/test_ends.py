@@ -25,7 +25,7 @@ from tests.faults.watch.kingdoms import (
     since,
 )
 from tests.standins import runs
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 TIMES = 50 if trees.CAMPAIGN else 4
 ENDS_WITHIN = 10.0
@@ -49,7 +49,7 @@ def check_ends(tree: Path, launcher: str, times: int, seed: int, took: list[floa
                 wrong += end_by_down(court, took)
         (court.home / "slow").write_text("0.01")
         load.wait_done(FINISHED_WITHIN)
-        wait_until(lambda: not load.wrong(), 20, "all letters are spoken")
+        wait_until(lambda: not load.wrong(), SOON, "all letters are spoken")
         return wrong + load.wrong()
 
 
@@ -64,7 +64,7 @@ def end_by_signal(court: Kingdom, role: str, number: signal.Signals, took: list[
     wait_until(lambda: not runs(pid), ENDS_WITHIN, f"{role} ends by {number.name}")
     took.append(since(began))
     steward = court.steward
-    wait_until(lambda: steward.alive().get(role, RoleStatus()).pid != pid, 5, "its launcher has noticed")
+    wait_until(lambda: steward.alive().get(role, RoleStatus()).pid != pid, SOON, "its launcher has noticed")
     word = steward.alive()[role]
     wrong = [] if word == RoleStatus(code=0) else [f"{role} ended by {number.name}: {word}"]
     done = court.cli("start", role)

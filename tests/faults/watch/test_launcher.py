@@ -22,7 +22,7 @@ from tests.faults.watch.kingdoms import (
     since,
 )
 from tests.standins import runs
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 BLOWS = {"launcher killed": "supervisord", "chamberlain killed": "tmux", "chamberlain hung": "tmux"}
 """And under which launcher the quick suite sees it."""
@@ -36,7 +36,7 @@ def check_blow(tree: Path, launcher: str, blow: str, took: list[float]) -> list[
         load = Load(court)
         (court.home / "slow").write_text("5")
         load.arrive(2)
-        wait_until(lambda: len(load.lines("begun")) >= 2, 20, "soldiers are out")
+        wait_until(lambda: len(load.lines("begun")) >= 2, SOON, "soldiers are out")
         soldiers = [int(line.split()[1]) for line in load.lines("begun")]
         (court.home / "slow").write_text("0.05")
         load.arrive(3)
@@ -51,8 +51,8 @@ def check_blow(tree: Path, launcher: str, blow: str, took: list[float]) -> list[
         took.append(since(began))
         load.arrive(1)
         load.wait_done(FINISHED_WITHIN)
-        wait_until(lambda: len(load.lines("ended")) == load.put, 20, "every soldier has ended")
-        wait_until(lambda: not load.wrong(), 20, f"all is well: {load.wrong()}")
+        wait_until(lambda: len(load.lines("ended")) == load.put, SOON, "every soldier has ended")
+        wait_until(lambda: not load.wrong(), SOON, f"all is well: {load.wrong()}")
         for role in ROLES:
             playing = court.role_processes(role)
             wrong += [] if len(playing) == 1 else [f"{role} is played by {playing}"]

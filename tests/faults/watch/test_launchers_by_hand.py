@@ -22,10 +22,9 @@ from kingdom.steward.supervisord import Supervisord
 from tests.faults import trees
 from tests.faults.watch.kingdoms import LAUNCHERS
 from tests.standins import Court, found_court, row
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 CHECKOUT = find_data()
-SOON = 30.0
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_plain_supervisorctl_works_from_a_checkout(court: Court) -> None:
         court.wait_for_beats("king", "chamberlain", "envoy")
         assert "RUNNING" in ctl("status", "king")
         assert ctl("stop", "king") == "king: stopped\n"
-        wait_until(lambda: court.beat("king")["state"] == "stopped", 5.0, "it ended as asked")
+        wait_until(lambda: court.beat("king")["state"] == "stopped", SOON, "it ended as asked")
         assert ctl("start", "king") == "king: started\n"
         court.wait_for_beats("king", life=2)
         assert ctl("restart", "king") == "king: stopped\nking: started\n"
@@ -128,4 +127,4 @@ def test_plain_supervisorctl_works_from_a_checkout(court: Court) -> None:
         assert Places(home).supervisor_socket.stat().st_mode & 0o777 == 0o700
     finally:
         ctl("shutdown")
-        wait_until(lambda: not court.left(), 10.0, "all have ended")
+        wait_until(lambda: not court.left(), SOON, "all have ended")

@@ -17,7 +17,7 @@ from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, command_line, kingdom, one_of, since
 from tests.standins import runs
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 ROLL_CALL = 0.5
 ROUNDS_ALLOWED = 2
@@ -47,7 +47,7 @@ def check_orphans(tree: Path, launcher: str, serving_killed: bool, took: list[fl
         court.up()
         with innocents(court) as spared:
             load.arrive()
-            wait_until(lambda: load.lines("begun"), 20, f"the soldier is out ({court.logs()})")
+            wait_until(lambda: load.lines("begun"), SOON, f"the soldier is out ({court.logs()})")
             fled = [int(line) for line in load.lines("fled")]
             serving = [pid for pid in court.processes() if {"-m", "kingdom.soldier"} <= set(command_line(pid))]
             began = time.monotonic()

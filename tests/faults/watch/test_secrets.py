@@ -16,7 +16,7 @@ from kingdom.standins.jira import Jira
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, kingdom, one_of
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 IN_FILE, IN_SHELL = "canary-1f0a9c77e2", "canary-b83d5510c4"
 SOLDIER = """#!/bin/sh
@@ -55,8 +55,8 @@ def _looked_through(
         (court.places.package(homes.GENERAL) / "run").write_text(SOLDIER)
         load.arrive(2)
         load.wait_done(60)
-        wait_until(lambda: len(court.letters("sent")) >= 4, 20, "both ends are told")
-        wait_until(lambda: hub.unread() == [] and tickets.requests, 30, "the sentinel has looked")
+        wait_until(lambda: len(court.letters("sent")) >= 4, SOON, "both ends are told")
+        wait_until(lambda: hub.unread() == [] and tickets.requests, SOON, "the sentinel has looked")
         asked = ("status", "doctor", "tasks", "events", "connect", "connect github --check", "connect jira --check")
         told = {f"$ kingdom {words}": said(court, words) for words in asked}
         places = {**told, **processes(court), **files(court), **tmux(court)}

@@ -24,9 +24,8 @@ from kingdom.steward.base import RoleStatus, Steward, Timeouts, command, launchi
 from kingdom.steward.diagnosis import ACTIONS, Action, State
 from kingdom.steward.roll_call import Finding, RollCall, What
 from tests.standins import Court, found_court, row, runs
-from tests.waiting import stays, wait_until
+from tests.waiting import SOON, stays, wait_until
 
-SOON = 10.0
 A_WHILE = 0.4
 THRESHOLD = 1.0
 KING = row("king")
@@ -300,7 +299,7 @@ def tells(stage: Stage, state: State, owner: Owner) -> None:
 
 def kills(stage: Stage, state: State, owner: Owner) -> None:
     """Dead, it is raised again: stage.call goes on with that at once."""
-    wait_until(lambda: (stage.call(), not runs(stage.server))[1], 4 * SOON, "the launcher is killed")
+    wait_until(lambda: (stage.call(), not runs(stage.server))[1], SOON, "the launcher is killed")
     assert stage.findings[0].what is What.LAUNCHER_FAILED
     assert {finding.what for finding in stage.findings} <= {What.LAUNCHER_FAILED, What.LAUNCHER_STARTED}
 
