@@ -1,4 +1,7 @@
-"""When schedules run: which runs are due, and which come next. The only file that knows croniter."""
+"""When schedules run: which runs are due, and which come next. The only file that knows croniter.
+
+It is loaded with the first schedule: it takes a king a tenth of its start.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import islice, takewhile
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
-
-from croniter import CroniterError, croniter
 
 from kingdom.home.manifests import Manifest, Schedule
 from kingdom.times import stamp
 from kingdom.words import closest
+
+if TYPE_CHECKING:
+    from croniter import croniter
 
 LATE_SECONDS = 150.0
 """A due minute that is noticed later than this was missed: the king did not run, or the machine slept."""
@@ -60,6 +65,8 @@ def flaw(cron: str, timezone: str | None) -> tuple[str, str] | None:
         return "timezone", f"there is no time zone {timezone!r}{closest(timezone, sorted(available_timezones()))}"
     if len(cron.split()) != 5:
         return "cron", f"{cron!r} must have five fields: minute hour day month weekday"
+    from croniter import CroniterError, croniter
+
     try:
         croniter(cron).get_next(float)
     except (CroniterError, ValueError) as error:
@@ -78,7 +85,7 @@ def _is_zone(name: str) -> bool:
 def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[float]:
     """Return the due minutes in (after, now], oldest first, as far as its `catch_up` wants them."""
     if entry.schedule.catch_up == "all":
-        moments = _times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone)
+        moments = _times(_from(entry, after, zone).all_next(float), entry, zone)
         return list(islice(takewhile(lambda moment: moment <= now, moments), MOST_CAUGHT_UP))
     newest = last_due(entry, after, now, zone)
     if newest is None or (entry.schedule.catch_up == "skip" and now - newest > LATE_SECONDS):
@@ -88,13 +95,19 @@ def due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> list[fl
 
 def last_due(entry: ScheduleEntry, after: float, now: float, zone: tzinfo) -> float | None:
     """Return the newest due minute in (after, now]."""
-    moments = _times(croniter(entry.schedule.cron, _local(entry, now + 1, zone)).all_prev(float), entry, zone)
+    moments = _times(_from(entry, now + 1, zone).all_prev(float), entry, zone)
     newest = next(moment for moment in moments if moment <= now)
     return newest if newest > after else None
 
 
 def next_run(entry: ScheduleEntry, after: float, zone: tzinfo) -> float:
-    return next(_times(croniter(entry.schedule.cron, _local(entry, after, zone)).all_next(float), entry, zone))
+    return next(_times(_from(entry, after, zone).all_next(float), entry, zone))
+
+
+def _from(entry: ScheduleEntry, moment: float, zone: tzinfo) -> croniter:
+    from croniter import croniter
+
+    return croniter(entry.schedule.cron, _local(entry, moment, zone))
 
 
 def _times(moments: Iterator[float], entry: ScheduleEntry, zone: tzinfo) -> Iterator[float]:
