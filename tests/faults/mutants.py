@@ -108,7 +108,6 @@ MUTANTS = [
         drop("_intents.create"),
         caught_by="envoy kill",
         near="receipts|messages/",
-        quick=True,
     ),
     Mutant(
         "a result is reported before its checkpoint and its lessons",
@@ -145,7 +144,6 @@ MUTANTS = [
         drop("fsync"),
         caught_by="king power",
         near="names",
-        quick=True,
     ),
     Mutant(
         "no fsync of folders",
@@ -180,7 +178,6 @@ MUTANTS = [
         "kingdom.runtime.role:_Loop",
         drop("_lock.check"),
         caught_by="replaced while it idles",
-        quick=True,
     ),
     # 13: bad files
     Mutant(
@@ -225,7 +222,6 @@ MUTANTS = [
         "kingdom.home.places",
         replace("A & stat.S_IWOTH", "0"),
         caught_by="open to all",
-        quick=True,
     ),
     Mutant(
         "others may read the secrets",
@@ -272,7 +268,6 @@ MUTANTS = [
         "kingdom.king.dispatch:Dispatch._is_a_repetition",
         replace("return A == B", "return True"),
         caught_by="another_event_under_its_id",
-        quick=True,
     ),
     # 31: the warm server of soldiers
     Mutant(

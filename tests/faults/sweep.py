@@ -37,6 +37,10 @@ Prepare = Callable[[Path], None]
 Check = Callable[[Path], list[str]]
 
 KILL, FULL, BROKEN = "kill", "ENOSPC", "EIO"
+FAULTS = (KILL, FULL, BROKEN) if trees.CAMPAIGN else (KILL,)
+"""What most programs are swept with."""
+QUICK_POINTS, QUICK_STATES = 5, 5
+"""Points of a sweep and states of the disk after power cuts that a quick size tries, evenly spread."""
 _INJECTION = {KILL: "signal=KILL", FULL: "error=ENOSPC", BROKEN: "error=EIO"}
 _TAKES_SPACE = frozenset(
     "openat write pwrite64 writev pwritev rename renameat renameat2 link linkat symlink symlinkat mkdir mkdirat "

@@ -21,7 +21,6 @@ MUTANTS = [
         swap("_queue.create", "_disk.create_all"),
         caught_by="sentinel kill",
         near="events/pending|seen",
-        quick=True,
     ),
     Mutant(
         "a thread is marked as read before its event is made",

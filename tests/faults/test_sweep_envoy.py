@@ -14,10 +14,7 @@ import pytest
 from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
-
-QUICK_POINTS = {KILL: 8, FULL: 4, BROKEN: 14}
-QUICK_STATES = 8
+from tests.faults.sweep import BROKEN, FULL, KILL, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 
 ARGV = ("-m", "kingdom.envoy", "--once")
 TASK, ASKING = "task-20260207-001", "task-20260207-002"
@@ -104,7 +101,7 @@ ENVOY = Step("envoy", ARGV, prepare, check, restarts=2)
 
 @pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL, FULL])
 def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_letter(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(ENVOY, fault, budget=QUICK_POINTS[fault])
+    report = sweep(ENVOY, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details

@@ -13,11 +13,17 @@ import pytest
 from kingdom.disk.codec import parse_json
 from kingdom.disk.lock import is_locked
 from kingdom.home.places import Places
-from tests.faults import homes, oracle, trees
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, processes_of, sweep
-
-QUICK_POINTS = {KILL: 6, FULL: 8, BROKEN: 8}
-QUICK_STATES = 8
+from tests.faults import homes, oracle
+from tests.faults.sweep import (
+    FAULTS,
+    KILL,
+    QUICK_POINTS,
+    QUICK_STATES,
+    Step,
+    power_cuts,
+    processes_of,
+    sweep,
+)
 
 ARGV = ("-m", "kingdom.general", homes.GENERAL, "--once")
 WELL, ASKS, BADLY, RUNNING = (f"task-20260207-00{number}" for number in range(1, 5))
@@ -116,9 +122,9 @@ GENERAL = Step("general", ARGV, prepare, check, timeout=30, steady=False)
 KILLED = replace(GENERAL, check=check_attempts)
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_a_general_loses_a_task(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(KILLED if fault == KILL else GENERAL, fault, budget=QUICK_POINTS[fault])
+    report = sweep(KILLED if fault == KILL else GENERAL, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert len(report.missed) <= max(3, report.tried / 5), report.details

@@ -10,10 +10,7 @@ import pytest
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.strace import READING
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
-
-QUICK_POINTS = {KILL: 12, FULL: 12, BROKEN: 16}
-QUICK_STATES = 12
+from tests.faults.sweep import BROKEN, FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 
 ARGV = ("-m", "kingdom.king", "--once")
 ROUTED = "evt-github-1-2026-02-07T10:00:00Z"
@@ -178,15 +175,15 @@ ORDERS = Step("king's orders", ARGV, prepare_orders, check_orders)
 
 
 def test_no_kill_leaves_an_order_half_carried_out(figure: oracle.Figure) -> None:
-    report = sweep(ORDERS, KILL, budget=QUICK_POINTS[KILL] // 2)
+    report = sweep(ORDERS, KILL, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(KING, fault, budget=QUICK_POINTS[fault])
+    report = sweep(KING, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details
@@ -194,7 +191,7 @@ def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: 
 
 @pytest.mark.skipif(not trees.CAMPAIGN, reason="faults of every read: in make faults")
 def test_what_cannot_be_read_for_a_moment_is_not_taken_for_bad(figure: oracle.Figure) -> None:
-    report = sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS[BROKEN], calls=READING)
+    report = sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS, calls=READING)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details

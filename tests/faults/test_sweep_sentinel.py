@@ -11,10 +11,7 @@ from kingdom.home.places import Places
 from kingdom.standins import github, jira
 from tests.faults import homes, oracle, trees
 from tests.faults.sentinel_step import HUB, TICKETS, World
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
-
-QUICK_POINTS = {KILL: 10, FULL: 8, BROKEN: 8}
-QUICK_STATES = 10
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 
 START = f"import sys; sys.path.append({str(trees.CHECKOUT)!r}); from pathlib import Path; "
 PROGRAM = f"{START}from tests.faults import sentinel_step; sentinel_step.main(Path('{{home}}'))"
@@ -88,9 +85,9 @@ def at_fault(home: Path) -> list[str]:
 SENTINEL = Step("sentinel", ("-c", PROGRAM), prepare, check, at_fault, steady=False, timeout=60.0)
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_sentinel_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(SENTINEL, fault, budget=QUICK_POINTS[fault])
+    report = sweep(SENTINEL, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
 

@@ -44,11 +44,12 @@ def new_folder() -> Path:
 def copy_program(source: Path, folder: Path) -> None:
     for part in _PARTS:
         if (source / part).is_dir():
-            shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns("*.pyc"))
+            shutil.copytree(source / part, folder / part)
     compile_program(folder)
 
 
 def compile_program(folder: Path) -> None:
+    """Compile what was not compiled where it came from."""
     compileall.compile_dir(folder / "kingdom", quiet=2, invalidation_mode=UNCHECKED)
 
 

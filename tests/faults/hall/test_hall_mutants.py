@@ -65,7 +65,6 @@ MUTANTS = [
         before("self._producer.append", "self._reader.commit(self._in_hand)"),
         "worker kill",
         near="persisted",
-        quick=True,
     ),
     Mutant(
         "what was stored before is taken for a message that its client sent again",

@@ -18,12 +18,10 @@ from kingdom.home.places import Places
 from kingdom.topics import open_topics
 from kingdom.topics.base import Kit, Outcome
 from kingdom.topics.names import DEAD, MESSAGES, PERSISTED
-from tests.faults import homes, oracle, trees
+from tests.faults import homes, oracle
 from tests.faults.hall import acts
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 
-QUICK_POINTS = {KILL: 6, FULL: 3, BROKEN: 4}
-QUICK_STATES = 6
 ACTS = str(Path(acts.__file__))
 USER, ROOM, NOBODY = (f"{number}b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a00{number}" for number in (1, 2, 3))
 LONG_AGO = "2026-02-07T10:00:00.000Z"
@@ -140,18 +138,18 @@ def publishing(durability: str = "process") -> Step:
     return Step("topic publish", argv, prepare, acts.check_publishing, at_fault=acts.check_while_publishing)
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("step", [publishing(), reading()], ids=lambda step: step.name)
 def test_no_fault_at_any_call_loses_an_event_or_passes_one(step: Step, fault: str, figure: oracle.Figure) -> None:
-    report = sweep(step, fault, budget=QUICK_POINTS[fault])
+    report = sweep(step, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_call_of_the_worker_loses_or_doubles_a_message(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(WORKER, fault, budget=QUICK_POINTS[fault])
+    report = sweep(WORKER, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
 

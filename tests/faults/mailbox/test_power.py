@@ -20,9 +20,9 @@ from tests.faults.changes import after
 from tests.faults.mailbox import life
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
+from tests.faults.sweep import QUICK_STATES
 
 BACKENDS = ("filesystem", "sqlite", "hybrid") if trees.CAMPAIGN else ("hybrid",)
-QUICK_STATES = 6
 RECORDINGS = 4
 AN_HOUR_MS = 3_600_000
 

@@ -14,9 +14,8 @@ from kingdom.mq.client import Client
 from tests.faults import oracle, trees
 from tests.faults.changes import after, replace
 from tests.faults.mutants import Mutant, chosen, is_caught
-from tests.faults.sweep import BROKEN, FULL, KILL, Step, sweep
+from tests.faults.sweep import BROKEN, FULL, KILL, QUICK_POINTS, Step, sweep
 
-QUICK_POINTS = {KILL: 6, FULL: 4, BROKEN: 4}
 BACKENDS = ("filesystem", "sqlite", "hybrid")
 ARGV = ("-m", "kingdom.mailbox", "--once")
 DURABILITY = "process"
@@ -138,7 +137,7 @@ EVERYTHING = [(backend, fault) for fault in (KILL, FULL, BROKEN) for backend in 
 
 @pytest.mark.parametrize(("backend", "fault"), EVERYTHING if trees.CAMPAIGN else [("sqlite", KILL)])
 def test_killed_anywhere_it_does_what_was_asked_once(backend: str, fault: str, figure: oracle.Figure) -> None:
-    report = sweep(step(backend, fault), fault, budget=QUICK_POINTS[fault])
+    report = sweep(step(backend, fault), fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert report.tried >= 3
@@ -151,7 +150,6 @@ MUTANTS = [
         after("self._long_polls.serve(A)", "for deed in A:\n    os.unlink(deed.path)"),
         caught_by="kill",
         near="unlink.*requests",
-        quick=True,
     ),
     Mutant(
         "calls in one file have no ids of their own",

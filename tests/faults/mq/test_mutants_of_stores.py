@@ -83,7 +83,6 @@ MUTANTS = [
         ),
         "files publish kill",
         near="inbox|requests",
-        quick=True,
     ),
     Mutant(
         "a request is remembered before its message is there",
@@ -91,7 +90,6 @@ MUTANTS = [
         swap("_journal.write", "_batch.commit"),
         "files publish power",
         near="everything",
-        quick=True,
     ),
     Mutant(
         "requests that a crash kept from the journal are forgotten",
@@ -106,7 +104,6 @@ MUTANTS = [
         swap("_batch.create", "_batch.remove"),
         "files bury kill",
         near="inbox|processing|dlq",
-        quick=True,
     ),
     Mutant(
         "a message that lies twice after a crash is served twice",
@@ -138,7 +135,6 @@ MUTANTS = [
         drop("_recover"),
         "sqlite kill",
         near="promised",
-        quick=True,
     ),
     Mutant("a promise before the commit", "kingdom.mq.engine", drop("store.commit"), "sqlite kill"),
     Mutant(

@@ -14,12 +14,10 @@ from kingdom.mq.stores import STORES
 from tests.faults import trees
 from tests.faults.mq import acts
 from tests.faults.oracle import Figure
-from tests.faults.sweep import BROKEN, FULL, KILL, Stand, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Stand, Step, power_cuts, sweep
 
 BACKENDS = sorted(set(STORES) - {"memory"})
 WHOLE_STORY = tuple(acts.OPERATIONS)
-QUICK_POINTS = {KILL: 5, FULL: 3, BROKEN: 3}
-QUICK_STATES = 8
 ACTS = str(Path(acts.__file__))
 
 
@@ -63,10 +61,10 @@ def points_by_operation(story: Step, tree: Path) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN])
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_fault_at_any_call_loses_and_doubles_nothing(backend: str, fault: str, figure: Figure) -> None:
-    report = sweep(step(backend), fault, budget=QUICK_POINTS[fault])
+    report = sweep(step(backend), fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
 
