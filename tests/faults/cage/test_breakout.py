@@ -9,7 +9,7 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ ABSTRACT = f"\0kingdom-breakout-{os.getpid()}"
 PRELUDE = """
 import ctypes, fcntl, json, os, resource, shutil, signal, socket, struct, subprocess, sys, time
 HOME = os.environ["KINGDOM_HOME"]
-ROOM = os.path.dirname(os.environ["KINGDOM_RESULT_PATH"])
+RESULT = os.environ["KINGDOM_RESULT_PATH"]
+ROOM = os.path.dirname(RESULT)
 TASK = os.environ["KINGDOM_TASK_ID"]
 PARENT = os.getppid()
 ROLE = int(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"].get("role") or 0)
@@ -49,7 +50,7 @@ def at(*names):
     return os.path.join(HOME, *names)
 
 def tell(**said):
-    with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
+    with open(RESULT, "w") as file:
         json.dump({"task_id": TASK, "status": "success", "summary": json.dumps(said)}, file)
 """
 
@@ -464,6 +465,18 @@ def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+ORPHAN = """
+def orphan(command):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(write, str(os.getpid()).encode())
+            os.execvp("sh", ["sh", "-c", command])
+        os._exit(0)
+    os.wait()
+    return int(os.read(read, 20))
+"""
 UNREADABLE = "mode 000" if trees.is_root() else "Permission denied"
 PLANTED: dict[str, tuple[str, str]] = {
     "a link to the secrets": ("""os.symlink(at(".env"), RESULT)""", "symbolic link"),
@@ -486,21 +499,28 @@ PLANTED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", PLANTED)
-def test_what_lies_where_the_result_should_is_told_and_harms_nobody(what: str, home: Path) -> None:
-    cell = cells.build(home)
-    code, reason = PLANTED[what]
-    cell.arm(f'{PRELUDE}\nRESULT = os.environ["KINGDOM_RESULT_PATH"]\n{code}\n')
-    task = cell.send()
-    before = cells.seen(cell, task)
-    served = cell.serve()
+def serve_each(cell: Cell, codes: Iterable[str]) -> list[str]:
+    """Return the tasks of soldiers, one for each code, that have all run beside each other and changed nothing."""
+    cell.arm(f'{PRELUDE}{ORPHAN}\nexec(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"]["code"])\n')
+    tasks = [cell.send(number, payload={"code": code}) for number, code in enumerate(codes, 1)]
+    before = cells.seen(cell, *tasks)
+    served = cell.serve(180)
     assert (served.returncode, served.stderr) == (0, "")
-    result = cell.result(task)
-    assert (result["status"], result["task_id"]) == ("failed", task)
-    assert reason in result["error"], result["error"]
-    assert not cells.changed(before, cells.seen(cell, task))
+    hidden = ("workspace/*/.*", "state/soldiers/.*")
+    wait_until(lambda: not any(list(cell.home.glob(pattern)) for pattern in hidden), SOON, "what they left is gone")
+    assert not cells.changed(before, cells.seen(cell, *tasks))
+    return tasks
+
+
+def test_what_lies_where_the_result_should_is_told_and_harms_nobody(home: Path) -> None:
+    cell = cells.build(home)
+    tasks = serve_each(cell, (code for code, _ in PLANTED.values()))
+    for task, (what, (_, reason)) in zip(tasks, PLANTED.items(), strict=True):
+        result = cell.result(task)
+        assert (result["status"], result["task_id"]) == ("failed", task), what
+        assert reason in result["error"], (what, result["error"])
+        assert not cell.places.soldier_folder(task).exists(), what
     assert not cells.secrets_told(cell)
-    assert not cell.places.soldier_folder(task).exists()
     assert not cell.places.result(LATER).exists()
 
 
@@ -534,22 +554,15 @@ def deep(home: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", "--", home], check=True)
 
 
-@pytest.mark.parametrize("what", LITTER)
 @pytest.mark.parametrize("where", ["workspace", "room"])
-def test_whatever_it_leaves_behind_is_cleared_away(what: str, where: str, deep: Path) -> None:
+def test_whatever_they_leave_behind_is_cleared_away(where: str, deep: Path) -> None:
     cell = cells.build(deep)
     start = "" if where == "workspace" else "os.chdir(ROOM)"
-    cell.arm(f"{PRELUDE}\n{start}\n{LITTER[what]}\ntell(done=True)\n")
-    task = cell.send()
-    before = cells.seen(cell, task)
-    served = cell.serve()
-    assert (served.returncode, served.stderr) == (0, "")
-    assert cell.result(task)["status"] == "success", cell.result(task)
-    left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
-    wait_until(lambda: not any(os.path.lexists(path) for path in left), SOON, "room and workspace are gone")
-    hidden = ("workspace/*/.*", "state/soldiers/.*")
-    wait_until(lambda: not any(list(cell.home.glob(pattern)) for pattern in hidden), 60, "what it left is gone")
-    assert not cells.changed(before, cells.seen(cell, task))
+    tasks = serve_each(cell, (f"{start}\n{code}\ntell(done=True)\n" for code in LITTER.values()))
+    for task, what in zip(tasks, LITTER, strict=True):
+        assert cell.result(task)["status"] == "success", (what, cell.result(task))
+        left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
+        wait_until(lambda left=left: not any(map(os.path.lexists, left)), SOON, f"{what} is gone")
 
 
 SURVIVORS = {
@@ -561,35 +574,21 @@ SURVIVORS = {
     "stopped": """orphan("kill -STOP $$")""",
 }
 
-ORPHAN = """
-def orphan(command):
-    read, write = os.pipe()
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.write(write, str(os.getpid()).encode())
-            os.execvp("sh", ["sh", "-c", command])
-        os._exit(0)
-    os.wait()
-    return int(os.read(read, 20))
-"""
 
-
-@pytest.mark.parametrize("what", SURVIVORS)
-def test_nothing_of_a_soldier_outlives_its_task(what: str, home: Path) -> None:
-    wrong = check_survivors(cells.build(home), what)
+def test_nothing_of_a_soldier_outlives_its_task(home: Path) -> None:
+    wrong = check_survivors(cells.build(home), *SURVIVORS)
     assert not wrong, wrong
 
 
-def check_survivors(cell: Cell, what: str) -> list[str]:
-    cell.arm(f"{PRELUDE}{ORPHAN}\ntell(pid={SURVIVORS[what]})\n")
-    task = cell.send()
-    served = cell.serve()
-    said = cell.said(task)
-    wrong = cells.alive([said["pid"]])
-    if wrong:
-        os.kill(said["pid"], 9)
-    return wrong + ([] if served.returncode == 0 else [served.stderr])
+def check_survivors(cell: Cell, *names: str) -> list[str]:
+    wrong = []
+    tasks = serve_each(cell, (f"tell(pid={SURVIVORS[name]})" for name in names))
+    for task, name in zip(tasks, names, strict=True):
+        pid = cell.said(task)["pid"]
+        if cells.runs(pid):
+            wrong.append(f"left: {name}")
+            os.kill(pid, signal.SIGKILL)
+    return wrong
 
 
 Ending = Callable[[Cell, str], None]
@@ -690,23 +689,19 @@ def test_who_goes_on_reads_the_checkpoint_of_its_own_generals_question(asked: st
     assert (cell.said(task)["read"] != f"[Errno 13] Permission denied: '{path}'") is reads
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(number: int, home: Path) -> None:
+def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(home: Path) -> None:
     """Also with much output: the serving part ends as always, and nothing of it stays."""
     cell = cells.build(home)
-    spoil = f"os.truncate(1, 3 << 40); os.fchmod({number}, 0); os.utime({number}, (2**33, 2**33))"
-    cell.arm(f"{PRELUDE}\n{spoil}\ntell()\n")
-    task = cell.send()
-    assert cell.serve().returncode == 0
-    name = f"soldier-{task}-0"
-    out, err = cell.places.session_log(name, "out"), cell.places.session_log(name, "err")
-    files = {0: cell.places.prompt(task), 1: out, 2: err}
-    about = files[number].stat()
-    assert stat.S_IMODE(about.st_mode) == 0o600
-    assert about.st_mtime <= time.time() + 1
-    assert out.stat().st_size <= 64 << 20
-    assert cell.result(task)["status"] in ("success", "failed")
-    assert "Traceback" not in str(cell.result(task))
+    spoil = "os.truncate(1, 3 << 40); os.fchmod({0}, 0); os.utime({0}, (2**33, 2**33)); tell()"
+    for number, task in enumerate(serve_each(cell, (spoil.format(number) for number in range(3)))):
+        name = f"soldier-{task}-0"
+        out, err = cell.places.session_log(name, "out"), cell.places.session_log(name, "err")
+        about = (cell.places.prompt(task), out, err)[number].stat()
+        assert stat.S_IMODE(about.st_mode) == 0o600
+        assert about.st_mtime <= time.time() + 1
+        assert out.stat().st_size <= 64 << 20
+        assert cell.result(task)["status"] in ("success", "failed")
+        assert "Traceback" not in str(cell.result(task))
 
 
 def test_shared_memory_ends_with_its_soldier(home: Path) -> None:
