@@ -3,6 +3,9 @@ PY := .venv/bin/python
 KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
 WORKERS ?= 4
+# Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
+LONG := tests/journey/test_launchers.py tests/journey/test_transcripts.py tests/gateway/test_loads.py \
+	tests/steward/test_role_script.py
 SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel runtime/test_role.py test_run.py
 
 ifdef HOME_DIR
@@ -80,7 +83,7 @@ faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defec
 	@bin/setup dev
 	@if [ "$$MUTANTS" = random ]; then exec env -u KINGDOM_CAMPAIGN -u MUTANTS $(PY) -m tests.faults.random_mutants; \
 	elif [ -d tests/faults ]; then \
-		$(PY) -m pytest -o faulthandler_timeout=0 tests/faults && if [ "$$(id -u)" = 0 ]; then $(MAKE) faults-as-user; fi; \
+		$(PY) -m pytest -o faulthandler_timeout=0 tests/faults $(LONG) && if [ "$$(id -u)" = 0 ]; then $(MAKE) faults-as-user; fi; \
 	else echo 'no fault checks yet: nothing to test'; fi
 
 faults-as-user: export KINGDOM_CAMPAIGN = 1

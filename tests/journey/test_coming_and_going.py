@@ -13,15 +13,12 @@ def pids(kingdom: Kingdom) -> list[int]:
     return [kingdom.beat(role)["pid"] for role in ROLES]
 
 
-def test_up_twice_starts_nobody_twice(launched: Kingdom) -> None:
+def test_up_twice_starts_nobody_twice_and_down_leaves_nothing_running(launched: Kingdom) -> None:
     before = pids(launched)
     assert "The kingdom is up in " in launched.ok("up")
     assert pids(launched) == before
     assert launched.run("status").returncode == 0
     assert "- Roles: 6 of 6 at work" in launched.ok("say", "brief me")
-
-
-def test_down_leaves_nothing_running(launched: Kingdom) -> None:
     assert launched.ok("down").startswith("Stopped chamberlain, envoy, gen-briefing, gen-herald, king, sentinel.")
     assert launched.processes() == []
     assert launched.ok("down") == "Nothing was running.\n"
@@ -57,66 +54,70 @@ def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
     assert (ended["attempt"], ended["outcome"]) == (0, "success")
 
 
-def test_what_is_said_while_all_sleep_is_heard_later(own: Kingdom) -> None:
+def test_what_is_said_while_all_sleep_is_heard_though_two_start_them_at_once(own: Kingdom) -> None:
     own.ok("down")
     code, said = own.refused("say", "brief me")
     assert code == 3
     assert "the king is not running" in said
     event = own.ok("say", "--no-wait", "brief me").strip()
     assert f"{event} is a console.message" in own.ok("why", event)
-    own.ok("up")
+    with ThreadPoolExecutor() as both:
+        done = list(both.map(lambda _: own.run("up"), range(2)))
+    assert [start.returncode for start in done] == [0, 0], [start.stdout + start.stderr for start in done]
+    assert own.run("status").returncode == 0
     own.until_there(own.places.queue_file("events", "completed", event))
     own.until(lambda: len(own.messages(own.task_of(event))) == 2, "both messages")
 
 
-def test_a_stopped_role_stays_down_until_it_is_started(own: Kingdom) -> None:
-    own.ok("stop", "gen-herald")
-    assert not own.runs("gen-herald")
-    assert "gen-herald stays down, stopped by hand" in own.ok("up")
-    assert not own.runs("gen-herald")
-    assert own.run("status").returncode == 0, "who was stopped by hand is not missed"
-    assert "gen-herald is stopped by hand" in own.ok("say", "brief me")
-    own.ok("start", "gen-herald")
-    assert own.runs("gen-herald")
-    before = own.beat("king")["pid"]
-    own.ok("restart", "king")
-    assert own.beat("king")["pid"] != before
+def test_a_stopped_role_stays_down_until_it_is_started(kingdom: Kingdom) -> None:
+    kingdom.ok("stop", "gen-herald")
+    assert not kingdom.runs("gen-herald")
+    assert "gen-herald stays down, stopped by hand" in kingdom.ok("up")
+    assert not kingdom.runs("gen-herald")
+    assert kingdom.run("status").returncode == 0, "who was stopped by hand is not missed"
+    assert "gen-herald is stopped by hand" in kingdom.ok("say", "brief me")
+    kingdom.ok("start", "gen-herald")
+    assert kingdom.runs("gen-herald")
+    before = kingdom.beat("king")["pid"]
+    kingdom.ok("restart", "king")
+    assert kingdom.beat("king")["pid"] != before
 
 
-def test_a_quarantined_role_is_armed_again_by_hand(own: Kingdom) -> None:
-    own.ok("stop", "envoy")
-    own.places.wanted("envoy").write_text("quarantined\n")
-    done = own.run("up")
+def test_a_quarantined_role_is_armed_again_by_hand(kingdom: Kingdom) -> None:
+    kingdom.ok("stop", "envoy")
+    kingdom.places.wanted("envoy").write_text("quarantined\n")
+    done = kingdom.run("up")
     assert done.returncode == 1
     assert "envoy stays down, quarantined" in done.stdout
-    assert own.run("status").returncode == 1
-    assert "envoy is quarantined" in own.run("doctor").stdout
-    own.ok("start", "envoy")
-    assert own.run("status").returncode == 0
+    assert kingdom.run("status").returncode == 1
+    assert "envoy is quarantined" in kingdom.run("doctor").stdout
+    kingdom.ok("start", "envoy")
+    assert kingdom.run("status").returncode == 0
 
 
-def test_a_crashed_role_comes_back_and_the_work_goes_on(own: Kingdom) -> None:
-    before = own.beat("king")["pid"]
+def test_a_crashed_role_comes_back_and_the_work_goes_on(kingdom: Kingdom) -> None:
+    before = kingdom.beat("king")["pid"]
     os.kill(before, signal.SIGKILL)
-    assert "- Roles: " in own.ok("say", "brief me")
-    assert own.beat("king")["pid"] != before
+    assert "- Roles: " in kingdom.ok("say", "brief me")
+    assert kingdom.beat("king")["pid"] != before
 
 
-def test_changed_configuration_is_taken_over_and_a_broken_one_is_not(own: Kingdom) -> None:
-    king = own.places.config / "king.yaml"
-    log = own.places.role_log("king")
+def test_changed_configuration_is_taken_over_and_a_broken_one_is_not(kingdom: Kingdom) -> None:
+    king = kingdom.places.config / "king.yaml"
+    log = kingdom.places.role_log("king")
     calm = king.read_text()
     king.write_text(f"{calm}concurrency: {{max_soldiers: none}}\n")
-    os.kill(own.beat("king")["pid"], signal.SIGUSR1)
-    own.until(lambda: "keeps its old configuration" in log.read_text(), "the king refuses it")
+    os.kill(kingdom.beat("king")["pid"], signal.SIGUSR1)
+    kingdom.until(lambda: "keeps its old configuration" in log.read_text(), "the king refuses it")
     assert "king.yaml:3" in log.read_text()
     king.write_text(f"{calm}slack: {{default_channel: market}}\n")
-    os.kill(own.beat("king")["pid"], signal.SIGUSR1)
-    own.until(lambda: "took over new configuration" in log.read_text(), "the king takes it over")
-    own.event("evt-test-9", "console.message")
-    own.until_there(own.places.queue_file("events", "completed", "evt-test-9"))
-    messages = [message for message in own.all("messages", "sent") if message["task_id"] == own.task_of("evt-test-9")]
-    assert {message["channel"] for message in messages} == {"market"}
+    os.kill(kingdom.beat("king")["pid"], signal.SIGUSR1)
+    kingdom.until(lambda: "took over new configuration" in log.read_text(), "the king takes it over")
+    kingdom.event("evt-test-9", "console.message")
+    kingdom.until_there(kingdom.places.queue_file("events", "completed", "evt-test-9"))
+    task = kingdom.task_of("evt-test-9")
+    said = [message for message in kingdom.all("messages", "sent") if message["task_id"] == task]
+    assert {message["channel"] for message in said} == {"market"}
 
 
 def test_a_general_that_was_uninstalled_does_not_come_back(own: Kingdom) -> None:
@@ -137,11 +138,3 @@ def test_who_cannot_start_says_why_at_once(own: Kingdom) -> None:
     assert "king, gen-briefing, gen-herald have not come up: " in done.stdout
     assert "king.yaml:3: concurrency.max_soldiers: 'none' is not of type 'integer'" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("kingdom doctor")
-
-
-def test_two_who_start_it_at_once_do_not_disturb_each_other(own: Kingdom) -> None:
-    own.ok("down")
-    with ThreadPoolExecutor() as both:
-        done = list(both.map(lambda _: own.run("up"), range(2)))
-    assert [start.returncode for start in done] == [0, 0], [start.stdout + start.stderr for start in done]
-    assert own.run("status").returncode == 0

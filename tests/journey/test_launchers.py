@@ -16,12 +16,12 @@ import pytest
 
 from kingdom.disk.lock import holder_pid
 from kingdom.runtime.processes import tracer
+from tests.faults import trees
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.waiting import wait_until
 
-CAMPAIGN = os.environ.get("KINGDOM_CAMPAIGN") == "1"
-WORKERS, COMMANDS = (6, 40) if CAMPAIGN else (3, 4)
+WORKERS, COMMANDS, LAUNCHERS = (6, 40, ["tmux", "supervisord"]) if trees.CAMPAIGN else (3, 4, ["supervisord"])
 ROLES = ("chamberlain", "envoy", "king", "gen-briefing", "gen-herald")
 STORM = (
     ("up",),
@@ -38,6 +38,7 @@ def processes_of(kingdom: Kingdom, role: str) -> list[str]:
     return [line for line in kingdom.processes() if words in line]
 
 
+@pytest.mark.parametrize("launched", LAUNCHERS, indirect=True)
 def test_a_storm_of_commands_ends_in_one_kingdom(launched: Kingdom) -> None:
     chance = random.Random(9)
     storms = [[chance.choice(STORM) for _ in range(COMMANDS)] for _ in range(WORKERS)]
@@ -66,7 +67,7 @@ def test_a_storm_of_commands_ends_in_one_kingdom(launched: Kingdom) -> None:
     assert launched.processes() == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def supervised() -> Iterator[Kingdom]:
     yield from founded("supervisord")
 
@@ -96,10 +97,14 @@ def test_start_all_leaves_what_is_switched_off(supervised: Kingdom) -> None:
     for role in ("mailbox", "gen-herald"):
         supervised.until(lambda role=role: not processes_of(supervised, role), f"{role} does not run")
     assert supervised.run("status").returncode == 0
+    supervised.ok("start", "gen-herald")
+
+
+BESIDE = [("restart", "king"), ("down",), ("start", "king"), ("stop", "gen-herald")]
 
 
 def test_commands_beside_a_shutdown_wait_for_its_end(supervised: Kingdom) -> None:
-    for command in (("start", "king"), ("restart", "king"), ("stop", "gen-herald"), ("down",)):
+    for command in BESIDE if trees.CAMPAIGN else BESIDE[:2]:
         control(supervised, "shutdown")
         done = supervised.run(*command)
         assert done.stderr.count("\n") <= 1, done.stderr

@@ -47,42 +47,34 @@ def said_of(kingdom: Kingdom, event: str) -> str:
     return str(kingdom.until(final, f"an answer to {event}", sent))
 
 
-@pytest.fixture
-def echoing(own: Kingdom) -> Kingdom:
+IN_SHELL = {
+    "king": ("king", "king.sh", ["gen-echo"], "did it"),
+    "general": ("gen-echo", "general.sh", ["gen-echo"], f"did {TYPE} without Python"),
+    "envoy": ("envoy", "envoy.sh", [], "did it"),
+}
+
+
+@pytest.fixture(scope="module")
+def echoing(kingdom: Kingdom) -> Kingdom:
     """A kingdom with a general for events of one type."""
-    package = own.general("gen-echo", answer(status="success", summary="did it"), subscribes=[TYPE])
-    own.ok("generals", "install", str(package))
-    return own
+    package = kingdom.general("gen-echo", answer(status="success", summary="did it"), subscribes=[TYPE])
+    kingdom.ok("generals", "install", str(package))
+    return kingdom
 
 
-def test_a_king_of_shell(echoing: Kingdom) -> None:
-    with standing_in(echoing, "king", "king.sh", "gen-echo"):
-        echoing.event("evt-shell", TYPE)
-        assert said_of(echoing, "evt-shell") == f"[complete] {TYPE} — did it"
-    echoing.ok("start", "king")
-    echoing.event("evt-real", TYPE)
-    assert said_of(echoing, "evt-real") == f"[complete] {TYPE} — did it"
-
-
-def test_a_general_of_shell(echoing: Kingdom) -> None:
-    with standing_in(echoing, "gen-echo", "general.sh", "gen-echo"):
-        echoing.event("evt-shell", TYPE)
-        assert said_of(echoing, "evt-shell") == f"[complete] {TYPE} — did {TYPE} without Python"
-    echoing.ok("start", "gen-echo")
-    echoing.event("evt-real", TYPE)
-    assert said_of(echoing, "evt-real") == f"[complete] {TYPE} — did it"
-
-
-def test_an_envoy_of_shell(echoing: Kingdom) -> None:
-    with standing_in(echoing, "envoy", "envoy.sh"):
-        echoing.event("evt-shell", TYPE)
-        assert said_of(echoing, "evt-shell") == f"[complete] {TYPE} — did it"
-        task = echoing.task_of("evt-shell")
-        told = (echoing.home / "said").read_text().splitlines()
-        assert told == [f"{task}: [start] {TYPE}", f"{task}: [complete] {TYPE} — did it"]
-    echoing.ok("start", "envoy")
-    echoing.event("evt-real", TYPE)
-    assert said_of(echoing, "evt-real") == f"[complete] {TYPE} — did it"
+@pytest.mark.parametrize("what", IN_SHELL)
+def test_a_role_of_shell(echoing: Kingdom, what: str) -> None:
+    role, script, words, answered = IN_SHELL[what]
+    with standing_in(echoing, role, script, *words):
+        echoing.event(f"evt-{what}-shell", TYPE)
+        assert said_of(echoing, f"evt-{what}-shell") == f"[complete] {TYPE} — {answered}"
+        if what == "envoy":
+            task = echoing.task_of("evt-envoy-shell")
+            told = (echoing.home / "said").read_text().splitlines()
+            assert told == [f"{task}: [start] {TYPE}", f"{task}: [complete] {TYPE} — did it"]
+    echoing.ok("start", role)
+    echoing.event(f"evt-{what}-real", TYPE)
+    assert said_of(echoing, f"evt-{what}-real") == f"[complete] {TYPE} — did it"
 
 
 PAINTS = f"""
