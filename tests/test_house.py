@@ -110,8 +110,14 @@ def sources(root: Path, folder: str = "kingdom") -> list[Source]:
     return [_read(path, path.relative_to(root).as_posix()) for path in files]
 
 
-def imports(source: Source) -> Iterator[Import]:
-    yield from _imports(source, source.tree, on_load=True)
+def imports(source: Source) -> list[Import]:
+    return _imports_of(source.path, source.name)
+
+
+@cache
+def _imports_of(path: Path, name: str) -> list[Import]:
+    source = _read(path, name)
+    return list(_imports(source, source.tree, on_load=True))
 
 
 def _imports(source: Source, node: ast.AST, on_load: bool) -> Iterator[Import]:
@@ -315,7 +321,7 @@ def sleeping_tests(root: Path) -> Iterator[str]:
             if isinstance(node, ast.ImportFrom) and node.module == "time":
                 sleeps = "sleep" in {alias.name for alias in node.names}
             else:
-                sleeps = isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+                sleeps = isinstance(node, ast.Attribute) and node.attr == "sleep" and ast.unparse(node) == "time.sleep"
             if sleeps:
                 yield f"{source.at(node)} sleeps"
 
@@ -361,7 +367,8 @@ def foreign_words(root: Path) -> Iterator[str]:
             text = path.read_text()
         except (UnicodeDecodeError, FileNotFoundError):
             continue
-        for number, line in enumerate(text.splitlines(), start=1):
+        lines = text.splitlines() if NOT_OURS.search(text) else []
+        for number, line in enumerate(lines, start=1):
             if found := NOT_OURS.search(line):
                 yield f"{path.relative_to(root).as_posix()}:{number} says {found[0]!r}"
 

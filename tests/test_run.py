@@ -39,7 +39,7 @@ def test_what_fails_is_tried_again_and_called_by_what_it_does_then(
     ended = subprocess.run(
         [sys.executable, "-m", "tests.run", "-q", "--rootdir", str(home), "test_toy.py"],
         cwd=home,
-        env={**kept, "PYTHONPATH": str(CHECKOUT)},
+        env={**kept, "PYTHONPATH": str(CHECKOUT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,

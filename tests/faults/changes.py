@@ -50,12 +50,11 @@ def changed(root: Path, place: str, change: Change | Text) -> tuple[Path, str]:
     hits = []
     for path in files_of(root, module):
         tree = ast.parse(path.read_text())
-        known = identifiers(tree)
-        count = sum(change.apply(scope) for scope in scopes(tree, name))
-        hits += [(path, tree, known)] * count
+        hits += [(path, tree)] * sum(change.apply(scope) for scope in scopes(tree, name))
     if len(hits) != 1:
         raise DoesNotApply(f"{len(hits)} times in {place}: {change.looked_for}")
-    path, tree, known = hits[0]
+    path, tree = hits[0]
+    known = identifiers(ast.parse(path.read_text()))
     if unknown := identifiers(ast.parse(change.inserted), uses=True) - identifiers(ast.parse(change.inserted)) - known:
         raise DoesNotApply(f"no {', '.join(sorted(unknown))} in {path.name}: {change.inserted}")
     return path, ast.unparse(ast.fix_missing_locations(tree))

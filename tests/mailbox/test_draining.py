@@ -1,21 +1,22 @@
 """A queue is drained into another store or to another manager: nothing is lost, and nothing is there twice."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import kingdom.mq
-from kingdom.mq import Session
+from kingdom.cli.yirangmq import cli
+from kingdom.mq import Session, draining
 from kingdom.mq.handover import HOLD_MS
+from kingdom.mq.local import Local
 from kingdom.mq.stores import STORES
 from tests.mailbox.boxes import ByHand, Ended, Running
 
-ROOT = Path(__file__).parents[2]
 KEPT = sorted(set(STORES) - {"memory"})
 LARGE = json.dumps({"pad": "x" * 3_000_000})
 SAID = ("payload", "attributes", "priority", "type", "traceId", "deduplicationKey", "targetConsumerId", "expiresAt")
@@ -34,15 +35,8 @@ def said(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def drain(home: Path, *words: str) -> Ended:
-    ended = subprocess.run(
-        [sys.executable, "-m", "kingdom.cli.yirangmq", "drain", "--queue", "q", *words],
-        env={"KINGDOM_HOME": str(home), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-    )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    ended = CliRunner().invoke(cli, ["drain", "--queue", "q", *words], env={"KINGDOM_HOME": str(home)})
+    return Ended(ended.exit_code, ended.stdout, ended.stderr)
 
 
 def config(home: Path, backend: str) -> Path:
@@ -130,25 +124,27 @@ def test_what_the_target_refuses_stays(home: Path) -> None:
         assert [one["payload"] for one in q.peek("q")] == ["7"]
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from kingdom.mq import draining
-from kingdom.mq.local import Local
+def drain_here(here: Path, there: Path) -> None:
+    with draining.opened(here) as source, draining.opened(there) as target:
+        draining.drain(source, "q", target, "q")
 
-moment = sys.argv.pop(1)
-call = Local.call
 
-def killed(self, command, payload, **more):
-    answer = None if moment == f"before {command}" else call(self, command, payload, **more)
-    if command in moment:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return answer
+def drain_until_killed(moment: str, here: Path, there: Path) -> int:
+    """Drain in a fork that kills itself at a moment; return how it ended."""
+    when, moment_of = moment.split()
+    call = Local.call
 
-Local.call = killed
-with draining.opened(Path(sys.argv[1])) as source, draining.opened(Path(sys.argv[2])) as target:
-    draining.drain(source, "q", target, "q")
-"""
+    def killed(self: Local, command: str, payload: Any, **more: Any) -> Any:
+        answer = None if command == moment_of and when == "before" else call(self, command, payload, **more)
+        if command == moment_of:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    if not (child := os.fork()):
+        Local.call = killed  # type: ignore[method-assign]
+        drain_here(here, there)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("backend", KEPT)
@@ -160,10 +156,8 @@ def test_killed_in_between_and_done_again_nothing_is_lost_or_doubled(home: Path,
             if folder == here:
                 fill(q)
                 before = said(q.peek("q"))
-    ended = subprocess.run([sys.executable, "-c", KILLED, moment, str(here), str(there)], cwd=ROOT, timeout=60)
-    assert ended.returncode == -signal.SIGKILL
-    program = KILLED.replace("Local.call = killed", "")
-    subprocess.run([sys.executable, "-c", program, "never", str(here), str(there)], cwd=ROOT, timeout=60, check=True)
+    assert drain_until_killed(moment, here, there) == -signal.SIGKILL
+    drain_here(here, there)
     with kingdom.mq.open(here) as source, kingdom.mq.open(there) as target:
         assert source.peek("q") == []
         assert are_alike(said(target.peek("q")), before)
