@@ -67,6 +67,11 @@ def row(
     }
 
 
+def at_most(name: str, ours: float, most: float, unit: str, *, reason: str, **more: Any) -> Row:
+    """Return a row whose goal is so much of the unit, or less."""
+    return row(name, goal=f"≤ {most:g} {unit}", met=ours <= most, ours=ours, unit=unit, reason=reason, **more)
+
+
 def growth(
     title: str, most: float, columns: Sequence[str], unit: str, rows: Mapping[str, Mapping[str, tuple[float, float]]]
 ) -> Growth:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import homes
 from bench.court import python_alone, remember
-from bench.figures import Curve, Row, curve, interleaved, median, ratio, row, seconds
+from bench.figures import Curve, Row, at_most, curve, interleaved, median, ratio, row, seconds
 from bench.homes import HOUSE
 from kingdom.home.places import Places
 
@@ -68,13 +68,12 @@ def starts(places: Places, *, rounds: int) -> list[Row]:
         kingdom(places, "down")
     mine = median(took)
     return [
-        row(
+        at_most(
             "`kingdom up` on an installed home → every role beating",
-            goal="≤ 2 s",
-            met=mine <= 2,
-            ours=mine,
-            unit="s",
-            reason="" if mine <= 2 else "five interpreters start at once on two cores",
+            mine,
+            2,
+            "s",
+            reason="five interpreters start at once on two cores",
         )
     ]
 
@@ -87,27 +86,19 @@ def idle(places: Places, *, watched: float) -> list[Row]:
     after = used(places)
     share = 100 * (sum(after.values()) - sum(before.get(pid, 0.0) for pid in after)) / watched
     rows = [
-        row(
+        at_most(
             f"whole suite idle for {watched:g} s, launcher included",
-            goal="≤ 0.5 % of one core",
-            met=share <= 0.5,
-            ours=share,
-            unit="% of a core",
-            reason="" if share <= 0.5 else "somebody wakes without need",
+            share,
+            0.5,
+            "% of a core",
+            reason="somebody wakes without need",
         )
     ]
     for beat in sorted(places.state.glob("*/heartbeat")):
         role = beat.parent.name
         own = unique_megabytes(holder(places, role))
         rows.append(
-            row(
-                f"unique memory of {role}",
-                goal=f"≤ {MEGABYTES_PER_ROLE:g} MB",
-                met=own <= MEGABYTES_PER_ROLE,
-                ours=own,
-                unit="MB",
-                reason="" if own <= MEGABYTES_PER_ROLE else "it loads what it does not need",
-            )
+            at_most(f"unique memory of {role}", own, MEGABYTES_PER_ROLE, "MB", reason="it loads what it does not need")
         )
     return rows
 
@@ -174,11 +165,4 @@ def look(places: Places) -> None:
 
 def check() -> Row:
     took = seconds(lambda: subprocess.run(["make", "check"], cwd=HOUSE, capture_output=True, check=False))
-    return row(
-        "`make check`",
-        goal="≤ 50 s",
-        met=took <= 50,
-        ours=took,
-        unit="s",
-        reason="" if took <= 50 else "once, on a machine that others use too",
-    )
+    return at_most("`make check`", took, 50, "s", reason="once, on a machine that others use too")

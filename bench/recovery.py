@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from bench.figures import Row, median, row
+from bench.figures import Row, at_most, median
 from bench.footprint import holder, installed, kingdom
 from bench.homes import wait_for
 from kingdom.disk.codec import read_json
@@ -58,13 +58,8 @@ def killed(places: Places, launcher: str, *, rounds: int) -> list[Row]:
     for role in roles(places):
         took = median([replaced(places, role, signal.SIGKILL) for _ in range(rounds)])
         rows.append(
-            row(
-                f"kill -9 of {role} → beating again ({launcher})",
-                goal=f"≤ {KILLED_SECONDS:g} s",
-                met=took <= KILLED_SECONDS,
-                ours=took,
-                unit="s",
-                reason="" if took <= KILLED_SECONDS else REASONS[launcher],
+            at_most(
+                f"kill -9 of {role} → beating again ({launcher})", took, KILLED_SECONDS, "s", reason=REASONS[launcher]
             )
         )
     return rows
@@ -73,13 +68,12 @@ def killed(places: Places, launcher: str, *, rounds: int) -> list[Row]:
 def hung(places: Places, launcher: str, *, rounds: int) -> list[Row]:
     took = median([replaced(places, "king", signal.SIGSTOP) for _ in range(rounds)])
     return [
-        row(
+        at_most(
             f"hung king → replaced, threshold {THRESHOLD:g} s ({launcher})",
-            goal=f"≤ {HUNG_SECONDS:g} s",
-            met=took <= HUNG_SECONDS,
-            ours=took,
-            unit="s",
-            reason="" if took <= HUNG_SECONDS else "seen by the chamberlain, then TERM, ten seconds, KILL",
+            took,
+            HUNG_SECONDS,
+            "s",
+            reason="seen by the chamberlain, then TERM, ten seconds, KILL",
         )
     ]
 
