@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from os import PathLike
+from types import CodeType, ModuleType
 from typing import Any
 
 import fastjsonschema
@@ -31,11 +35,36 @@ def compile_early(names: Iterable[str]) -> None:
         _compiled(name, True)
 
 
+class _Compiler(SourceFileLoader):
+    """Compile a schema as Python compiles a module, and keep the code beside it in `__pycache__`, where that may be."""
+
+    def __init__(self, name: str, fill: bool) -> None:
+        super().__init__(name, str(find_schema(name)))
+        self._fill = fill
+
+    def get_filename(self, name: str | None = None) -> str:
+        """Return the path that the code is cached by: there is one for each way to compile a schema."""
+        return f"{self.path.removesuffix('.json')}-{'filled' if self._fill else 'plain'}-{fastjsonschema.VERSION}.json"
+
+    def path_stats(self, path: str | PathLike[str]) -> dict[str, Any]:
+        about = dict(super().path_stats(self.path))
+        return {**about, "mtime": max(about["mtime"], os.stat(__file__).st_mtime)}
+
+    def get_data(self, path: str) -> bytes:
+        return super().get_data(self.path if path == self.get_filename() else path)
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        # Without its id: a reference in a reference would be looked for below that, somewhere else.
+        schema = {key: part for key, part in json.loads(data).items() if key != "$id"}
+        text = fastjsonschema.compile_to_code(schema, use_default=self._fill)
+        return super().source_to_code(text.encode(), path)
+
+
 @cache
 def _compiled(name: str, fill: bool) -> Callable[[Any], Any]:
-    # Without its id: a reference in a reference would be looked for below that, somewhere else.
-    schema = {key: part for key, part in load(name).items() if key != "$id"}
-    checker: Callable[[Any], Any] = fastjsonschema.compile(schema, use_default=fill)
+    made = ModuleType(name)
+    _Compiler(name, fill).exec_module(made)
+    checker: Callable[[Any], Any] = made.validate
     return checker
 
 

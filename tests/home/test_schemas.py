@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,29 @@ def test_keys_of_earlier_systems_stand_in_their_groups() -> None:
 
 def test_schemas_travel_with_the_program() -> None:
     assert Path(FOLDER / "event.schema.json").is_file()
+
+
+def test_the_code_of_a_schema_is_kept_beside_it_until_the_schema_changes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = home / "toy.schema.json"
+    monkeypatch.setattr(schemas, "find_schema", lambda name: schema)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+
+    def takes(value: dict[str, Any]) -> bool:
+        schemas._compiled.cache_clear()  # as another process would begin
+        try:
+            return bool(schemas.check("toy", value))
+        except BadMessage:
+            return False
+
+    schema.write_text('{"properties": {"a": {"type": "string"}}}')
+    assert (takes({"a": "x"}), takes({"a": 1})) == (True, False)
+    (kept,) = home.glob("__pycache__/*.pyc")
+    before = kept.stat().st_mtime_ns
+    assert takes({"a": "x"})
+    assert kept.stat().st_mtime_ns == before
+    schema.write_text('{"properties": {"a": {"type": "integer"}}}')
+    assert (takes({"a": "x"}), takes({"a": 1})) == (False, True)
+    kept.write_bytes(b"half")
+    assert (takes({"a": "x"}), takes({"a": 1})) == (False, True)
