@@ -155,7 +155,9 @@ def _file_system(places: Places) -> str:
 
 
 def _configuration(places: Places) -> Iterator[Finding]:
-    names = sorted(path.name.removesuffix(".schema.json") for path in find_schema("config/king").parent.iterdir())
+    names = sorted(
+        path.name.removesuffix(".schema.json") for path in find_schema("config/king").parent.glob("*.schema.json")
+    )
     bad = 0
     for name in names:
         try:

@@ -499,27 +499,28 @@ PLANTED: dict[str, tuple[str, str]] = {
 }
 
 
-def serve_each(cell: Cell, codes: Iterable[str]) -> list[str]:
-    """Return the tasks of soldiers, one for each code, that have all run beside each other and changed nothing."""
+@contextmanager
+def served(cell: Cell, codes: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the tasks of soldiers, one for each code, that have run beside each other; none has changed anything."""
     cell.arm(f'{PRELUDE}{ORPHAN}\nexec(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"]["code"])\n')
     tasks = [cell.send(number, payload={"code": code}) for number, code in enumerate(codes, 1)]
     before = cells.seen(cell, *tasks)
-    served = cell.serve(180)
-    assert (served.returncode, served.stderr) == (0, "")
+    ended = cell.serve(180)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    yield tasks
     hidden = ("workspace/*/.*", "state/soldiers/.*")
     wait_until(lambda: not any(list(cell.home.glob(pattern)) for pattern in hidden), SOON, "what they left is gone")
     assert not cells.changed(before, cells.seen(cell, *tasks))
-    return tasks
 
 
 def test_what_lies_where_the_result_should_is_told_and_harms_nobody(home: Path) -> None:
     cell = cells.build(home)
-    tasks = serve_each(cell, (code for code, _ in PLANTED.values()))
-    for task, (what, (_, reason)) in zip(tasks, PLANTED.items(), strict=True):
-        result = cell.result(task)
-        assert (result["status"], result["task_id"]) == ("failed", task), what
-        assert reason in result["error"], (what, result["error"])
-        assert not cell.places.soldier_folder(task).exists(), what
+    with served(cell, (code for code, _ in PLANTED.values())) as tasks:
+        for task, (what, (_, reason)) in zip(tasks, PLANTED.items(), strict=True):
+            result = cell.result(task)
+            assert (result["status"], result["task_id"]) == ("failed", task), what
+            assert reason in result["error"], (what, result["error"])
+            assert not cell.places.soldier_folder(task).exists(), what
     assert not cells.secrets_told(cell)
     assert not cell.places.result(LATER).exists()
 
@@ -558,11 +559,11 @@ def deep(home: Path) -> Iterator[Path]:
 def test_whatever_they_leave_behind_is_cleared_away(where: str, deep: Path) -> None:
     cell = cells.build(deep)
     start = "" if where == "workspace" else "os.chdir(ROOM)"
-    tasks = serve_each(cell, (f"{start}\n{code}\ntell(done=True)\n" for code in LITTER.values()))
-    for task, what in zip(tasks, LITTER, strict=True):
-        assert cell.result(task)["status"] == "success", (what, cell.result(task))
-        left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
-        wait_until(lambda left=left: not any(map(os.path.lexists, left)), SOON, f"{what} is gone")
+    with served(cell, (f"{start}\n{code}\ntell(done=True)\n" for code in LITTER.values())) as tasks:
+        for task, what in zip(tasks, LITTER, strict=True):
+            assert cell.result(task)["status"] == "success", (what, cell.result(task))
+            left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
+            wait_until(lambda left=left: not any(map(os.path.lexists, left)), SOON, f"{what} is gone")
 
 
 SURVIVORS = {
@@ -582,12 +583,12 @@ def test_nothing_of_a_soldier_outlives_its_task(home: Path) -> None:
 
 def check_survivors(cell: Cell, *names: str) -> list[str]:
     wrong = []
-    tasks = serve_each(cell, (f"tell(pid={SURVIVORS[name]})" for name in names))
-    for task, name in zip(tasks, names, strict=True):
-        pid = cell.said(task)["pid"]
-        if cells.runs(pid):
-            wrong.append(f"left: {name}")
-            os.kill(pid, signal.SIGKILL)
+    with served(cell, (f"tell(pid={SURVIVORS[name]})" for name in names)) as tasks:
+        for task, name in zip(tasks, names, strict=True):
+            pid = cell.said(task)["pid"]
+            if cells.runs(pid):
+                wrong.append(f"left: {name}")
+                os.kill(pid, signal.SIGKILL)
     return wrong
 
 
@@ -693,15 +694,16 @@ def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(home: Path) -
     """Also with much output: the serving part ends as always, and nothing of it stays."""
     cell = cells.build(home)
     spoil = "os.truncate(1, 3 << 40); os.fchmod({0}, 0); os.utime({0}, (2**33, 2**33)); tell()"
-    for number, task in enumerate(serve_each(cell, (spoil.format(number) for number in range(3)))):
-        name = f"soldier-{task}-0"
-        out, err = cell.places.session_log(name, "out"), cell.places.session_log(name, "err")
-        about = (cell.places.prompt(task), out, err)[number].stat()
-        assert stat.S_IMODE(about.st_mode) == 0o600
-        assert about.st_mtime <= time.time() + 1
-        assert out.stat().st_size <= 64 << 20
-        assert cell.result(task)["status"] in ("success", "failed")
-        assert "Traceback" not in str(cell.result(task))
+    with served(cell, (spoil.format(number) for number in range(3))) as tasks:
+        for number, task in enumerate(tasks):
+            name = f"soldier-{task}-0"
+            out, err = cell.places.session_log(name, "out"), cell.places.session_log(name, "err")
+            about = (cell.places.prompt(task), out, err)[number].stat()
+            assert stat.S_IMODE(about.st_mode) == 0o600
+            assert about.st_mtime <= time.time() + 1
+            assert out.stat().st_size <= 64 << 20
+            assert cell.result(task)["status"] in ("success", "failed")
+            assert "Traceback" not in str(cell.result(task))
 
 
 def test_shared_memory_ends_with_its_soldier(home: Path) -> None:
