@@ -502,10 +502,11 @@ PLANTED: dict[str, tuple[str, str]] = {
 @contextmanager
 def served(cell: Cell, codes: Iterable[str]) -> Iterator[list[str]]:
     """Yield the tasks of soldiers, one for each code, that have run beside each other; none has changed anything."""
-    cell.arm(f'{PRELUDE}{ORPHAN}\nexec(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"]["code"])\n')
+    script = 'exec(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"]["code"])'
+    cell.arm(f"{PRELUDE}{ORPHAN}\n{script}\n", timeout_seconds=300)
     tasks = [cell.send(number, payload={"code": code}) for number, code in enumerate(codes, 1)]
     before = cells.seen(cell, *tasks)
-    ended = cell.serve(180)
+    ended = cell.serve(360)
     assert (ended.returncode, ended.stderr) == (0, "")
     yield tasks
     hidden = ("workspace/*/.*", "state/soldiers/.*")
