@@ -253,6 +253,11 @@ def test_a_foreign_key_is_left_out_of_its_group_and_does_not_change_the_file_for
     assert value["retry"] == {"max_count": 5}
 
 
+def test_a_queue_says_what_it_says_and_the_rest_is_left_to_the_policy_of_all(home: Path) -> None:
+    policy = {"queues": {"a": {"ttlSec": 5}}}
+    assert config.validated("config/mq", policy, {}, home)["queues"] == {"a": {"ttlSec": 5}}
+
+
 def test_every_mistake_of_a_file_is_told_from_top_to_bottom(home: Path) -> None:
     path = founded(home).config / "mq.yaml"
     path.write_text("queues:\n  - name: a\n    policy:\n      ttlSec: soon\n  - 5\nbackend: paper\n")

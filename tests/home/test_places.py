@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kingdom.errors import BadHome, BadName
-from kingdom.home.places import LONGEST_NAME, Places, check_name, find_home
+from kingdom.home.places import LONGEST_NAME, Places, check_name, find_data, find_home
 from kingdom.home.states import MOVES
 from tests.fixtures import founded
 
@@ -112,6 +112,13 @@ def test_a_home_is_found_from_any_folder_in_it(monkeypatch: pytest.MonkeyPatch, 
     places = founded(home)
     monkeypatch.chdir(places.workspaces)
     assert find_home() == home
+
+
+def test_outside_of_every_home_the_checkout_is_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert find_home() == find_data()
 
 
 def test_a_home_named_through_a_link_is_the_folder_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
