@@ -20,6 +20,7 @@ from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward, launching
 from kingdom.steward.supervisord import Supervisord
 from tests.faults import trees
+from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import LAUNCHERS
 from tests.standins import Court, found_court, row
 from tests.waiting import SOON, wait_until
@@ -56,7 +57,7 @@ def test_a_deleted_socket_is_made_again(steward: Steward, court: Court) -> None:
 ROUNDS = 50 if trees.CAMPAIGN else 3
 
 
-def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court) -> None:
+def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court, figure: Figure) -> None:
     """`down` holds the launch lock; `supervisorctl shutdown` takes none."""
 
     def down() -> None:
@@ -75,9 +76,12 @@ def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court) -
         stopper.join()
         steward.down()
         assert not court.left()
+    figure(f"row 10 up right after down, {steward.name}: {ROUNDS} rounds, 0 processes left")
 
 
-def test_up_right_after_a_shutdown_by_hand_waits_for_its_end(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_right_after_a_shutdown_by_hand_waits_for_its_end(
+    court: Court, monkeypatch: pytest.MonkeyPatch, figure: Figure
+) -> None:
     monkeypatch.setenv("KINGDOM_SHORT_LIFE", "1")
     court.behave("gen-a", "deaf beating")
     steward = Supervisord(court.places)
@@ -92,6 +96,7 @@ def test_up_right_after_a_shutdown_by_hand_waits_for_its_end(court: Court, monke
     court.wait_for_beats("king", "gen-a", life=ROUNDS + 1)
     steward.down()
     assert not court.left()
+    figure(f"row 10 up right after supervisorctl shutdown: {ROUNDS} rounds, 0 processes left")
 
 
 def launcher_pid(court: Court, role: str) -> int:
