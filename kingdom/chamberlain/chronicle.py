@@ -69,6 +69,10 @@ class Chronicle:
             self._show()
         return reading.has_more
 
+    def totals(self) -> dict[str, int]:
+        """Return how often each event has happened, by its name as stats.json has it."""
+        return _plain({**dict.fromkeys(ALWAYS_SHOWN, 0), **self._file.get("totals", {})})
+
     def streaks(self) -> Mapping[str, int]:
         """Return how many tasks in a row have failed, by general."""
         return dict(self._file.get("streaks", {}))
@@ -92,11 +96,10 @@ class Chronicle:
     def _show(self) -> None:
         """Write what others read: stats.json and failures.json."""
         services, now = self._services, stamp(self._services.clock())
-        totals = {**dict.fromkeys(ALWAYS_SHOWN, 0), **self._file.get("totals", {})}
         days = {name.removeprefix(DAY): self._file.get(name) for name in sorted(self._file) if name.startswith(DAY)}
         stats = {
             "updated_at": now,
-            "totals": _plain(totals),
+            "totals": self.totals(),
             "days": {
                 day: {
                     "totals": _plain(row["types"]),

@@ -23,6 +23,7 @@ from kingdom.records import notes, sessions
 from kingdom.runtime.role import Services, Turn
 from kingdom.steward.roll_call import What, log_findings, under_launcher
 from kingdom.times import stamp
+from kingdom.upkeep.metrics import Figures, render
 from kingdom.words import one_line
 
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
@@ -194,6 +195,14 @@ class ChamberlainJob:
         if self._view is not None and not self._has_more_events:
             facts = Facts(self._chronicle, self._view, self._config["anomaly"], self._services.clock())
             anomalies.tell(facts, self._alerts)
+            self._write_metrics(self._view)
+
+    def _write_metrics(self, view: Picture) -> None:
+        """Write the figures for the node exporter's textfile collector."""
+        services = self._services
+        budgets = [(share.name, share.general, share.spent, share.budget) for share in self._ledger.shares()]
+        figures = Figures(view, self._chronicle.totals(), budgets, self._ledger.today())
+        services.unsynced.rewrite(services.places.metrics, render(figures).encode())
 
     def _write_dashboard(self) -> None:
         services = self._services

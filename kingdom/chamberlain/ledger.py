@@ -17,6 +17,7 @@ from kingdom.errors import BadFile
 from kingdom.home import config
 from kingdom.runtime.role import Services
 from kingdom.soldiers.budgets import Share, days_of, shares
+from kingdom.times import stamp
 
 DAYS_KEPT = 400
 DAYS_OF_TASKS = 31
@@ -72,11 +73,20 @@ class Ledger:
             rows = self._file.get(day)
             self._file.set(day, {name: {**row, "tasks": {}} for name, row in rows.items()})
 
-    def _tell(self, alerts: Alerts) -> None:
+    def today(self) -> dict[str, float]:
+        """Return the dollars spent on this day, by general."""
+        rows = self._file.get(stamp(self._services.clock())[:10], {})
+        return {name: row["usd"] for name, row in rows.items()}
+
+    def shares(self) -> list[Share]:
+        """Return how the budgets stand."""
         rules, _ = config.for_looking(self._services.places, "general")
         days = {day: self._file.get(day) for day in self._file}
+        return list(shares(days, rules["budgets"], self._services.clock()))
+
+    def _tell(self, alerts: Alerts) -> None:
         found = {}
-        for share in shares(days, rules["budgets"], self._services.clock()):
+        for share in self.shares():
             if share.spent * 100 >= share.budget * ALERT_PERCENT:
                 found[f"{CAUSE}{share.name}:{share.general}:{share.period}:{share.budget:g}"] = _said(share)
         for cause, text in found.items():

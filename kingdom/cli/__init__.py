@@ -23,6 +23,7 @@ COMMANDS = {
     "attach": "kingdom.cli.logs:attach",
     "generals": "kingdom.cli.generals:generals",
     "report": "kingdom.cli.report:report",
+    "metrics": "kingdom.cli.metrics:metrics",
     "prune": "kingdom.cli.prune:prune",
     "fsck": "kingdom.cli.fsck:fsck",
 }

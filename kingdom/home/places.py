@@ -117,6 +117,7 @@ class Places:
         self.soldiers = self.state / "soldiers"
         self.sessions = self.state / "sessions.json"
         self.budgets = self.state / "purse.json"
+        self.metrics = self.own("chamberlain") / "kingdom.prom"
         self.ledger = self.own("chamberlain") / "ledger.json"
         self.resources = self.state / "resources.json"
         self.dashboard = self.state / "dashboard.json"

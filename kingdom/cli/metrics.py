@@ -1,0 +1,31 @@
+"""`kingdom metrics`: the kingdom's figures for Prometheus."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from kingdom import picture
+from kingdom.cli import home, money
+from kingdom.disk.codec import read_json_or
+from kingdom.home import config
+from kingdom.upkeep.metrics import Figures, render
+
+
+@click.command(short_help="The kingdom's figures for Prometheus.")
+def metrics() -> None:
+    """Print the kingdom's figures in the text format of Prometheus.
+
+    The chamberlain writes the same every 30 s to state/chamberlain/kingdom.prom, for the textfile collector of the node
+    exporter: link that file into its folder.
+    """
+    places, now = home.find(), time.time()
+    places.check()
+    system, _ = config.for_looking(places, "system")
+    totals: dict[str, Any] = read_json_or(places.analysis / "stats.json", {}).get("totals", {})
+    spent = money.gather(places, now, None)
+    budgets = [(share.name, share.general, share.spent, share.budget) for share in spent.budgets]
+    today = {general: round(one.usd, 6) for general, one in spent.generals.items()}
+    print(render(Figures(picture.of(places, system, now), totals, budgets, today)), end="")
