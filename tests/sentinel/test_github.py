@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.home.places import Places
 from kingdom.sentinel.watchers.github import type_of
 from kingdom.standins.faults import Fault, cuts, drops, fails, limits, passes, says
 from kingdom.standins.github import GitHub
@@ -136,6 +138,20 @@ def test_the_first_look_is_bounded(build: Build, hub: GitHub, clock: Clock) -> N
     told = [line for line in sentinel.said().splitlines() if "make no events" in line]
     assert len(told) == 1
     assert "5 unread notifications" in told[0]
+
+
+def test_after_a_change_over_only_what_is_new_makes_events(build: Build, hub: GitHub, home: Path, clock: Clock) -> None:
+    hub.notify(1, at=clock.now - 3600)
+    own = Places(home).own("sentinel")
+    before = build()
+    before.settle()
+    etag = json.loads((own / "github-state.json").read_text())["etag"]
+    (own / "github-state.json").write_text(json.dumps({"etag": etag}))
+    after = build()
+    assert after.settle() == []
+    hub.notify(2)
+    assert len(after.look(61)) == 1
+    assert len(hub.unread()) == 1
 
 
 def test_only_the_scope_makes_events_and_the_rest_stays_unread(build: Build, hub: GitHub) -> None:
