@@ -1,30 +1,33 @@
-"""From an event to what people read, through the whole court: the real programs are soldiers of our own generals."""
+"""From GitHub and Jira to a thread in Slack, through the whole court: the real programs are soldiers of our generals.
+
+The services and the model are played on loopback; nothing else is.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from kingdom.home.states import MOVES
+from kingdom.standins import github, jira
+from kingdom.standins.github import GitHub
+from kingdom.standins.jira import Jira
 from kingdom.standins.model import Model, Step, in_turn
+from kingdom.standins.slack import Slack
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.outside.conftest import missing
 from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, service, shell
 
 GENERALS = ("gen-pr", "gen-jira", "gen-test", "gen-catchup")
-PAYLOAD = {
-    "reason": "review_requested",
-    "subject_title": "Fix the sum",
-    "pr_number": "7",
-    "updated_at": "2026-11-19T09:00:00Z",
-}
+ROOM = "C0KINGDOM"
 SEEN = "git fetch -q origin refs/pull/7/head && git diff --stat origin/HEAD...FETCH_HEAD"
 REVIEW = """Should be changed first: an empty cart now raises an error.
 What changed: the sum is taken in one step.
@@ -36,8 +39,9 @@ Proposed comments:
 class Court:
     """A kingdom that is up, with our generals, an engine's real program, and a model that is played."""
 
-    def __init__(self, kingdom: Kingdom, engine: str, model: Model) -> None:
+    def __init__(self, kingdom: Kingdom, engine: str, model: Model, slack: Slack, hub: GitHub, tickets: Jira) -> None:
         self.kingdom, self.engine, self.model = kingdom, engine, model
+        self.slack, self.hub, self.tickets = slack, hub, tickets
 
     def done(self, task: str) -> dict[str, Any]:
         """A task that has ended; its file as `cat` shows it."""
@@ -45,6 +49,30 @@ class Court:
 
     def says(self, *steps: Step) -> None:
         self.model.script = in_turn(*steps)
+
+    def event_of(self, beginning: str) -> str:
+        """The id of the event that the sentinel has made, by how it begins."""
+
+        def found() -> str | None:
+            folders = (self.kingdom.places.folder("events", state) for state in MOVES["events"])
+            return next((path.stem for folder in folders for path in folder.glob(f"{beginning}*.json")), None)
+
+        return str(self.kingdom.until(found, f"an event {beginning}…"))
+
+    def thread(self, task: str) -> list[dict[str, Any]]:
+        """A task's posts in Slack: the one that opens its thread, and those that hang under it."""
+        sent = [one for one in self.kingdom.all("messages", "sent") if one["task_id"] == task]
+        ts = next(one["posted"]["post"] for one in sent if one["type"] == "thread_start")
+        return [post for post in self.slack.from_kingdom(ROOM) if ts in (post["ts"], post.get("thread_ts"))]
+
+    def way(self, event: str, task: str) -> str:
+        """The files of an event, each as `cat` finds it, for whoever reads the run."""
+        places, sent = self.kingdom.places, self.kingdom.all("messages", "sent")
+        letters = [places.queue_file("messages", "sent", one["id"]) for one in sent if one["task_id"] == task]
+        ended = [places.queue_file("events", "completed", event), places.queue_file("tasks", "completed", task)]
+        paths = [*ended, places.results / f"{task}.json", *letters]
+        assert all(json.loads(path.read_text()) for path in paths)
+        return f"{self.engine}: " + " → ".join(str(path.relative_to(places.home)) for path in paths)
 
     def task_of(self, event: str) -> str:
         found: str = self.kingdom.until(lambda: _task_of(self.kingdom, event), f"a task of {event}")
@@ -74,11 +102,16 @@ def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cou
     if why := missing(engine):
         pytest.skip(why)
     source = a_repository(tmp_path_factory.mktemp("acme"))
-    with service(engine, in_turn(Step("ok"))) as model:
+    with ExitStack() as services:
+        model = services.enter_context(service(engine, in_turn(Step("ok"))))
+        slack, hub, tickets = (services.enter_context(one) for one in (Slack(), GitHub(), Jira()))
+        hub.poll_interval = 1
 
         def prepare(kingdom: Kingdom) -> None:
             runtime: dict[str, Any] = {"command": str(PROGRAMS[engine])}
-            secrets = {KEYS[engine]: CANARY}
+            secrets = {KEYS[engine]: CANARY, "GH_TOKEN": github.TOKEN}
+            secrets |= {"JIRA_URL": tickets.address, "JIRA_USER_EMAIL": jira.EMAIL, "JIRA_API_TOKEN": jira.TOKEN}
+            secrets |= {"SLACK_BOT_TOKEN": "xoxb-canary-1", "SLACK_APP_TOKEN": "xapp-canary-1"}
             if engine == "claude":
                 secrets["ANTHROPIC_BASE_URL"] = model.address
             else:
@@ -89,6 +122,10 @@ def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cou
             (config / "general.yaml").write_text(
                 yaml.safe_dump({"repositories": {"known": {"acme/shop": str(source)}}})
             )
+            told = {"api_url": slack.api_url, "people": ["U0ANN"], "seconds_between_posts": 0.05}
+            (config / "envoy.yaml").write_text(yaml.safe_dump({"slack": told}))
+            looks = {"github": {"base_url": hub.address, "interval_seconds": 1}, "jira": {"interval_seconds": 1}}
+            (config / "sentinel.yaml").write_text(yaml.safe_dump({"polling": looks}))
             kingdom.places.env_file.write_text("".join(f"{name}={value}\n" for name, value in secrets.items()))
             kingdom.places.env_file.chmod(0o600)
 
@@ -96,7 +133,7 @@ def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cou
             kingdom.soon = WHOLE_RUN_SECONDS
             for name in GENERALS:
                 kingdom.ok("generals", "install", name)
-            yield Court(kingdom, engine, model)
+            yield Court(kingdom, engine, model, slack, hub, tickets)
 
 
 def a_repository(folder: Path) -> Path:
@@ -131,12 +168,13 @@ def asked(court: Court) -> str:
     return json.dumps(court.model.asked[-1], ensure_ascii=False)
 
 
-def test_a_review_that_was_asked_for_is_made_and_told(court: Court) -> None:
+def test_a_review_that_was_asked_for_is_made_and_told_in_slack(
+    court: Court, record_property: Callable[[str, object], None]
+) -> None:
     kingdom, engine = court.kingdom, court.engine
     lesson = "its tests run with pytest"
     court.says(shell(engine, SEEN), *ends(engine, status="success", summary=REVIEW, memory_updates=[lesson]))
-    event = f"evt-github-1-{engine}"
-    kingdom.event(event, "github.pr.review_requested", source="github", repo="acme/shop", payload=PAYLOAD)
+    event = court.event_of(f"evt-github-{court.hub.notify(7, title='Fix the sum')}-")
     task = court.task_of(event)
     said = court.told(task, "[complete]")
     assert said == f"[complete] github.pr.review_requested — {REVIEW}"
@@ -151,29 +189,46 @@ def test_a_review_that_was_asked_for_is_made_and_told(court: Court) -> None:
     learned = kingdom.places.general_memory("gen-pr") / "learned-patterns.md"
     assert f"- {lesson}\n" in learned.read_text()
     assert f"summary: {REVIEW.splitlines()[0]}" in kingdom.ok("why", event)
+    start, *replies = court.thread(task)
+    assert start["text"] == "[start] github.pr.review_requested — acme/shop"
+    assert [post["text"] for post in replies] == [said]
+    assert court.hub.unread() == []
+    record_property("figure", court.way(event, task))
 
 
-def test_an_unclear_ticket_becomes_a_question_and_its_answer_goes_on_in_the_same_session(court: Court) -> None:
-    kingdom, engine = court.kingdom, court.engine
-    question = "Which currency, EUR or USD? I would take EUR."
+def test_an_unclear_ticket_becomes_a_question_and_its_answer_goes_on_in_the_same_session(
+    court: Court, record_property: Callable[[str, object], None]
+) -> None:
+    """The answer is written in the thread for one engine, and a button that is pressed for the other."""
+    kingdom, engine, slack = court.kingdom, court.engine, court.slack
+    question = "Which currency? I would take EUR.\n- EUR\n- USD"
     court.says(shell(engine, "echo half >draft"), *ends(engine, status="needs_human", question=question))
-    event = f"evt-jira-SHOP-1-{engine}"
-    ticket = {"ticket_key": "SHOP-1", "summary": "Show the price", "status": "To Do", "url": "http://127.0.0.1/SHOP-1"}
-    kingdom.event(event, "jira.ticket.assigned", source="jira", payload=ticket)
+    court.tickets.ticket("SHOP-1", "Show the price")
+    event = court.event_of("evt-jira-SHOP-1-")
     task = court.task_of(event)
     assert court.told(task, "[question]").startswith(f"[question] {question}")
     first = json.loads(kingdom.places.result(task).read_text())
     court.says(shell(engine, "cat draft"), *ends(engine, status="success", summary="Prices are in EUR now."))
-    done = kingdom.run("say", "--answer", task, "EUR please", seconds=WHOLE_RUN_SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
+    start, asks = kingdom.until(lambda: len(posts := court.thread(task)) == 2 and posts, "the question is in Slack")
+    choices = [part["value"] for block in asks["blocks"] for part in block.get("elements", ()) if "value" in part]
+    assert choices == ["EUR", "USD"]
+    answer = "EUR please" if engine == "claude" else "EUR"
+    if engine == "claude":
+        slack.say(answer, channel=ROOM, thread_ts=start["ts"])
+    else:
+        slack.press(asks["ts"], answer)
     assert "Prices are in EUR now." in court.told(task, "[complete]")
     resumed = next(path for path in kingdom.places.results.glob("task-*-*.json") if _resumes(kingdom, path, task))
     second = json.loads(resumed.read_text())
     assert second["session_id"] == first["session_id"]
     said = asked(court)
-    assert "EUR please" in said
+    assert kingdom.read("tasks", "completed", resumed.stem)["payload"]["human_response"] == answer
+    assert answer in said
     assert "half" in said, "it went on in the folder in which it had asked"
-    assert question in said, "the session knows what it asked"
+    assert "I would take EUR." in said, "the session knows what it asked"
+    heads = [post["text"].split()[0] for post in court.thread(task)]
+    assert heads == ["[start]", "[question]", "answer", "[complete]"]
+    record_property("figure", court.way(event, task))
 
 
 def _resumes(kingdom: Kingdom, result: Path, task: str) -> bool:
@@ -218,5 +273,10 @@ def test_the_evenings_tests_are_written_by_the_clock(court: Court) -> None:
 def test_no_key_lies_anywhere_but_where_it_was_put(court: Court) -> None:
     home = court.kingdom.home
     files = [path for path in home.rglob("*") if path.is_file() and not path.is_symlink()]
-    hits = [path for path in files if path != court.kingdom.places.env_file and CANARY.encode() in path.read_bytes()]
+    secrets = [word.encode() for word in (CANARY, github.TOKEN, jira.TOKEN, "xoxb-canary", "xapp-canary")]
+    hits = [
+        path
+        for path in files
+        if path != court.kingdom.places.env_file and any(secret in path.read_bytes() for secret in secrets)
+    ]
     assert hits == []
