@@ -13,6 +13,7 @@ from kingdom.errors import BadInput
 from kingdom.home import schemas
 from kingdom.records.messages import Event
 from kingdom.runtime import tables
+from kingdom.runtime.processes import give_back_memory
 from kingdom.runtime.role import Services
 from kingdom.sentinel.breaker import Breaker
 from kingdom.sentinel.errand import Errand
@@ -179,6 +180,7 @@ class Watch:
             self._trouble, self._since = "", self._services.clock()
         self._failures = 0
         self._state.save()
+        give_back_memory()
 
     def _fails(self, error: ServiceError) -> None:
         """Wait: as long as the source has named, or longer with each failure."""

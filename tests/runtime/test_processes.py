@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,3 +138,24 @@ def test_a_tree_holds_every_descendant_and_no_zombie(started: Started) -> None:
     wait_until(lambda: len(tree(process.pid)) >= 2, SOON, "its children")
     assert process.pid not in tree(process.pid)
     assert set(tree(process.pid)) <= set(tree(os.getpid()))
+
+
+HOARDS = """
+from kingdom.runtime.processes import give_back_memory
+
+def resident():
+    with open("/proc/self/statm") as told:
+        return int(told.read().split()[1])
+
+much = [bytes(2000) for _ in range(20_000)]
+above = bytes(2000)
+del much
+before = resident()
+give_back_memory()
+print(before - resident())
+"""
+
+
+def test_freed_memory_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", HOARDS], capture_output=True, text=True, check=True)
+    assert int(done.stdout) * os.sysconf("SC_PAGE_SIZE") > 20 << 20
