@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import changes, mutants, trees
-from tests.faults.changes import Text, drop, omit, replace
+from tests.faults.changes import Text, body, drop, omit, replace
 from tests.faults.mutants import Mutant
 
 LOOKING = "tests/cli/test_looking.py::"
@@ -102,6 +102,36 @@ MUTANTS = [
         "schemas/config/king.schema.json",
         Text('"default": "kingdom"', '"default": "general"'),
         caught_by="tests/king/test_job.py::test_the_default_channel",
+    ),
+    Mutant(
+        "that Slack takes no token is told where nobody hears it",
+        "kingdom.envoy.locked_out:LockedOut._another",
+        body("return 'slack'"),
+        caught_by="tests/envoy/test_slack.py::test_people_are_told_elsewhere_and_once_that_slack_does_not_take_our_token",
+    ),
+    Mutant(
+        "that Slack takes no token is never told a second time",
+        "kingdom.envoy.locked_out:LockedOut.over",
+        body("pass"),
+        caught_by="tests/envoy/test_slack.py::test_people_are_told_elsewhere_and_once_that_slack_does_not_take_our_token",
+    ),
+    Mutant(
+        "a source that refuses us again is not told of",
+        "kingdom.chamberlain.job:ChamberlainJob._tell_of_watchers",
+        drop("_alerts.forget"),
+        caught_by="tests/chamberlain/test_alerts.py::test_a_source_that_refuses_us_is_told_once_until_it_lets_us_in_again",
+    ),
+    Mutant(
+        "each failure of a service is said",
+        "kingdom.sentinel.watch:Watch._say_trouble",
+        replace("self._kind() != A", "True"),
+        caught_by="tests/faults/test_outside_table.py",
+    ),
+    Mutant(
+        "what another try cannot change is tried again",
+        "kingdom.soldiers.results:read",
+        replace("A == 'failed' and B", "A == 'failed'"),
+        caught_by="tests/soldiers/test_results.py::test_what_another_try_cannot_change_is_not_tried_again",
     ),
 ]
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
