@@ -59,7 +59,7 @@ SDKS = {
     "yaml": ("kingdom/home/config.py",),
     # of the standard library, what only few rooms may know
     "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/sandbox.py"),
-    "sqlite3": ("kingdom/mq/", "kingdom/hall/sqlite.py"),
+    "sqlite3": ("kingdom/mq/", "kingdom/hall/sqlite.py", "kingdom/upkeep/backup.py"),
 }
 
 FOLDERS_OF_THE_HOME = frozenset(

@@ -26,5 +26,7 @@ COMMANDS = {
     "metrics": "kingdom.cli.metrics:metrics",
     "prune": "kingdom.cli.prune:prune",
     "fsck": "kingdom.cli.fsck:fsck",
+    "backup": "kingdom.cli.backup:backup",
+    "restore": "kingdom.cli.backup:restore",
 }
 """In the order in which `kingdom --help` shows them."""

@@ -61,6 +61,8 @@ def _pause() -> None:
 
 def refuse_while_at_work(places: Places) -> None:
     """Raise Usage, which names them, when roles or soldiers run."""
+    if not places.state.is_dir():
+        return
     running = [path.parent.name for path in places.locks() if is_locked(path) and path != places.launch_lock]
     running += [f"the soldier of {folder.name}" for folder in places.control_folders() if is_locked(folder / "lock")]
     if running:

@@ -14,6 +14,8 @@ from kingdom.cli import home, packages, shipped
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.errors import BadHome, Usage
 from kingdom.home.places import Places, find_data
+from kingdom.steward.base import launching
+from kingdom.upkeep import versions
 
 INSTALLER = """\
 #!/bin/sh
@@ -59,6 +61,8 @@ def furnish(places: Places) -> list[str]:
     """Add what a home needs and this one lacks. Return a line for each thing about its generals that was updated."""
     if _is_foreign(places):
         raise BadHome(path=places.home, why="it holds something else (no config/ and queue/); name an empty folder")
+    versions.refuse_newer(places)
+    was_one = places.queue.is_dir()
     make_folder(places.home)
     for folder in places.folders():
         make_folder(folder)
@@ -72,7 +76,12 @@ def furnish(places: Places) -> list[str]:
     disk = home.disk(places)
     _add_installer(places, disk)
     packages.install_defaults(places, disk)
-    return shipped.update(places, disk)
+    updated = shipped.update(places, disk)
+    if versions.version(places) == len(versions.MIGRATIONS):
+        return updated
+    with launching(places):
+        migrated = list(versions.migrate(places, disk))
+    return [*updated, *migrated] if was_one else updated
 
 
 def _add_installer(places: Places, disk: Disk) -> None:

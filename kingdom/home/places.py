@@ -225,6 +225,11 @@ class Places:
         return self.answers / f"{check_name('task', task)}.json"
 
     @property
+    def version(self) -> Path:
+        """The note of which form this home has."""
+        return self.state / "home.json"
+
+    @property
     def set_aside(self) -> Path:
         """Where `kingdom fsck --repair` puts what is in the way."""
         return self.state / "set-aside"

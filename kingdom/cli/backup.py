@@ -1,0 +1,74 @@
+"""`kingdom backup` and `restore`: a home as one file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from kingdom.cli import fsck, home
+from kingdom.cli.home import WRITER
+from kingdom.disk.atomic import Disk, is_there, make_folder
+from kingdom.errors import BadHome, Usage
+from kingdom.home.places import Places, find_home
+from kingdom.steward.base import launching
+from kingdom.times import stamp
+from kingdom.upkeep import backup as archives
+
+MEGABYTE = 1 << 20
+
+
+@click.command(short_help="Copy the home, also at work, into one file.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--with-secrets", is_flag=True, help="Also .env, its copies, and the keys of the gateway.")
+def backup(file: Path, with_secrets: bool) -> None:
+    """Copy this home, which may be at work, into FILE (a tar archive, only yours to read).
+
+    The copy is one in which all holds that `fsck` looks for. Not in it: secrets (unless --with-secrets), locks,
+    sockets, and clones of repositories, which are fetched again.
+    """
+    places, target = home.own(), file.absolute()
+    places.check()
+    if is_there(target):
+        raise Usage(message=f"{target} is there already; name another file")
+    if not target.parent.is_dir():
+        raise Usage(message=f"{target.parent} is no folder")
+    if target.is_relative_to(places.state) or target.is_relative_to(places.queue):
+        raise Usage(message=f"{target} lies in what is to be copied; name a file elsewhere")
+    archives.make(places, target, home.disk(places), secrets=with_secrets)
+    secrets = "with its secrets" if with_secrets else "without secrets (.env is not in it)"
+    print(f"{target}: {os.stat(target).st_size / MEGABYTE:.1f} MB, {places.home} {secrets}.")
+
+
+@click.command(short_help="Put a home back from such a file.")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--force", is_flag=True, help="Also where a home is already: that is set aside.")
+def restore(file: Path, force: bool) -> None:
+    """Make the home of --home or $KINGDOM_HOME from FILE, which `kingdom backup` wrote. Nothing may run there.
+
+    With --force what lies there is moved into a folder beside it. `.env` stays as it is if FILE holds none.
+    """
+    places = Places(find_home())
+    make_folder(places.home)
+    places.check_owner()
+    is_one = places.config.is_dir() or places.queue.is_dir()
+    if is_one and not force:
+        raise BadHome(path=places.home, why="a home is there already; `restore --force` sets it aside")
+    unpacked = places.home / f".restore-{os.getpid()}"
+    try:
+        note = archives.unpack(file.absolute(), unpacked)
+        aside = places.home / f"set-aside-{stamp(time.time()).replace(':', '')}" if is_one else None
+        with launching(places) if is_one else nullcontext():
+            fsck.refuse_while_at_work(places)
+            archives.put_in_place(unpacked, places, Disk(places.scratch(WRITER)), aside)
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
+    said = f"{places.home} is as it was at {note['made_at']}"
+    print(f"{said}; what was there lies in {aside}." if aside else f"{said}.")
+    if not note.get("secrets"):
+        print(f"The file holds no secrets: see to {places.env_file}.")
+    print(f"Next: {home.command()} fsck && {home.command()} up")

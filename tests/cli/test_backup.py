@@ -1,0 +1,66 @@
+"""`kingdom fsck`, `backup` and `restore`, as people type them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kingdom.disk.lock import Lock
+from kingdom.home.places import Places
+from tests.cli.conftest import Terminal
+
+
+def test_a_home_that_is_well_and_one_that_is_not(terminal: Terminal) -> None:
+    assert terminal.ok("fsck") == "All is well.\n"
+    path = terminal.event("pending", "evt-1")
+    path.write_text("{")
+    said = terminal("fsck")
+    assert said.code == 1
+    assert "queue/events/pending/evt-1.json: " in said.out
+    assert "1 finding, 1 can be repaired" in said.out
+    repaired = terminal("fsck", "--repair")
+    assert (repaired.code, path.exists()) == (0, False)
+    assert terminal.ok("fsck") == "All is well.\n"
+
+
+def test_nothing_is_repaired_while_a_role_runs(terminal: Terminal) -> None:
+    lock = Lock(terminal.places.lock("king"), "king")
+    lock.acquire()
+    said = terminal("fsck", "--repair")
+    lock.release()
+    assert (said.code, said.out) == (2, "")
+    assert "while something runs (king)" in said.err
+
+
+def test_a_home_goes_into_a_file_and_comes_back(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.event("pending", "evt-1")
+    terminal.places.env_file.write_text("A=secret\n")
+    archive, again = tmp_path / "home.tar.gz", tmp_path / "again"
+    assert "without secrets" in terminal.ok("backup", str(archive))
+    assert terminal("backup", str(archive)).code == 2
+    again.mkdir(mode=0o700)
+    assert "see to" in terminal.ok("-C", str(again), "restore", str(archive))
+    assert (again / "queue/events/pending/evt-1.json").read_text() == terminal.places.queue_file(
+        "events", "pending", "evt-1"
+    ).read_text()
+    assert not Places(again).env_file.exists()
+
+
+def test_a_home_that_is_there_is_set_aside_only_by_force(terminal: Terminal, tmp_path: Path) -> None:
+    path = terminal.event("pending", "evt-1")
+    archive = tmp_path / "home.tar.gz"
+    terminal.ok("backup", str(archive))
+    path.unlink()
+    later = terminal.event("pending", "evt-2")
+    refused = terminal("restore", str(archive))
+    assert (refused.code, later.exists()) == (78, True)
+    assert "set-aside" in terminal.ok("restore", "--force", str(archive))
+    assert (path.exists(), later.exists()) == (True, False)
+    assert list(terminal.places.home.glob("set-aside-*/queue/events/pending/evt-2.json"))
+
+
+def test_a_file_that_is_no_backup_changes_nothing(terminal: Terminal, tmp_path: Path) -> None:
+    path = terminal.event("pending", "evt-1")
+    (tmp_path / "x").write_text("no archive")
+    said = terminal("restore", "--force", str(tmp_path / "x"))
+    assert (said.code, path.exists()) == (78, True)
+    assert said.err.count("\n") == 1
