@@ -21,6 +21,7 @@ from kingdom.topics.names import DEAD, MESSAGES, PERSISTED
 from tests.faults import homes, oracle
 from tests.faults.hall import acts
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.waiting import SOON
 
 ACTS = str(Path(acts.__file__))
 USER, ROOM, NOBODY = (f"{number}b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a00{number}" for number in (1, 2, 3))
@@ -48,6 +49,7 @@ def prepare(home: Path) -> None:
 
     database.run(fill)
     database.close()
+    (places.home / "state/hall/hall.db").chmod(0o600)  # as a role makes it
     kit = Kit(places.topics, places.topic_scratch("gateway"), "process", lambda: None, {})
     topics = open_topics("files", kit)
     producer = topics.producer(patient=True)
@@ -55,7 +57,7 @@ def prepare(home: Path) -> None:
     for batch in BATCHES:
         for event in batch:
             producer.append(MESSAGES, event.key, event.to_json(), lambda outcome, _: outcomes.append(outcome))
-        producer.flush(5.0)
+        producer.flush(SOON)
     topics.close()
     assert outcomes == [Outcome.STORED] * 7
 
