@@ -16,6 +16,12 @@ from kingdom.mq.stores.base import StoreConfig
 from tests.mailbox.boxes import configure
 
 
+@pytest.fixture(autouse=True)
+def _away_from_a_checkout_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older file's data are looked for in the working directory too, and a checkout may be somebody's home."""
+    monkeypatch.chdir(tmp_path)
+
+
 def read(home: Path, **config: Any) -> configuration.Settings:
     configure(home, config)
     return configuration.load(Places(home))
