@@ -13,6 +13,7 @@ from kingdom.mq.calls import CALLS, NotYet
 from kingdom.mq.engine import Engine, Published
 from kingdom.mq.errors import LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
+from kingdom.mq.search import NotSeenYet
 from tests.mq.houses import QUEUE, House
 
 MANY = 3_000
@@ -288,6 +289,14 @@ def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: House, command
         assert isinstance(CALLS[command].answer(mass.mq, call), NotYet)
     with pytest.raises(MessageNotFound):
         answer_at_last(mass, command, {"messageKey": UNKNOWN})
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_who_asks_the_engine_itself_hears_that_there_is_more_to_look_through(mass: House) -> None:
+    publish_many(mass)
+    with pytest.raises(NotSeenYet, match=UNKNOWN) as unseen:
+        mass.mq.ack(UNKNOWN, "1" * 16)
+    assert unseen.value.code == MessageNotFound.code
 
 
 @pytest.mark.usefixtures("one_at_a_time")
