@@ -57,8 +57,7 @@ class Alerts:
         if draft is None:
             if not waiting or not _is_due(sent_at, now()):
                 return False
-            day, _, number = self._numbers.take(1)[0].partition("-")
-            draft = {"id": f"msg-{day}-chamberlain-{number}", "tells": waiting}
+            draft = {"id": self.next_id(), "tells": waiting}
             self._write(letter=draft)
         if not self._services.queues.messages.has(draft["id"], *MESSAGE_STATES):
             self._services.queues.messages.create([self._message(draft)])
@@ -70,6 +69,11 @@ class Alerts:
             sent_at=[*sent_at, now()][-len(PAUSES) :],
         )
         return True
+
+    def next_id(self) -> str:
+        """Return the id of the chamberlain's next message."""
+        day, _, number = self._numbers.take(1)[0].partition("-")
+        return f"msg-{day}-chamberlain-{number}"
 
     def forget(self, cause: str) -> None:
         """Note that a problem is over: if it comes back, it is reported again."""

@@ -73,6 +73,10 @@ class Chronicle:
         """Return how often each event has happened, by its name as stats.json has it."""
         return _plain({**dict.fromkeys(ALWAYS_SHOWN, 0), **self._file.get("totals", {})})
 
+    def days(self) -> dict[str, Mapping[str, Any]]:
+        """Return what was counted by local day: `types`, and `generals`, each with its types."""
+        return {name.removeprefix(DAY): self._file.get(name) for name in sorted(self._file) if name.startswith(DAY)}
+
     def streaks(self) -> Mapping[str, int]:
         """Return how many tasks in a row have failed, by general."""
         return dict(self._file.get("streaks", {}))
@@ -96,7 +100,7 @@ class Chronicle:
     def _show(self) -> None:
         """Write what others read: stats.json and failures.json."""
         services, now = self._services, stamp(self._services.clock())
-        days = {name.removeprefix(DAY): self._file.get(name) for name in sorted(self._file) if name.startswith(DAY)}
+        days = self.days()
         stats = {
             "updated_at": now,
             "totals": self.totals(),

@@ -12,6 +12,7 @@ from kingdom.chamberlain.anomalies import Facts
 from kingdom.chamberlain.chronicle import Chronicle
 from kingdom.chamberlain.cleanup import PAUSE_SECONDS, Cleanup
 from kingdom.chamberlain.ledger import Ledger
+from kingdom.chamberlain.reports import Reports
 from kingdom.chamberlain.vitals import Health, Meter, Reading, memory_level
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_json_or, to_json
@@ -47,6 +48,7 @@ class ChamberlainJob:
         self._cleanup = Cleanup(services)
         self._chronicle = Chronicle(services)
         self._ledger = Ledger(services)
+        self._reports = Reports(services)
         self._has_more_events = False
         self._max_soldiers: int | None = None
         self._king_error = ""
@@ -64,6 +66,7 @@ class ChamberlainJob:
         self._cleanup.take_over(services)
         self._chronicle.take_over(services)
         self._ledger.take_over(services)
+        self._reports.take_over(services)
         self._take_over(services)
 
     def close(self) -> None:
@@ -196,6 +199,7 @@ class ChamberlainJob:
             facts = Facts(self._chronicle, self._view, self._config["anomaly"], self._services.clock())
             anomalies.tell(facts, self._alerts)
             self._write_metrics(self._view)
+            self._reports.send(self._view, self._chronicle.days(), self._ledger.spent_since, self._alerts.next_id)
 
     def _write_metrics(self, view: Picture) -> None:
         """Write the figures for the node exporter's textfile collector."""

@@ -78,6 +78,10 @@ class Ledger:
         rows = self._file.get(stamp(self._services.clock())[:10], {})
         return {name: row["usd"] for name, row in rows.items()}
 
+    def spent_since(self, day: str) -> float:
+        """Return the dollars spent after a day."""
+        return sum(float(row["usd"]) for known in self._file if known > day for row in self._file.get(known).values())
+
     def shares(self) -> list[Share]:
         """Return how the budgets stand."""
         rules, _ = config.for_looking(self._services.places, "general")
