@@ -34,7 +34,7 @@ from kingdom.mq.moving import Move
 from kingdom.mq.names import Ids
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
-from kingdom.mq.stores import STORES
+from kingdom.mq.stores import STORES, sqlite
 from kingdom.mq.stores.base import StoreConfig
 from kingdom.runtime.tables import load
 
@@ -47,6 +47,9 @@ SMALL = {"reserveMiB": 0.01}
 POLICY = {"retry": {"limit": 5, "initialDelaySec": 1}}
 GONE = (MessageNotFound, LeaseExpired, LeaseMismatch)
 Counts = tuple[int, int, int, int]
+
+sqlite.QUIET_S = 60.0
+# Under strace on a busy machine every pause is a long one, and nothing would ever lie in the log alone.
 
 
 class Client:
