@@ -13,7 +13,58 @@ from tests.faults.changes import Text, body, drop, omit, replace
 from tests.faults.mutants import Mutant
 
 LOOKING = "tests/cli/test_looking.py::"
+UPKEEP = "tests/upkeep/"
 MUTANTS = [
+    Mutant(
+        "the result of an open question is deleted when it is old",
+        "kingdom.upkeep.retention:_result",
+        body("return False"),
+        caught_by=f"{UPKEEP}test_retention.py::test_all_of_an_open_question_or_conversation_stays",
+        quick=True,
+    ),
+    Mutant(
+        "the note of an answer may vanish before its question",
+        "kingdom.upkeep.retention:Cleaning._clean",
+        drop("sync_folder(A)"),
+        caught_by=f"{UPKEEP}test_retention.py::test_the_question_goes_before_the_note_of_its_answer",
+    ),
+    Mutant(
+        "a log of yesterday goes on",
+        "kingdom.upkeep.rotation:_is_of_yesterday",
+        body("return False"),
+        caught_by=f"{UPKEEP}test_retention.py::test_logs_get_another_name",
+    ),
+    Mutant(
+        "fsck takes what moves for damage",
+        "kingdom.upkeep.fsck:look",
+        drop("pause()"),
+        caught_by=f"{UPKEEP}test_fsck.py::test_what_moves_meanwhile_is_no_finding",
+    ),
+    Mutant(
+        "a repair deletes what is in the way",
+        "kingdom.upkeep.fsck:Mender.set_aside",
+        body("path.unlink()"),
+        caught_by=f"{UPKEEP}test_fsck.py::test_nothing_is_deleted_by_a_repair",
+    ),
+    Mutant(
+        "a backup holds the task of an event that it holds as waiting",
+        "kingdom.upkeep.backup:_drop_young_tasks",
+        body("return set()"),
+        caught_by=f"{UPKEEP}test_backup.py::test_what_happens_between_two_files_leaves_a_home_in_which_everything_holds",
+    ),
+    Mutant(
+        "a backup holds secrets",
+        "kingdom.upkeep.backup:_secrets",
+        body("return set()"),
+        caught_by=f"{UPKEEP}test_backup.py::test_secrets_are_in_it_only_when_asked_for",
+        quick=True,
+    ),
+    Mutant(
+        "a home of a newer program is taken over",
+        "kingdom.upkeep.versions:refuse_newer",
+        body("pass"),
+        caught_by=f"{UPKEEP}test_versions.py::test_a_newer_home_is_refused_with_one_sentence_and_left_alone",
+    ),
     Mutant(
         "what people say waits on a yellow machine",
         "kingdom.rules.gate:Gate.admits",
