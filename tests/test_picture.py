@@ -126,3 +126,22 @@ def test_what_waits_longest_stands_first(places: Places) -> None:
     view = picture.of(places, SYSTEM, NOW)
     assert [waits["id"] for waits in view.waiting] == ["task-9", "msg-1", "evt-1"]
     assert view.oldest == {"kind": "tasks", "id": "task-9", "seconds": 50.0}
+
+
+def test_an_old_count_holds_as_long_as_its_folder_is_as_it_was(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "LARGE_FOLDER_BYTES", 0)
+    listed: list[str] = []
+    monkeypatch.setattr(picture, "_count", lambda folder: listed.append(f"{folder.parent.name}/{folder.name}") or 3)
+    folder = places.folder("tasks", "completed")
+    changed = {
+        kind: {state: os.stat(places.folder(kind, state)).st_mtime_ns for state in states}
+        for kind, states in picture.MOVES.items()
+    }
+    dashboard(places, taken_at=NOW - 86_400, changed=changed)
+    seen = picture.of(places, SYSTEM, NOW)
+    assert (seen.queues["tasks"]["completed"], "tasks/completed" in listed) == (100_000, False)
+    assert [failure["what"] for failure in seen.failures] == ["x"]
+    (folder / "task-4.json").write_text("{}")
+    seen = picture.of(places, SYSTEM, NOW)
+    assert (seen.queues["tasks"]["completed"], "tasks/completed" in listed) == (3, True)
+    assert [failure["what"] for failure in seen.failures] != ["x"]
