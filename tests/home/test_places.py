@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kingdom.errors import BadHome, BadName
-from kingdom.home.places import LONGEST_NAME, Places, check_name, find_data, find_home
+from kingdom.home.places import LONGEST_NAME, Places, as_filename, check_name, find_data, find_home
 from kingdom.home.states import MOVES
 from tests.fixtures import founded
 
@@ -69,6 +69,16 @@ def test_whatever_the_text_no_path_leaves_its_folder(text: str) -> None:
         return
     assert path.parent == Path("/home/queue/events/pending")
     assert os.path.normpath(path) == str(path)
+
+
+def test_names_from_outside_become_file_names_and_different_ones_stay_different() -> None:
+    assert as_filename("acme/app") == "acme+2f+app"
+    assert as_filename("왕") == "+c655+"
+    longest = "x" * 150
+    assert as_filename(longest) == longest
+    longer = [as_filename(longest + end) for end in ("a", "b")]
+    assert longer[0] != longer[1]
+    assert all(len(name) <= 150 and name.startswith("xxx") and "/" not in name for name in longer)
 
 
 def test_every_place_of_a_task_refuses_a_wandering_id() -> None:

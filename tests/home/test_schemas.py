@@ -209,6 +209,11 @@ def test_what_does_not_fit_is_left_out_and_named_but_what_must_hold_stays() -> N
     assert given["summary"] == 5, "the value itself is left as it was"
 
 
+def test_where_a_schema_says_nothing_of_other_keys_they_are_kept() -> None:
+    assert schemas.without_unknown("event", {"id": "a", "theirs": 1}) == ({"id": "a", "theirs": 1}, [])
+    assert schemas.without_unknown("config/king", {"colour": 1, "slack": {}})[0] == {"slack": {}}
+
+
 def test_keys_of_earlier_systems_stand_in_their_groups() -> None:
     assert schemas.with_moved_keys("config/mq", {"dbPath": "a", "paths": {"dataRoot": "b"}, "dataRoot": "c"}) == {
         "sqlite": {"dbPath": "a"},
