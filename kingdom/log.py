@@ -66,6 +66,7 @@ class Log:
         self._system_file = places.system_log
         self._events_file = places.events_log
         self._text: list[str] = []
+        self._lines_of_json: list[str] | None = None
         self._events: list[str] = []
         self.redact(secrets)
 
@@ -73,13 +74,22 @@ class Log:
         """Replace these values from now on."""
         self._hidden = dotenv.forms(secrets)
 
+    def also_as_json(self, wanted: bool) -> None:
+        """Write each sentence to standard error too, as one JSON object a line, for collectors of logs."""
+        if wanted != (self._lines_of_json is not None):
+            self._lines_of_json = [] if wanted else None
+
     def info(self, sentence: str, level: str = "info", /, *, event: str = "", **data: Any) -> None:
         """Add a line for people, and the internal event that it tells of, if any."""
         now = stamp(self._clock())
         one_line = self.clean(sentence).replace("\n", " ⏎ ")
         self._text.append(f"{now} {level:<5} {self._actor}: {one_line}\n")
+        if self._lines_of_json is not None:
+            record: dict[str, Any] = {"ts": now, "level": level.strip(), "role": self._actor, "message": one_line}
+            record |= {"event": event, "data": data} if event else {}
+            self._lines_of_json.append(self.clean(json.dumps(record, ensure_ascii=False)) + "\n")
         if event:
-            self._add_event(event, now, data)
+            self._add_event(event, now, dict(data))
 
     def warn(self, sentence: str, /, *, event: str = "", **data: Any) -> None:
         self.info(sentence, "warn", event=event, **data)
@@ -100,7 +110,11 @@ class Log:
             self._disk.append_where_possible(
                 [(path, part.encode("utf-8", "replace")) for path, part in lines.items() if part]
             )
-            _show(text)
+            if self._lines_of_json is None:
+                _show(text)
+        if self._lines_of_json:
+            lines_of_json, self._lines_of_json = "".join(self._lines_of_json), []
+            _write_to_stderr(lines_of_json)
 
     def clean(self, text: str) -> str:
         """Return the text without control characters and secrets, as people may see it.
@@ -134,5 +148,14 @@ def _show(text: str) -> None:
     try:
         if sys.stderr is not None and sys.stderr.isatty() and select.select([], [sys.stderr], [], 0)[1]:
             os.write(sys.stderr.fileno(), text.encode("utf-8", "replace")[:1024])
+    except (OSError, ValueError):
+        return
+
+
+def _write_to_stderr(text: str) -> None:
+    """Write whole lines, as far as whoever reads them takes them at once: a full pipe would hang the role."""
+    try:
+        if sys.stderr is not None and select.select([], [sys.stderr], [], 0)[1]:
+            os.write(sys.stderr.fileno(), text.encode("utf-8", "replace"))
     except (OSError, ValueError):
         return

@@ -114,6 +114,26 @@ def test_a_disk_that_takes_no_log_stops_nobody(places: Places) -> None:
     assert "goes on" in places.role_log("king").read_text()
 
 
+def test_a_log_may_be_json_on_standard_error_too(places: Places, capfd: pytest.CaptureFixture[str]) -> None:
+    log = log_of(places, ["token-12345"])
+    log.also_as_json(True)
+    log.warn("lost\ntoken-12345", event="message.failed", msg_id="msg-1", error="gone")
+    log.flush()
+    log.also_as_json(False)
+    log.info("text alone")
+    log.flush()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert json.loads(line) == {
+        "ts": "2026-02-07T10:00:00Z",
+        "level": "warn",
+        "role": "king",
+        "message": "lost ⏎ [hidden]",
+        "event": "message.failed",
+        "data": {"msg_id": "msg-1", "error": "gone"},
+    }
+    assert places.role_log("king").read_text().count("\n") == 2
+
+
 SHAPES = {
     "event.detected": {"event_id", "source", "event_type"},
     "event.dispatched": {"event_id", "task_id", "target_general"},

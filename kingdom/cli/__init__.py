@@ -24,6 +24,7 @@ COMMANDS = {
     "generals": "kingdom.cli.generals:generals",
     "report": "kingdom.cli.report:report",
     "metrics": "kingdom.cli.metrics:metrics",
+    "systemd": "kingdom.cli.systemd:systemd",
     "prune": "kingdom.cli.prune:prune",
     "fsck": "kingdom.cli.fsck:fsck",
     "backup": "kingdom.cli.backup:backup",

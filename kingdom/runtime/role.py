@@ -219,6 +219,7 @@ def _services(spec: RoleSpec, places: Places, lock: Lock) -> Services:
     disk.sweep_scratch()
     unsynced = Disk(places.scratch(name), durability="process", guard=lock.check)
     log = Log(places, name, Disk(places.scratch(name)), time.time, secrets.values())
+    log.also_as_json(system["log"]["format"] == "json")
     queues = Queues(places, disk, log, time.time)
     _warn_of_what_is_ignored(spec, places, log)
     return Services(name, places, disk, unsynced, queues, log, time.time, system, config, secrets=secrets)
@@ -334,6 +335,7 @@ class _Loop:
         self._config_error = ""
         before, self._services = self._services.system, services
         services.log.redact(services.secrets.values())
+        services.log.also_as_json(services.system["log"]["format"] == "json")
         services.disk.durability = services.system["durability"]
         folders, self._folders = self._folders, self._job.folders()
         if services.system["wake"] != before["wake"] or folders != self._folders:

@@ -1,0 +1,92 @@
+"""`kingdom systemd`: the unit that brings this home up with the machine."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from kingdom.cli import home
+from kingdom.home import config
+from kingdom.words import printable
+
+UNIT = """\
+[Unit]
+Description=Kingdom in {home}
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+User={user}
+Environment="KINGDOM_HOME={home}"
+Environment="PATH={path}"
+PIDFile={home}/state/run/supervisord.pid
+Type=forking
+ExecStart={program} up
+ExecStop={program} down
+# A dead launcher is raised by the chamberlain within seconds; this is for the day when both are dead.
+Restart=always
+RestartSec=15
+TimeoutStartSec=60
+TimeoutStopSec=60
+# Soldiers finish their work: `down` ends the roles, and nobody is shot for belonging to this unit.
+KillMode=process
+# One soldier that the kernel ends for its memory does not end the kingdom.
+OOMPolicy=continue
+UMask=0077
+LimitNOFILE=65536
+
+# Nothing is written outside the home. Programs of models compile code as they run: no MemoryDenyWriteExecute.
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ReadWritePaths="{home}"
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+LockPersonality=yes
+RemoveIPC=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service landlock_create_ruleset landlock_add_rule landlock_restrict_self
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@click.command(short_help="The systemd unit of this home.")
+def systemd() -> None:
+    """Print a systemd unit for this home, filled in and hardened: write it to /etc/systemd/system/kingdom.service, then
+    `systemctl daemon-reload` and `systemctl enable --now kingdom`.
+
+    The unit follows supervisord: it needs `launcher: supervisord` in config/system.yaml.
+    """
+    places = home.find()
+    places.check()
+    if config.for_looking(places, "system")[0]["launcher"] != "supervisord":
+        note = f"set `launcher: supervisord` in {places.config / 'system.yaml'} before you enable this unit"
+        click.echo(f"kingdom systemd: {note}", err=True)
+    print(unit(places.home, getpass.getuser(), Path(shutil.which("kingdom") or f"{sys.prefix}/bin/kingdom")), end="")
+
+
+def unit(folder: Path, user: str, program: Path) -> str:
+    """Return the unit of a home that belongs to this user; `program` is the command."""
+    path = os.pathsep.join([str(program.parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    home_path = printable(folder).replace("%", "%%")
+    return UNIT.format(home=home_path, user=user, path=path.replace("%", "%%"), program=str(program).replace("%", "%%"))
