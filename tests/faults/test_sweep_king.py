@@ -59,6 +59,7 @@ def prepare(home: Path) -> None:
     )
     question = {"target_general": homes.GENERAL, "task_id": ASKED, "repo": "acme/shop", "question": "May I?"}
     homes.write(places.checkpoint(ASKED), question)
+    homes.write(places.checkpoint(OPEN), {**question, "task_id": OPEN, "question": "May I merge?"})
     results = {
         WELL: {
             "status": "success",
@@ -138,7 +139,10 @@ def prepare_orders(home: Path) -> None:
     """One order of each kind, all of which can be carried out; the gate holds what is not urgent."""
     places = homes.make(home)
     homes.write(places.resources, {"timestamp": "2100-01-01T00:00:00Z", "health": "yellow"})
-    homes.put(home, "tasks", "completed", homes.task(FAILED, "evt-old", status="failed", outcome="failed"))
+    ended = {"status": "failed", "outcome": "failed", "letters": {"end": "msg-failed"}}
+    homes.put(home, "tasks", "completed", homes.task(FAILED, "evt-old", **ended))
+    homes.put(home, "messages", "sent", homes.message("msg-failed", task_id=FAILED, status="sent"))
+    homes.write(places.result(FAILED), {"task_id": FAILED, "status": "failed", "error": "no compiler"})
     homes.put(home, "tasks", "pending", homes.task(WAITING, "evt-waiting"))
     homes.put(home, "events", "dispatched", homes.event("evt-waiting", task_id=WAITING))
     unwanted = homes.event(UNWANTED_ONCE, priority="high", status="discarded", discarded_reason="nobody")
