@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Disk, is_there, sync_folder
-from kingdom.disk.codec import parse_json, read_bytes, read_json, read_json_or
-from kingdom.errors import BadFile
+from kingdom.disk.codec import parse_json, read_bytes, read_json_or
+from kingdom.errors import BadFile, BadName
 from kingdom.home.places import BESIDE_RESULTS, CHECKPOINT, Places, is_hidden
 from kingdom.records import notes
 from kingdom.times import moment
@@ -247,10 +247,14 @@ class Cleaning:
 
 def open_tasks(places: Places, now: float) -> Iterator[set[str]]:
     """Yield the tasks of open questions and conversations, and those with which running tasks go on."""
-    for task in notes.open_questions(places):
-        with suppress(FileNotFoundError, BadFile):
-            checkpoint = read_json(places.checkpoint(task))
-            yield {task, *_texts(checkpoint.get("thread_task_id"))}
+    with os.scandir(places.results) as entries:
+        for entry in entries:
+            task = entry.name.removesuffix(CHECKPOINT)
+            with suppress(FileNotFoundError, BadFile, BadName):
+                if task != entry.name and notes.asks(places, task):
+                    checkpoint = read_json_or(places.checkpoint(task), {})
+                    yield {task, *_texts(checkpoint.get("thread_task_id"))}
+            yield set()
     yield from map(_tasks_of_row, _conversations(places, now))
     for state in RUNNING_STATES:
         with os.scandir(places.folder("tasks", state)) as entries:
