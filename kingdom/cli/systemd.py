@@ -41,7 +41,8 @@ OOMPolicy=continue
 UMask=0077
 LimitNOFILE=65536
 
-# Nothing is written outside the home. Programs of models compile code as they run: no MemoryDenyWriteExecute.
+# Nothing is written outside the home. Soldiers are caged by Landlock and by namespaces of their own, and programs of
+# models compile code as they run: so those three are open, and there is no MemoryDenyWriteExecute.
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
@@ -58,11 +59,11 @@ ProtectKernelTunables=yes
 LockPersonality=yes
 RemoveIPC=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
-RestrictNamespaces=yes
+RestrictNamespaces=user mnt ipc
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
-SystemCallFilter=@system-service landlock_create_ruleset landlock_add_rule landlock_restrict_self
+SystemCallFilter=@system-service @mount landlock_create_ruleset landlock_add_rule landlock_restrict_self
 SystemCallErrorNumber=EPERM
 
 [Install]

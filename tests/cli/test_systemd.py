@@ -45,3 +45,9 @@ def test_it_names_the_home_and_the_command(home: Path) -> None:
     text = unit(home, "kim", Path("/opt/venv/bin/kingdom"))
     for line in (f'Environment="KINGDOM_HOME={home}"', "User=kim", "ExecStart=/opt/venv/bin/kingdom up"):
         assert line in text.splitlines()
+
+
+def test_it_leaves_open_what_the_cage_of_soldiers_needs(home: Path) -> None:
+    lines = dict(line.split("=", 1) for line in unit(home, "kim", Path("/bin/kingdom")).splitlines() if "=" in line)
+    assert set(lines["RestrictNamespaces"].split()) >= {"user", "mnt", "ipc"}
+    assert set(lines["SystemCallFilter"].split()) >= {"@mount", "landlock_restrict_self"}
