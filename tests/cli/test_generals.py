@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kingdom.cli import launchers
 from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
 
@@ -110,6 +111,15 @@ def test_installing_copies_the_package_and_then_the_manifest(terminal: Terminal,
     assert terminal.ok("generals", "uninstall", "gen-x").startswith("gen-x is uninstalled; `")
     assert (terminal.places.package("gen-x") / "run").exists()
     assert not terminal.places.manifest("gen-x").exists()
+
+
+def test_installing_waits_for_the_king_and_says_who_has_not_taken_it_over(
+    terminal: Terminal, tmp_path: Path, king_runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launchers, "START_SECONDS", 0.1)
+    said = terminal("generals", "install", str(package(tmp_path / "p")))
+    assert said.code == 1
+    assert "king has not taken its manifest over within 0.1 s: " in said.out
 
 
 @pytest.mark.parametrize("named", ["gen-doctor", "doctor"])

@@ -96,7 +96,7 @@ MUTANTS = [
         "install returns before its general works by the new manifest",
         "kingdom.cli.launchers:take_over",
         replace("wait(lambda: not slow(), START_SECONDS)", "True"),
-        caught_by="tests/journey/test_new_general.py::test_a_general_works_by_the_new_manifest_when_installing_returns",
+        caught_by="tests/cli/test_generals.py::test_installing_waits_for_the_king_and_says_who_has_not_taken_it_over",
     ),
     Mutant(
         "an owner's changes go into the wheel",
