@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PAGES = runpy.run_path(str(CHECKOUT / "bin" / "reference"))["pages"]()
@@ -67,10 +67,10 @@ def test_the_main_process_of_a_container_starts_the_kingdom_and_stops_it_when_it
     script = subprocess.Popen([CHECKOUT / "deploy" / "container.sh"], env=environment, stdout=subprocess.DEVNULL)
     try:
         beats = home / "state" / "king" / "heartbeat"
-        wait_until(beats.exists, 60, "the king beats")
+        wait_until(beats.exists, SOON, "the king beats")
     finally:
         script.send_signal(signal.SIGTERM)
-    assert script.wait(60) == 0
+    assert script.wait(SOON) == 0
     pids = [json.loads(beat.read_bytes())["pid"] for beat in home.glob("state/*/heartbeat")]
     assert len(pids) > 4
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
