@@ -127,7 +127,10 @@ def test_weekdays_at_ten_in_the_evening() -> None:
     """By the clock: Friday's run comes, Saturday's does not, Monday's does."""
     evenings = {"name": "nightly", "cron": "0 22 * * 1-5", "task_type": "tests", "timezone": "UTC"}
     manifest = {"engine": "command", "sandbox": "off", "schedules": [evenings]}
-    config = {"king": {"intervals": {"schedule_check_seconds": 0.5}, "resources": {"stale_seconds": 10**7}}}
+    config = {
+        "king": {"intervals": {"schedule_check_seconds": 0.5}, "resources": {"stale_seconds": 10**7}},
+        "chamberlain": {"retention": {"queue_days": 60}},  # by that clock Friday's files are old as soon as written
+    }
     friday = next_friday()
     with kingdoms.kingdom("tmux", config=config, manifest=manifest, env=with_clock()) as court:
         just_before(court, friday, START_SECONDS)

@@ -177,7 +177,7 @@ def _all(begun: Move, step: Callable[[Move, Budget, int], bool], client: Client)
 
 def delete(client: Client) -> Sequence[str]:
     with suppress(MessageNotFound):
-        client.mq.removal.delete(client.known["waits delete"][0])
+        client.mq.removal.delete(client.mq.search(client.known["waits delete"][0]), Budget())
     return []
 
 
