@@ -73,4 +73,4 @@ def test_the_main_process_of_a_container_starts_the_kingdom_and_stops_it_when_it
     assert script.wait(SOON) == 0
     pids = [json.loads(beat.read_bytes())["pid"] for beat in home.glob("state/*/heartbeat")]
     assert len(pids) > 4
-    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), SOON, "no role is left")

@@ -13,6 +13,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 CLOCK_TOLERANCE_SECONDS = 1.0
 FUTURE_SECONDS = 60.0
 """The clock was set back since: who lives will write it anew."""
+EMPTIED_SECONDS = 1.0
+"""So long a heartbeat may be empty before it says nothing: a shell empties it, and then starts what writes to it."""
 
 
 def foreign_age(places: Places, role: str, now: float) -> float | None:
@@ -24,6 +26,9 @@ def foreign_age(places: Places, role: str, now: float) -> float | None:
     path = places.heartbeat(role)
     try:
         written, content = os.stat(path).st_mtime, read_bytes(path, 4096)
+        while not content and abs(time.time() - written) < EMPTIED_SECONDS:
+            time.sleep(0.02)
+            content = read_bytes(path, 4096)
     except (OSError, BadFile):
         return None
     if not content.strip() or written > now + FUTURE_SECONDS:

@@ -487,7 +487,8 @@ def test_a_soldier_that_uses_up_its_budget_is_ended_and_what_it_had_used_is_coun
 def test_what_a_killed_soldier_had_used_is_counted_once(general: GeneralRig) -> None:
     general.runs(DEAR)
     put(general.home, "tasks", "pending", **task())
-    general.until(general.soldier().result_path.exists, "it has said what it used")
+    said = general.soldier().result_path
+    general.until(lambda: said.exists() and said.stat().st_size, "it has said what it used")
     notes.note_cancelled(general.places, general.services.disk, TASK, "me")
     assert general.result()["error"] == "cancelled by me"
     assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}

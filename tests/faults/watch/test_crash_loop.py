@@ -13,7 +13,7 @@ from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, Kingdom, kingdom, one_
 from tests.waiting import SOON, stays, wait_until
 
 LOOPING = homes.GENERAL
-FASTER = 20
+FASTER = 10
 """A second here stands for so many: five lives of less than a minute within ten are a crash loop."""
 SCALED = {
     "KINGDOM_DELAY_FIRST": str(100 // FASTER),
