@@ -10,12 +10,16 @@ import click
 from kingdom.cli import complete, home, services
 from kingdom.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up
 from kingdom.disk.codec import LARGEST, read_bytes
-from kingdom.errors import BadInput, Exit
+from kingdom.errors import BadInput, Exit, KingdomError
 from kingdom.home import dotenv
 from kingdom.home.places import Places
 from kingdom.words import one_line, table
 
 LONGEST_VALUE = 4096
+
+
+class NotTaken(KingdomError):
+    """{why}"""
 
 
 @click.command(short_help="Give a service's token, try it, and say what was seen.")
@@ -36,7 +40,10 @@ def connect(service: str | None, check: bool) -> int:
     chosen = services.load(service)
     secrets = _known(places)
     if check:
-        print(f"{service}: {_shown(chosen.try_it(places, secrets), secrets)}")
+        try:
+            print(f"{service}: {_shown(chosen.try_it(places, secrets), secrets)}")
+        except ServiceError as error:
+            raise NotTaken(why=_shown(error, secrets)) from None
         return Exit.DONE
     print(chosen.guide, flush=True)
     given = _given(chosen.needs, secrets)

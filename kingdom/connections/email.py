@@ -13,6 +13,7 @@ from kingdom.home.places import Places
 
 NAME = "the mail server"
 SECONDS = 5
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 USER = Needed("SMTP_USER", "name of the account", is_secret=False)
 PASSWORD = Needed("SMTP_PASSWORD", "password of the account")
 
@@ -29,6 +30,8 @@ may send: at large providers an app password of its own."""
         part = config.for_looking(places, "envoy")[0].get("email")
         if part is None:
             raise ServiceRefused(service=NAME, why="config/envoy.yaml has no part `email` that names it")
+        if part["security"] == "none" and part["host"] not in LOOPBACK:
+            raise ServiceRefused(service=NAME, why="email.security: none is for a server on this machine")
         try:
             with _server(part) as server:
                 server.login(USER.value(secrets), PASSWORD.value(secrets))

@@ -9,7 +9,8 @@ from itertools import count
 from queue import Empty, PriorityQueue, SimpleQueue
 from typing import NamedTuple
 
-from kingdom.envoy.channels.base import Channel, ChannelRefused, Draft, Post, Stuck
+from kingdom.envoy.channels.base import Channel, Draft, Post, Stuck
+from kingdom.errors import KingdomError
 from kingdom.runtime.wake import Alarm
 
 POST, MARK, END = 1, 2, 0
@@ -95,5 +96,5 @@ class Poster:
 
     def _mark(self, room: str, post: str, code: str) -> None:
         self._marks -= 1
-        with suppress(ChannelRefused):
+        with suppress(KingdomError, OSError):
             self._channel.mark(room, post, code)

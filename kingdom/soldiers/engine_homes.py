@@ -51,7 +51,9 @@ class EngineHome:
         """Note the session that a soldier reports, and what it has used."""
         if self.folder.is_dir() and isinstance(session_id := report.get("session_id"), str):
             totals = report.get("session_totals")
-            noted = {"session_id": session_id, "totals": totals if isinstance(totals, dict) else {}}
+            if not isinstance(totals, dict):  # a run that failed may not tell: what was used before still counts
+                totals = self.totals(session_id)
+            noted = {"session_id": session_id, "totals": totals}
             disk.rewrite(self._session, to_json(noted))
 
     def empty(self, disk: Disk, kept: Sequence[str], secrets: Iterable[str]) -> None:

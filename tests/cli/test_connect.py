@@ -127,6 +127,24 @@ def test_a_token_is_never_sent_over_plain_http(terminal: Terminal, types: io.Str
     assert jira.TOKEN not in said.err + said.out
 
 
+def test_a_password_is_never_tried_over_an_open_line(terminal: Terminal, types: io.StringIO) -> None:
+    mail = "email: {host: mail.example, security: none, from: k@home.example, to: me@home.example}\n"
+    (terminal.places.config / "envoy.yaml").write_text(mail)
+    typed(types, "me", "canary-77")
+    said = terminal("connect", "email")
+    assert "is for a server on this machine" in said.err
+    assert not terminal.places.env_file.exists()
+
+
+def test_a_token_that_the_service_repeats_is_not_shown_by_a_check(terminal: Terminal, hub: GitHub) -> None:
+    terminal.places.env_file.write_text(f"GH_TOKEN={github.TOKEN}\n")
+    terminal.places.env_file.chmod(0o600)
+    hub.once(fails(401, '{"message": "no such token: ' + github.TOKEN + '"}'))
+    said = terminal("connect", "github", "--check")
+    assert said.code == 1
+    assert github.TOKEN not in said.out + said.err
+
+
 def test_nothing_given_changes_nothing(terminal: Terminal, types: io.StringIO) -> None:
     typed(types, "")
     assert "GH_TOKEN: nothing was given" in terminal("connect", "github").err

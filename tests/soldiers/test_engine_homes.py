@@ -136,6 +136,7 @@ def test_what_a_soldier_leaves_goes_and_its_session_stays_for_an_answer(ours: Se
     wait_until(lambda: left() == [str(session)], SOON, "only the session is left")
     assert session.read_text() == f"it was shown {'*' * len(SECRET)} once\n"
     assert SECRET in ours.places.env_file.read_text()
+    own.note(ours.unsynced, {"session_id": "s-1"})  # by a run that failed, and said nothing of what it used
     answer = {"type": "resume", "payload": {"session_id": "s-1"}, "thread_task_id": TASK}
     order = ordered(ours, task={**answer, "id": "task-20260207-002"} | {"id": TASK})
     assert (order.session_id, order.session_totals, order.home) == ("s-1", {"cost_usd": 0.5}, first.home)

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 
+from kingdom.connections.email import LOOPBACK
 from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post
 from kingdom.envoy.channels.journal import Journal
 from kingdom.words import one_line, printable
 
 CALL_SECONDS = 15
 LONGEST_SUBJECT = 120
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Email(Channel):

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from http.client import HTTPException
 from logging import Logger
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -91,7 +92,7 @@ class Line(threading.Thread):
                 continue
             if errand is None:
                 break
-            with suppress(SlackClientError, OSError):
+            with suppress(SlackClientError, OSError, HTTPException):
                 errand()
         if self._client is not None:
             with suppress(AttributeError):
@@ -126,7 +127,7 @@ class Line(threading.Thread):
                     self._client.wss_uri = url
                     self._client.connect()
             is_up = self._client.is_connected()
-        except (SlackClientError, OSError, ValueError) as error:
+        except (SlackClientError, OSError, HTTPException, ValueError) as error:
             is_up, self.why_down = False, why(error)
         self._pong = (None, time.monotonic())
         if is_up:
