@@ -15,7 +15,7 @@ from kingdom.disk.atomic import is_there, make_folder
 from kingdom.errors import BadInput, BadName
 from kingdom.general import report
 from kingdom.general.context import Context
-from kingdom.records import load, notes
+from kingdom.records import load, notes, sessions
 from kingdom.records.backlog import Backlog, refresh_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
 from kingdom.rules import gate
@@ -318,6 +318,10 @@ class GeneralJob:
         for task_id in (folder.name for folder in workspaces.glob("task-*")):
             with suppress(BadName):
                 general.workspaces.clear_if_done(task_id)
+        for row in sessions.read(services.places):
+            with suppress(BadName):
+                if row.general == general.name and not general.handle(row.task_id).is_running():
+                    general.sessions.remove(row.task_id)
 
     def _inherited_by(self, task_id: str) -> str | None:
         """Return the workspace that an ended task went on in."""
