@@ -6,7 +6,8 @@ WORKERS ?= 4
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
 LONG := tests/journey/test_launchers.py tests/journey/test_transcripts.py tests/gateway/test_loads.py \
 	tests/steward/test_role_script.py
-SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel runtime/test_role.py test_run.py
+SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel envoy \
+	upkeep runtime/test_role.py test_docs.py test_run.py
 
 ifdef HOME_DIR
 export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
@@ -63,7 +64,7 @@ check-types:
 	@.venv/bin/mypy
 
 check-tests:
-	@$(PY) -m pytest -q $(SLOW:%=--ignore=tests/%)
+	@$(PY) -m pytest -q -n 2 $(SLOW:%=--ignore=tests/%)
 
 web-test: ## the pages in a browser
 	@bin/setup dev
