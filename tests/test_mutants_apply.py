@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from tests.faults import changes, mutants, random_mutants, reached, trees
+from tests.faults import changes, lines, mutants, random_mutants, reached, trees
 
 LISTS = (
     "test_mutants",
@@ -201,21 +206,38 @@ def test_values_that_do_not_need_each_other_may_be_computed_in_any_order(stateme
     assert swap.counts == counts
 
 
-def test_tests_that_run_the_changed_function_come_first_and_those_that_run_other_files_last() -> None:
-    spans: list[reached.Spans] = [
-        {"gate.py": [(40, 50)]},
-        {"gate.py": [(1, 9)], "retry.py": [(1, 9)]},
-        {},
-        {"ids.py": []},
-    ]
-    assert [reached.distance(ran, "gate.py", 45) for ran in spans] == [0, 1, 2, 3]
-
-
-def test_near_only_the_nearest_tests_are_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_tests_that_run_a_changed_line_meet_a_defect_and_the_quickest_first(
+    request: pytest.FixtureRequest,
+) -> None:
     here = request.node
-    others = [item for item in request.session.items if item is not here][:1]
-    ran: dict[str, reached.Spans] = {here.nodeid: {"gate.py": [(40, 50)]}}
-    assert reached.nearest([*others, here], ran, "gate.py", 45) == [here, *others]
-    monkeypatch.setenv(reached.NEAR, "1")
-    assert reached.nearest([*others, here], ran, "gate.py", 45) == [here]
-    assert reached.nearest([*others, here], {}, "gate.py", 45) == [*others, here]
+    other, third = [item for item in request.session.items if item is not here][:2]
+    known: reached.Known = {
+        here.nodeid: {"seconds": 0.5, "lines": {"gate.py": [44, 45]}},
+        other.nodeid: {"seconds": 0.1, "lines": {"gate.py": [3, 45], "retry.py": [9]}},
+    }
+    items = [here, other, third]
+    assert reached.chosen(items, known, "gate.py", range(45, 47)) == [other, here]
+    assert reached.chosen(items, known, "gate.py", range(44, 45)) == [here]
+    assert reached.chosen(items, known, "retry.py") == [other]
+    assert reached.chosen(items, known, "ids.py") == []
+
+
+@pytest.mark.parametrize(("line", "touched"), [(1, [1]), (2, [2, 3]), (3, [2, 3]), (4, [4]), (5, [5, 6])])
+def test_a_defect_touches_the_statement_around_it_and_of_a_block_only_the_head(line: int, touched: list[int]) -> None:
+    text = "def f(a):\n    if (a or\n            b):\n        g(a)\n    h(\n        1)\n"
+    assert list(random_mutants.touched(text, line)) == touched
+
+
+def test_the_lines_that_run_are_noted_here_and_in_a_process_that_is_started(tmp_path: Path) -> None:
+    for folder in ("tests/faults", "kingdom"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(lines.__file__, tmp_path / "tests/faults")
+    (tmp_path / "sitecustomize.py").write_text(lines.SITE)
+    (tmp_path / "kingdom/__init__.py").touch()
+    (tmp_path / "kingdom/gate.py").write_text("def shut(now):\n    if now:\n        return 1\n    return 2\n")
+    told = "from kingdom import gate; import os, subprocess, sys\n"
+    told += "gate.shut(len(sys.argv) < 2)\nif len(sys.argv) < 2: subprocess.run([*sys.orig_argv, 'again'])\n"
+    lines.begin(tmp_path, "first")
+    run = [sys.executable, "-P", "-c", told]
+    subprocess.run(run, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True)
+    assert lines.found(tmp_path)["kingdom/gate.py"] == [1, 2, 3, 4]

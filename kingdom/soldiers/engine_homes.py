@@ -107,7 +107,7 @@ def _keep_only(disk: Disk, folder: Path, kept: list[list[str]]) -> None:
             if path.is_dir() and not path.is_symlink():
                 remove_tree(disk, path)
             else:
-                os.unlink(path)
+                path.unlink(missing_ok=True)  # what is being removed already goes meanwhile
         elif all(below):
             _keep_only(disk, path, below)
 

@@ -1,10 +1,11 @@
-"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king NEAR=1]`: small defects drawn by dice.
+"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king]`: small defects drawn by dice.
 
 Each is put into a copy of the checkout, one at a time, and the quick tests of its room are run on it:
-`killed` when one of them fails or hangs, `SURVIVED` when all pass. The same seed draws the same defects.
-The tests that run the changed function come first, then those that run its file: tests/faults/reached.py. With NEAR=1
-only the first of these kinds that there is: the score is then the least that it can be.
-What was found is kept in build/mutants, so that a run that was ended goes on where it was; `make clean` forgets it.
+`killed` when one of them fails or hangs, and does so again, `SURVIVED` when all pass. The same seed draws the same
+defects. Only tests that run a changed line meet it, the quickest first: tests/faults/reached.py. One outside of
+functions meets those that run anything of its file.
+What was found, and which lines each test runs, is kept in build/mutants, so that a run that was ended goes on where it
+was; `make clean` forgets it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -25,11 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import changes, reached, trees
+from tests.faults import changes, lines, reached, trees
 
 RESULTS = trees.CHECKOUT / "build" / "mutants"
-SLOWER_AT_MOST = 3
-"""So many times the seconds that the tests take without a defect, and then they count as hung."""
+LARGEST_FILE, MOST_MEMORY = 1 << 30, 4 << 30
+"""Bytes that a test with a defect may write into a file, and that a process of it may take."""
 COPIED = ("bin", "config", "docs", "generals", "kingdom", "schemas", "tests")
 OPPOSITES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 
@@ -54,7 +56,7 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
             if at and _order_matters(block[at - 1], part):
                 what = f"swap {_line(block[at - 1])} | {_line(part)}"
                 needed = not _independent(block[at - 1], part)
-                yield Defect(part.lineno, what, lambda b=block, i=at: _swap(b, i), needed)
+                yield Defect(block[at - 1].lineno, what, lambda b=block, i=at: _swap(b, i), needed)
     decorators = {id(node) for about in _classes(tree) for part in about.decorator_list for node in ast.walk(part)}
     for node in ast.walk(tree):
         if id(node) in decorators:
@@ -148,70 +150,97 @@ def planted(text: str, number: int) -> tuple[Defect, str]:
     return defect, ast.unparse(ast.fix_missing_locations(tree))
 
 
+def touched(text: str, line: int) -> range:
+    """Return the lines of the innermost statement around a line, of a block only its head."""
+    around = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    inner = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    last = inner.body[0].lineno - 1 if isinstance(getattr(inner, "body", None), list) else inner.end_lineno
+    return range(inner.lineno, max(inner.lineno, last or 0) + 1)
+
+
 class Run:
     """A copy of the checkout, and the tests that are run on it: collected once, and forked for each defect."""
 
-    def __init__(self, tests: list[str]) -> None:
+    def __init__(self, tests: list[str], known: Path) -> None:
         self.tree = trees.new_folder()
         self._tests = tests
-        self._reached = self.tree / "reached.json"
-        self._limit = 3600.0
+        self._known = known
         for part in COPIED:
-            shutil.copytree(trees.CHECKOUT / part, self.tree / part, ignore=shutil.ignore_patterns("*.pyc"))
+            shutil.copytree(trees.CHECKOUT / part, self.tree / part)
         for file in (*trees.CHECKOUT.glob("*.toml"), *trees.CHECKOUT.glob("*.md"), trees.CHECKOUT / "Makefile"):
             shutil.copy(file, self.tree)
         for file in trees.CHECKOUT.glob("*.conf"):
             shutil.copy(file, self.tree)
+        (self.tree / "sitecustomize.py").write_text(lines.SITE)
+        trees.compile_program(self.tree)
+        lines.begin(self.tree, "collection")
         (asked, asks), (tells, told) = os.pipe(), os.pipe()
-        self._server = self._pytest({reached.SERVED: f"{asked} {told}"}, asked, told)
+        self._server = self._pytest(tests, {reached.SERVED: f"{asked} {told}"}, asked, told)
         os.close(asked)
         os.close(told)
         self._asks, self._tells = os.fdopen(asks, "w"), os.fdopen(tells)
 
     def learn(self) -> str:
-        """Run the tests without a defect: which function each of them runs. Return what those say that fail."""
-        began = time.monotonic()
-        said = self._ask({"learn": str(self._reached)})
-        self._limit = SLOWER_AT_MOST * (time.monotonic() - began) + 15
-        return said
+        """Run the new tests without a defect: which lines each of them runs. Return what those say that fail."""
+        program = [file.read_text() for file in sorted((self.tree / "kingdom").rglob("*.py"))]
+        files = [file for part in self._tests for file in files_below(self.tree / part)]
+        helpers = [file.read_text() for file in files if not file.name.startswith("test_")]
+        digests = {str(file.relative_to(self.tree)): _digest(*program, *helpers, file.read_text()) for file in files}
+        return self._ask({"learn": str(self._known), "digests": digests})
 
     def caught_by(self, file: Path, number: int) -> str:
         """Return what the first test that fails says; "" is that the defect survives."""
         whole = (self.tree / file).read_text()
         defect, text = planted(whole, number)
-        (self.tree / file).write_text(text)
+        self._put(file, text)
         try:
-            job = {"file": str(file), "line": defect.line, "number": number, "whole": whole}
-            said = self._ask({**job, "reached": str(self._reached)})
-            return said if said != reached.ALONE else self._alone(f"{file}:{defect.line}")
+            changed = touched(whole, defect.line)
+            job = {"file": str(file), "lines": [changed.start, changed.stop], "number": number, "whole": whole}
+            said = self._ask({**job, "known": str(self._known)})
+            if said != reached.ALONE:
+                return said
+            said = self._alone(str(file))
+            return said and self._alone(str(file))
         finally:
-            (self.tree / file).write_text(whole)
+            self._put(file, whole)
 
     def end(self) -> None:
         self._asks.close()
         self._server.wait()
 
+    def _put(self, file: Path, text: str) -> None:
+        (self.tree / file).write_text(text)
+        trees.compile_file(self.tree / file)
+
     def _ask(self, job: dict[str, object]) -> str:
-        self._asks.write(json.dumps({**job, "limit": self._limit}) + "\n")
+        self._asks.write(json.dumps(job) + "\n")
         self._asks.flush()
         line = self._tells.readline()
         return str(json.loads(line)) if line else "the tests cannot be collected"
 
     def _alone(self, changed: str) -> str:
         """Run the tests in a fresh process: what is only computed at import, or when tests are collected, is seen."""
-        with self._pytest({reached.READ: str(self._reached), reached.CHANGED: changed}) as child:
+        known = json.loads(self._known.read_text())
+        meet = {name: row for name, row in known.items() if changed in row["lines"]} or known
+        files = sorted({name.partition("::")[0] for name in meet})
+        limit = reached.SLOWER_AT_MOST * sum(row["seconds"] for row in meet.values()) + 60
+        with self._pytest(files, {reached.KNOWN: str(self._known), reached.CHANGED: changed}) as child:
             try:
-                said = child.communicate(timeout=self._limit)[0]
+                said = child.communicate(timeout=limit)[0]
             except subprocess.TimeoutExpired:
                 _end(child)
                 return "hung"
         return said[-1500:] if child.returncode else ""
 
-    def _pytest(self, variables: dict[str, str], *descriptors: int) -> subprocess.Popen[str]:
+    def _pytest(self, tests: list[str], variables: dict[str, str], *descriptors: int) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "tests.faults.reached"]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("KINGDOM_", "PYTEST_"))}
         return subprocess.Popen(
-            [*argv, *self._tests],
+            [*argv, *tests],
             cwd=self.tree,
             env={**kept, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1", **variables},
             stdout=subprocess.DEVNULL if descriptors else subprocess.PIPE,
@@ -220,7 +249,17 @@ class Run:
             errors="replace",
             pass_fds=descriptors,
             start_new_session=True,
+            preexec_fn=_limit,
         )
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+
+
+def files_below(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 def _end(child: subprocess.Popen[str]) -> bool:
@@ -238,10 +277,9 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     book = RESULTS / f"{room.replace('/', '.')}-{seed}.jsonl"
     rows = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
-    tested = _digest(*(file.read_text() for part in tests for file in sorted((trees.CHECKOUT / part).rglob("*.py"))))
-    tested += "-near" if os.environ.get(reached.NEAR) else ""
+    tested = _digest(*(file.read_text() for part in tests for file in files_below(trees.CHECKOUT / part)))
     known = {row["key"]: row for row in rows if _still_holds(row, tests, tested)}
-    run = Run(tests)
+    run = Run(tests, book.with_name(f"{_digest(*tests)}.json"))
     if said := run.learn():
         print(f"not used, as it fails without any defect: {said}", file=sys.stderr)
     drawn = draw(room, count, seed)
@@ -279,8 +317,7 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     caught = len(drawn) - harmless - len(survivors)
     print(
         f"random mutants of {room}, seed {seed}: {len(drawn)} drawn, {harmless} change nothing, "
-        f"{caught} of {len(drawn) - harmless} killed by {'the nearest of ' * bool(os.environ.get(reached.NEAR))}"
-        f"{' '.join(tests)}"
+        f"{caught} of {len(drawn) - harmless} killed by {' '.join(tests)}"
     )
     return 0
 

@@ -1,58 +1,64 @@
 """A plugin of pytest for random mutants: tests are collected once, and run in a fork for each defect.
 
-In the fork the changed functions get their new code, so that nothing is imported again. First come the tests that run
-the changed function, then those that run its file, then those of which that is not known: only what runs in the
-test's own process is seen. Tests that run other files alone come last.
+In the fork the changed functions get their new code, so that nothing is imported again. Only tests that run one of the
+changed lines are run, the quickest first: lines.py says which they are, in processes that they start as well.
 """
 
 from __future__ import annotations
 
 import ast
+import ctypes
 import gc
 import inspect
 import json
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
+import psutil
 import pytest
 
-ALONE = "to be seen in a fresh process"
-READ, CHANGED, SERVED = "MUTANTS_REACHED_IN", "MUTANTS_CHANGED", "MUTANTS_SERVED"
-NEAR = "NEAR"
-"""Set: of all tests only the nearest, so that a survivor costs seconds. It may be one that others would have killed."""
-TREE = Path(__file__).resolve().parents[2]
+from tests.faults import lines
 
-Spans = dict[str, list[tuple[int, int]]]
-"""For a file, the first and last lines of the functions that a test runs."""
+ALONE = "to be seen in a fresh process"
+KNOWN, CHANGED, SERVED = "MUTANTS_KNOWN_IN", "MUTANTS_CHANGED", "MUTANTS_SERVED"
+TREE = Path(__file__).resolve().parents[2]
+SLOWER_AT_MOST, AND_SECONDS = 4, 10.0
+"""A test may take so many times the seconds that it took without a defect, and so many more; then it counts as hung."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+Known = dict[str, dict[str, Any]]
+"""For a test the seconds it took, the lines that it ran, and what it is of: a digest."""
+
+Codes = dict[tuple[str, str, int], CodeType]
+"""For a function its new code."""
 
 _said: list[str] = []
+_FUNCTIONS: list[FunctionType] = []
+"""Those of the program, when the tests are collected."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if READ in os.environ:
-        file, _, line = os.environ[CHANGED].rpartition(":")
-        items[:] = nearest(items, json.loads(Path(os.environ[READ]).read_text()), file, int(line))
+    """In a process for one defect: only the tests that run anything of its file, or if there are none, all."""
+    if KNOWN in os.environ:
+        known = json.loads(Path(os.environ[KNOWN]).read_text())
+        items[:] = chosen(items, known, os.environ[CHANGED]) or items
 
 
-def nearest(items: list[pytest.Item], known: dict[str, Spans], file: str, line: int) -> list[pytest.Item]:
-    far = {item: distance(known.get(item.nodeid, {}), file, line) for item in items}
-    ordered = sorted(items, key=far.__getitem__)
-    return [item for item in ordered if far[item] == far[ordered[0]]] if os.environ.get(NEAR) else ordered
+def chosen(items: list[pytest.Item], known: Known, file: str, changed: range | None = None) -> list[pytest.Item]:
+    """Return the tests that run one of the lines, or any line of the file, the quickest first."""
+    meet = [item for item in items if item.nodeid in known and _meets(known[item.nodeid]["lines"], file, changed)]
+    return sorted(meet, key=lambda item: float(known[item.nodeid]["seconds"]))
 
 
-def distance(spans: Spans, file: str, line: int) -> int:
-    """Return 0 for a test that runs the changed function, 1 for its file, 2 for what is not known, 3 for others."""
-    if any(first <= line <= last for first, last in spans.get(file, [])):
-        return 0
-    return 1 if file in spans else 3 if spans else 2
+def _meets(ran: lines.Lines, file: str, changed: range | None) -> bool:
+    return any(changed is None or line in changed for line in ran.get(file, []))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -68,118 +74,149 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     asked, told = (int(number) for number in os.environ.pop(SERVED).split())
     os.set_inheritable(asked, False)
     os.set_inheritable(told, False)
-    _EARLY.__exit__()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what a defect leaves running is found and ended
+    early = lines.found(TREE)
+    inside = f"{TREE}/kingdom/"
+    functions = [found for found in gc.get_objects() if isinstance(found, FunctionType)]
+    _FUNCTIONS[:] = [found for found in functions if found.__code__.co_filename.startswith(inside)]
     with open(asked) as asks, open(told, "w") as tells:
         for line in asks:
-            tells.write(json.dumps(_in_fork(session, json.loads(line))) + "\n")
+            job = json.loads(line)
+            said = _learned(session, job) if "learn" in job else _judged(session, job, early)
+            tells.write(json.dumps(said) + "\n")
             tells.flush()
     return True
 
 
-def _in_fork(session: pytest.Session, job: dict[str, Any]) -> str:
-    """Run the tests for a job in a child, and return what failed: "" is nothing, "hung" that it took too long."""
-    out, into = os.pipe()
+def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
+    """Note what each new test runs; return what those say that fail, which are not used."""
+    kept = Path(job["learn"])
+    known: Known = json.loads(kept.read_text()) if kept.exists() else {}
+    failed = []
+    for number, item in enumerate(session.items):
+        digest = job["digests"][str(item.path.relative_to(TREE))]
+        if known.get(item.nodeid, {}).get("of") == digest:
+            continue
+        known.pop(item.nodeid, None)
+        lines.begin(TREE, str(number))
+        said, seconds = _timed(item)
+        ran = lines.found(TREE)
+        lines.end(TREE)
+        if said:  # it may be too slow while its lines are noted
+            said, seconds = _timed(item)
+        if said:
+            failed.append(said)
+        else:
+            known[item.nodeid] = {"seconds": seconds, "lines": ran, "of": digest}
+    lines.note_no_more()
+    kept.write_text(json.dumps(known))
+    return "\n".join(failed)
+
+
+def _timed(item: pytest.Item) -> tuple[str, float]:
     began = time.monotonic()
+    said = _in_fork([item], {item.nodeid: 120})
+    return said, round(time.monotonic() - began, 3)
+
+
+def _judged(session: pytest.Session, job: dict[str, Any], early: lines.Lines) -> str:
+    """Return what a test says that fails with a defect, and fails again; "" is none, ALONE that it is not known."""
+    known: Known = json.loads(Path(job["known"]).read_text())
+    codes = changed_codes(TREE / job["file"], job["whole"], job["number"])
+    if not codes or not _fits(codes):
+        return ALONE
+    changed = range(*job["lines"])
+    within = {name: SLOWER_AT_MOST * known[name]["seconds"] + AND_SECONDS for name in known}
+    items = chosen(session.items, known, job["file"], changed)
+    while said := _in_fork(items, within, codes):
+        at = next(at for at, item in enumerate(items) if said.startswith(f"{item.nodeid}: "))
+        if _in_fork([items[at]], within, codes):
+            return said
+        items = items[at + 1 :]
+    return ALONE if _meets(early, job["file"], changed) else ""
+
+
+def _in_fork(items: list[pytest.Item], within: dict[str, float], codes: Codes | None = None) -> str:
+    """Run tests in a child until one fails, and return what it says; what is left running is killed."""
+    out, into = os.pipe()
     if (child := os.fork()) == 0:
         os.setsid()
         try:
-            said = _learn(session, job) if "learn" in job else _meet(session, job)
-        except BaseException as error:  # noqa: BLE001 a child of a fork that goes on would be a second server
-            said = f"the fork: {error!r}"
-        os.write(into, said.encode()[-4000:])
-        os._exit(0)
+            become(codes or {})
+            for number, item in enumerate(items):
+                os.write(into, f"{item.nodeid}\n".encode())
+                following = items[number + 1] if number + 1 < len(items) else None
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if _said:
+                    os.write(into, json.dumps(_said[0]).encode() + b"\n")
+                    break
+        finally:
+            os._exit(0 if not _said else 1)
     os.close(into)
-    said = b""
-    while select.select([out], [], [], max(began + job["limit"] - time.monotonic(), 0))[0]:
-        if not (more := os.read(out, 4096)):
-            break
-        said += more
-        if more:
-            break
     ended = os.pidfd_open(child)
-    if said or select.select([ended], [], [], max(began + job["limit"] - time.monotonic(), 0))[0]:
-        failed = said.decode(errors="replace")
-    else:
-        failed = "hung"
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGINT)
-        select.select([ended], [], [], 10)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    name, failed, seconds = "", "", 10.0
+    with open(out, buffering=1) as told:
+        while select.select([told], [], [], seconds)[0] and (line := told.readline()):
+            if line.startswith('"'):
+                failed = json.loads(line)
+            else:
+                name, seconds = line.strip(), within[line.strip()]
+        if not select.select([ended], [], [], 0 if failed else 1)[0] and not failed:
+            failed = f"{name}: hung"
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGINT)  # so that it removes what it has made
+            select.select([ended], [], [], 5)
     os.close(ended)
-    os.close(out)
-    return failed
+    status = _end_children(child)
+    return failed or (f"{name}: it was killed" if status else "")
 
 
-def _learn(session: pytest.Session, job: dict[str, Any]) -> str:
-    found: dict[str, Spans] = {}
-    for number, item in enumerate(session.items):
-        spans: dict[str, set[tuple[int, int]]] = {}
-        failed = len(_said)
-        with _Noted(spans):
-            _run(item, session.items, number)
-        if len(_said) == failed:  # else it knows that it is in a fork, or the machine is too busy for it
-            found[item.nodeid] = {str(Path(file).relative_to(TREE)): sorted(spans[file]) for file in spans}
-    Path(job["learn"]).write_text(json.dumps(found))
-    return "\n".join(_said)
+def _end_children(child: int) -> int:
+    """Kill what is left of a child and of those that it has started; return the child's status."""
+    status = 0
+    while left := psutil.Process().children(recursive=True):
+        for process in left:
+            if process.pid != child or process.status() != psutil.STATUS_ZOMBIE:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        with suppress(ChildProcessError):
+            while True:
+                pid, ended = os.waitpid(-1, 0)
+                status = ended if pid == child else status
+    return status
 
 
-class _Noted:
-    """Which functions of kingdom/ run meanwhile."""
-
-    def __init__(self, spans: dict[str, set[tuple[int, int]]]) -> None:
-        self._spans = spans
-        self._inside = f"{TREE}/kingdom/"
-
-    def __enter__(self) -> None:
-        sys.setprofile(self._note)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._inside):
-            last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
-            self._spans.setdefault(code.co_filename, set()).add((code.co_firstlineno, last))
+def changed_codes(file: Path, whole: str, number: int) -> Codes:
+    """Return the new code of the functions that a defect changes; none if it is not in functions alone."""
+    pairs = list(_pairs(file, whole, number))
+    if not all(old.co_flags & inspect.CO_OPTIMIZED for old, _ in pairs):
+        return {}
+    return {_name(old): changed for old, changed in pairs}
 
 
-def _meet(session: pytest.Session, job: dict[str, Any]) -> str:
-    if not become(TREE / job["file"], job["whole"], job["number"]):
-        return ALONE
-    early = {str(Path(file).relative_to(TREE)): sorted(spans) for file, spans in _early.items()}
-    known = json.loads(Path(job["reached"]).read_text())
-    items = nearest([item for item in session.items if item.nodeid in known], known, job["file"], job["line"])
-    for number, item in enumerate(items):
-        _run(item, items, number)
-        if _said:
-            return _said[0]
-    return "" if distance(early, job["file"], job["line"]) else ALONE
+def _fits(codes: Codes) -> bool:
+    return all(
+        len(codes[_name(one.__code__)].co_freevars) == len(one.__code__.co_freevars) for one in _functions(codes)
+    )
 
 
-def _run(item: pytest.Item, items: list[pytest.Item], number: int) -> None:
-    following = items[number + 1] if number + 1 < len(items) else None
-    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+def become(codes: Codes) -> None:
+    """Give the functions of a loaded module their new code."""
+    for function in _functions(codes):
+        function.__code__ = codes[_name(function.__code__)]
 
 
-def become(file: Path, whole: str, number: int) -> bool:
-    """Give the functions of a loaded module the code with a defect; False if it is not in functions alone."""
+def _functions(codes: Codes) -> list[FunctionType]:
+    return [found for found in _FUNCTIONS if _name(found.__code__) in codes]
+
+
+def _pairs(file: Path, whole: str, number: int) -> Iterator[tuple[CodeType, CodeType]]:
     from tests.faults import random_mutants
 
     tree = ast.parse(whole)
     list(random_mutants.defects(tree))[number].put()
     new = compile(ast.fix_missing_locations(tree), str(file), "exec", dont_inherit=True)
-    pairs = list(_differing(compile(whole, str(file), "exec", dont_inherit=True), new))
-    if not pairs or not all(old.co_flags & inspect.CO_OPTIMIZED for old, _ in pairs):
-        return False
-    codes = {_name(old): changed for old, changed in pairs}
-    for function in [found for found in gc.get_objects() if isinstance(found, FunctionType)]:
-        if changed := codes.get(_name(function.__code__)):
-            if len(changed.co_freevars) != len(function.__code__.co_freevars):
-                return False
-            function.__code__ = changed
-    return True
+    return _differing(compile(whole, str(file), "exec", dont_inherit=True), new)
 
 
 def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
@@ -198,10 +235,3 @@ def _own(code: CodeType) -> tuple[object, ...]:
 
 def _name(code: CodeType) -> tuple[str, str, int]:
     return code.co_filename, code.co_qualname, code.co_firstlineno
-
-
-_early: dict[str, set[tuple[int, int]]] = {}
-"""What runs while modules are imported and tests are collected: a fork cannot show a defect in it to be harmless."""
-_EARLY = _Noted(_early)
-if SERVED in os.environ:
-    _EARLY.__enter__()
