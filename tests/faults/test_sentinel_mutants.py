@@ -36,6 +36,12 @@ MUTANTS = [
         caught_by=f"{HUB}::test_own_words_and_those_of_bots_make_no_events",
     ),
     Mutant(
+        "a bot's comment hides that a review was asked",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._wrote_alone",
+        replace("not any(A >= since and self._is_deed_for_us(B, C) for entry in done)", "True"),
+        caught_by=f"{HUB}::test_what_a_person_did_before_a_bot_wrote_is_heard_once",
+    ),
+    Mutant(
         "a mark hides what has happened since the look",
         "kingdom.sentinel.watchers.github:_is_open",
         body("return bool(one['unread'])"),

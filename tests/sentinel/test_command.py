@@ -94,14 +94,34 @@ def test_one_that_does_not_end_is_ended_with_all_that_it_has_started(build: Buil
     assert "did not end within 1 s" in sentinel.said()
 
 
-def test_one_that_prints_without_end_is_bounded(build: Build) -> None:
+NUMBERS = """i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo "{\\"id\\": \\"$i\\", \\"type\\": \\"a\\"}"; done"""
+
+
+def test_more_lines_than_are_made_at_once_follow_before_it_is_told(build: Build, home: Path) -> None:
     sentinel = build(
-        """i=0; while :; do i=$((i+1)); echo "{\\"id\\": \\"$i\\", \\"type\\": \\"a\\"}"; done | head -500""",
-        most_events=100,
+        f"{NUMBERS}; exec >&-; read word; echo $word >told; ls state/sentinel/seen >>told", most_events=100
     )
+    assert len(sentinel.settle()) == 250
+    told = (home / "told").read_text().splitlines()
+    assert (told[0], len(told)) == ("ok", 251)
+    assert sentinel.shows("command")["state"] == "ok"
+
+
+def test_lines_that_are_held_back_come_although_they_are_said_once(home: Path, clock: Clock) -> None:
+    polling = {"command": {"run": ["/bin/sh", "-c", f"[ -e said ] || {{ touch said; {NUMBERS}; }}"]}}
+    sentinel = Sentinel(home, clock, polling, {}, breaker={"events_per_hour": 100})
+    assert len(sentinel.settle()) == 100
+    assert sentinel.shows("command")["state"] == "held"
+    assert [len(sentinel.look(3600)) for _ in range(3)] == [200, 250, 250]
+    assert sentinel.shows("command")["state"] == "ok"
+
+
+def test_one_that_prints_without_end_is_bounded(build: Build) -> None:
+    sentinel = build("""echo '{"id": "1", "type": "a"}'; exec yes "$(head -c 4000 /dev/zero | tr '\\0' x)" """)
     sentinel.settle()
-    assert len(sentinel.events()) == 100
-    assert "more than 100" in sentinel.said()
+    assert sentinel.events() == ["evt-command-1"]
+    assert "it printed more than 16 MB" in sentinel.said()
+    assert 0 < sentinel.said().count("makes no event") <= 10
 
 
 def test_a_turn_never_waits_for_it_and_the_end_of_the_sentinel_is_its_end(build: Build, home: Path) -> None:

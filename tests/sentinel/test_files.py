@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from tests.fixtures import Clock
 from tests.sentinel.sentinels import Sentinel
+from tests.waiting import SOON, wait_until
 
 Build = Callable[..., Sentinel]
 
@@ -116,6 +120,46 @@ def test_a_folder_elsewhere_that_is_not_there_is_told_and_looked_for(build: Buil
     (tmp_path / "later").mkdir()
     sentinel.look(20)
     assert sentinel.shows("files")["state"] == "ok"
+
+
+COMES_AND_GOES = """
+import os, sys
+folder, at = sys.argv[1], float(sys.argv[2])
+names = [f"{folder}/scratch-{number}" for number in range(300)]
+while True:
+    for name in names:
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+        os.utime(name, (at, at))
+    for name in names:
+        os.unlink(name)
+"""
+
+
+def test_a_file_that_goes_while_its_folder_is_read_is_no_trouble(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build(settle_seconds=1e6)
+    program = subprocess.Popen([sys.executable, "-c", COMES_AND_GOES, str(home / "inbox"), str(clock.now)])
+    try:
+        wait_until(lambda: os.listdir(home / "inbox"), SOON, "it has begun")
+        for _ in range(30):
+            sentinel.look(10)
+            assert sentinel.shows("files")["state"] == "ok", sentinel.said()
+    finally:
+        program.kill()
+        program.wait()
+
+
+def test_of_many_files_few_are_held_in_memory(build: Build, home: Path, clock: Clock) -> None:
+    sentinel = build()
+    for number in range(256):
+        lay(home, clock, f"{number}", f"{number} {'x' * (60 << 10)}")
+    tracemalloc.start()
+    try:
+        made = sentinel.settle()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(made) == 256
+    assert most < 24 << 20, f"{most >> 20} MB"
 
 
 def test_three_hundred_at_once(build: Build, home: Path, clock: Clock) -> None:

@@ -301,6 +301,68 @@ def test_a_review_of_a_bots_pull_request_is_work(build: Build, hub: GitHub) -> N
     assert len(sentinel.settle()) == 1
 
 
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda hub: hub.notify(1, "review_requested"),
+        lambda hub: hub.notify(1, "assign"),
+        lambda hub: hub.review(1, "not so", by="dana"),
+        lambda hub: hub.review(1, "this line?", by="dana", on_line=True),
+        lambda hub: hub.comment(1, "please look", by="dana"),
+    ],
+    ids=["review asked", "assigned", "reviewed", "line", "comment"],
+)
+@pytest.mark.parametrize("was_read", [False, True], ids=["new", "read before"])
+def test_what_a_person_did_before_a_bot_wrote_is_heard_once(
+    build: Build, hub: GitHub, asks: Callable[[GitHub], object], was_read: bool
+) -> None:
+    sentinel = build()
+    if was_read:
+        asks(hub)
+        sentinel.settle()
+        sentinel.time.pass_(60)
+    asks(hub)
+    for number in range(120 if was_read else 1):
+        reason = hub.threads["1000"]["reason"]
+        hub.comment(1, f"check {number} has run", by="codecov[bot]", reason=reason, is_bot=True)
+    assert len(sentinel.look(10)) == 1 + was_read
+    for _ in range(2):
+        hub.comment(1, "another has run", by="codecov[bot]", reason=reason, is_bot=True)
+        assert len(sentinel.look(60)) == 1 + was_read
+
+
+def test_a_person_who_writes_after_a_hundred_bots_is_heard(build: Build, hub: GitHub) -> None:
+    for number in range(130):
+        hub.comment(1, f"check {number} has run", by="codecov[bot]", is_bot=True)
+    hub.comment(1, "please look", by="dana")
+    hub.comment(1, "merged", by="codecov[bot]", is_bot=True)
+    sentinel = build()
+    assert len(sentinel.settle()) == 1
+
+
+def test_a_pull_request_that_a_person_has_just_opened_is_heard_though_a_bot_wrote_first(
+    build: Build, hub: GitHub, clock: Clock
+) -> None:
+    hub.opened[1] = ("dana", clock.now)
+    hub.comment(1, "hello, new one", by="greeter[bot]", reason="mention", is_bot=True)
+    assert len(build().settle()) == 1
+
+
+def test_what_a_person_did_between_a_look_and_its_mark_is_not_hidden_by_a_bots_words(build: Build, hub: GitHub) -> None:
+    hub.notify(1)
+
+    def happens_again(_: Request) -> Answer | None:
+        hub.clock = lambda: sentinel.clock.now + 5
+        hub.comment(1, "and that?", by="dana")
+        hub.comment(1, "checks have run", by="codecov[bot]", is_bot=True)
+        hub.clock = lambda: sentinel.clock.now + 9
+        return None
+
+    hub.once(passes(), happens_again)
+    sentinel = build()
+    assert len(sentinel.settle()) == 2
+
+
 def test_the_breaker_ends_a_loop_and_loses_nothing(build: Build, hub: GitHub) -> None:
     sentinel = build(breaker={"events_per_subject_hour": 3})
     for _ in range(10):

@@ -119,6 +119,46 @@ def test_a_move_with_words_is_one_event_that_carries_them(build: Build, tickets:
     assert moved["payload"]["comments"][0]["text"] == "it is done"
 
 
+@pytest.mark.parametrize("first", ["move", "comment", "nothing"])
+@pytest.mark.parametrize("then", ["move", "comment"])
+def test_what_happens_within_the_second_of_what_was_seen_is_heard_once(
+    build: Build, tickets: Jira, clock: Clock, first: str, then: str
+) -> None:
+    """Also when it comes in the same millisecond, and when a life ends right after it was made."""
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    acts = {"move": tickets.move, "comment": tickets.comment, "nothing": lambda *_, **__: None}
+    if first != "nothing":
+        sentinel.time.pass_(PERIOD)
+    second = clock.now
+    acts[first]("QP-1", "once", at=second)
+    sentinel.settle()
+    before = len(sentinel.events())
+    for number in range(2):
+        acts[then]("QP-1", f"again {number}", at=second)
+        sentinel.time.pass_(20)
+        reborn = build()
+        reborn.turn_until(lambda life=reborn, made=before + number: len(life.events()) > made)
+        assert len(build().settle()) == before + number + 1
+    assert len(build().look(PERIOD)) == before + 2
+
+
+def test_tickets_that_are_not_seen_for_long_are_forgotten_and_no_others(
+    build: Build, tickets: Jira, home: Path, clock: Clock
+) -> None:
+    known = {f"OLD-{number}": {"status": "Done", "updated": "2026-02-01T18:58:00.000+0900"} for number in range(6000)}
+    known = {"QP-1": {"status": "To Do", "updated": "2026-02-07T18:58:00.000+0900"}, **known}
+    remember(home, last_check="2026/02/07 09:58", known_issues=known)
+    for key in ("QP-1", "QP-2"):
+        tickets.ticket(key)
+    sentinel = build()
+    assert len(sentinel.settle()) == 1
+    kept = sentinel.state("jira")["known_issues"]
+    assert len(kept) == 5000
+    assert {"QP-1", "QP-2", "OLD-5999"} <= kept.keys()
+
+
 def test_the_newest_of_many_comments_is_heard(build: Build, tickets: Jira) -> None:
     tickets.ticket("QP-1")
     for number in range(30):

@@ -27,7 +27,7 @@ from kingdom.records.messages import Event
 from kingdom.runtime.processes import Markers, end_carriers, home_mark
 from kingdom.sentinel.watchers.base import Kit
 from kingdom.times import stamp
-from kingdom.words import one_line
+from kingdom.words import count, one_line
 
 SOURCE = "command"
 MARK = "KINGDOM_WATCHER"
@@ -35,13 +35,19 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 LARGEST_LINE = 256 << 10
 LARGEST_OUTPUT = 16 << 20
 LAST_WORDS = 2000
+MOST_ODD_TOLD = 10
 FINE = b"ok\n"
 
 
 @dataclass(frozen=True)
 class Look:
-    lines: Sequence[bytes]
-    #: What went wrong after those lines, if anything.
+    events: Sequence[Event]
+    #: Lines that were read for them.
+    lines: int
+    #: Sentences about lines that make no event, and the number of those lines.
+    odd: Sequence[str]
+    odd_lines: int
+    #: What went wrong after all lines of the run, if anything.
     why: str
 
 
@@ -54,6 +60,8 @@ class CommandWatcher:
         self._child: subprocess.Popen[bytes] | None = None
         self._is_first = True
         self._closed = False
+        self._left: list[bytes] = []
+        self._why = ""
 
     def is_off(self) -> str:
         return "" if self._argv else "polling.command.run in sentinel.yaml names no program"
@@ -62,6 +70,12 @@ class CommandWatcher:
         return ()
 
     def fetch(self) -> Look | None:
+        """Let the program run, unless lines of its last run are left: it may not say them again."""
+        if not self._left:
+            self._run()
+        return None if self._closed else self._look()
+
+    def _run(self) -> None:
         if self._is_first:
             self._end_leftovers()
         self._is_first = False
@@ -71,32 +85,32 @@ class CommandWatcher:
             raise ServiceDown(service=SOURCE, why=f"{self._argv[0]}: {error.strerror}") from None
         if self._closed:  # meanwhile
             self._end()
-            return None
+            return
         output, said, why = self._listen(child)
         whole, _, rest = output.rpartition(b"\n")
-        lines = [line for line in [*whole.split(b"\n"), b"" if why else rest] if line.strip()]
-        most = int(self._kit.config["most_events"])
-        if len(lines) > most:
-            lines, why = lines[:most], f"it printed {len(lines)} lines, more than {most}"
+        self._left = [line for line in [*whole.split(b"\n"), b"" if why else rest] if line.strip()]
         if not why and child.poll() not in (None, 0):
             why = f"it ended with {child.returncode}: {one_line(said, 200) or 'it said nothing'}"
         if why:
             self._end()
-        return Look(lines, why)
+        self._why = why
 
-    def parse(self, found: Look) -> list[Event]:
-        events: list[Event] = []
-        for line in found.lines:
-            try:
-                events.append(self._event(line))
-            except (ValueError, TypeError, KeyError) as error:
-                shown = one_line(line[:200].decode("utf-8", "replace"), 100)
-                self._kit.tell(f"command: this line makes no event ({one_line(error, 100)}): {shown}")
-        return events
+    def parse(self, found: Look) -> Sequence[Event]:
+        for sentence in found.odd:
+            self._kit.tell(sentence)
+        if found.odd_lines > len(found.odd):
+            self._kit.tell(f"command: {count(found.odd_lines, 'line')} in all make no event")
+        return found.events
 
     def after_emit(self, found: Look, is_whole: bool) -> bool:
-        """Tell the program that its events are safe, and let it end. What went wrong is told after that."""
-        if self._child is not None and is_whole and not found.why:
+        """Tell the program that all its events are safe, and let it end. What went wrong is told after that."""
+        if not is_whole:
+            self._end()
+            return False
+        del self._left[: found.lines]
+        if self._left:
+            return True
+        if self._child is not None and not found.why:
             with suppress(OSError, ValueError):
                 stdin = self._child.stdin
                 assert stdin is not None
@@ -109,6 +123,24 @@ class CommandWatcher:
         if found.why or code:
             raise ServiceDown(service=SOURCE, why=found.why or f"it ended with {code} after its events were safe")
         return False
+
+    def _look(self) -> Look:
+        """Return as many events as are made at once, of the first lines that are left."""
+        events: list[Event] = []
+        odd: list[str] = []
+        lines = odd_lines = 0
+        for line in self._left:
+            if len(events) == int(self._kit.config["most_events"]):
+                break
+            lines += 1
+            try:
+                events.append(self._event(line))
+            except (ValueError, TypeError, KeyError) as error:
+                odd_lines += 1
+                if len(odd) < MOST_ODD_TOLD:
+                    shown = one_line(line[:200].decode("utf-8", "replace"), 100)
+                    odd.append(f"command: this line makes no event ({one_line(error, 100)}): {shown}")
+        return Look(events, lines, odd, odd_lines, self._why)
 
     def close(self) -> None:
         self._closed = True

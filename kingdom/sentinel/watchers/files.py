@@ -27,6 +27,9 @@ FIRST_LOOK_SECONDS = 600.0
 LONGEST_SHOWN = 64 << 10
 """Bytes of a file whose text an event carries; of a larger one it names the path alone."""
 
+MOST_OF_A_LOOK = 64
+"""Files that one look makes events of, so that their texts take little memory; another follows at once."""
+
 Mark = tuple[int, int]
 
 
@@ -49,8 +52,10 @@ class Look:
     """What lies in the folders: what makes events, and all of it."""
 
     new: Sequence[Laid]
-    #: Every file, by folder.
+    #: Every file, by folder, but those that are left to the next look.
     all: dict[str, list[Laid]]
+    #: Whether any are left to it.
+    is_cut: bool
 
 
 class FilesWatcher:
@@ -81,7 +86,11 @@ class FilesWatcher:
             fresh = [laid for laid in here if list(laid.mark) != (known or {}).get(laid.path)]
             every[str(folder)] = here
             new += fresh if known is not None else self._recent(folder, fresh)
-        return Look(new, every) if new or any(self._has_changed(*one) for one in every.items()) else None
+        later = {laid.path for laid in new[MOST_OF_A_LOOK:]}
+        every = {folder: [laid for laid in here if laid.path not in later] for folder, here in every.items()}
+        if not new and not any(self._has_changed(*one) for one in every.items()):
+            return None
+        return Look(new[:MOST_OF_A_LOOK], every, is_cut=bool(later))
 
     def parse(self, found: Look) -> list[Event]:
         return [self._event(laid) for laid in found.new]
@@ -90,7 +99,7 @@ class FilesWatcher:
         held = {laid.path for laid in found.new if not self._kit.is_known(laid.id)}
         for folder, here in found.all.items():
             self._kit.state.set(folder, {laid.path: list(laid.mark) for laid in here if laid.path not in held})
-        return False
+        return found.is_cut and is_whole
 
     def close(self) -> None:
         """Nothing is open."""
@@ -102,8 +111,8 @@ class FilesWatcher:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    about = entry.stat(follow_symlinks=False)
-                    if is_hidden(entry.name) or not stat.S_ISREG(about.st_mode):
+                    about = None if is_hidden(entry.name) else _about(entry)
+                    if about is None or not stat.S_ISREG(about.st_mode):
                         continue
                     age = self._kit.clock() - about.st_mtime
                     if 0 <= age < settle:
@@ -140,6 +149,14 @@ class FilesWatcher:
             created_at=stamp(self._kit.clock()),
             status="pending",
         )
+
+
+def _about(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Return what is known of a file; None when it has just been taken away."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
 def _text(laid: Laid) -> str | None:

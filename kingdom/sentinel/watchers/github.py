@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,10 +19,14 @@ from kingdom.words import count, one_line
 SOURCE = "github"
 PER_PAGE = 50
 MOST_PAGES = 100
+MOST_PAGES_OF_THREAD = 10
+"""Pages of 100 that are read of what was written in one thread, or done to it."""
 GONE = 404
 KINDS = {"PullRequest": "pr", "Issue": "issue"}
 REASONS = {"assign": "assigned", "mention": "mentioned"}
 """Reasons that are called otherwise in the types of events."""
+DEEDS = {"review_requested": "review_requested", "assign": "assigned"}
+"""Reasons that are caused without a word, and what an issue's history calls them: who wrote last says nothing there."""
 URGENT = ("github.pr.review_requested", "github.pr.mentioned", "github.pr.assigned", "github.issue.assigned")
 """Of normal priority; all others are low."""
 MOST_VERDICTS = 10_000
@@ -167,26 +171,62 @@ class GitHubWatcher(ServiceWatcher):
     def _wrote_alone(self, one: Notification, latest: str) -> bool:
         if self._is_person(self._ask(latest)):
             return False
-        # Somebody may have written before us, and neither has been read.
-        since = str(one.get("last_read_at") or self._kit.state.get("begin") or one["updated_at"])
-        number = str(one["subject"]["url"]).rpartition("/")[2]
-        address = f"repos/{one['repository']['full_name']}/issues/{number}/comments?since={since}&per_page=100"
-        comments = self._ask(address)
-        return isinstance(comments, list) and not any(self._is_person(comment) for comment in comments)
+        # Somebody may have written or asked before us, and neither has been read.
+        since, deed = self._read_until(one), DEEDS.get(one["reason"])
+        written = (entry for address in _writings(one, since) for entry in self._entries(address))
+        if any(_moment_of(entry) >= since and self._is_person(entry) for entry in written):
+            return False
+        done = self._entries(f"{_address(one)}/events?per_page=100") if deed else ()
+        return not any(_moment_of(entry) >= since and self._is_deed_for_us(entry, deed) for entry in done)
+
+    def _read_until(self, one: Notification) -> str:
+        """Return since when nobody has looked. A thread that we mark may have gone on between the look and the mark."""
+        marked = (self._kit.state.get("marking") or {}).get(one["id"])
+        if marked:
+            return stamp(moment(marked) + 1)
+        return str(one.get("last_read_at") or self._kit.state.get("begin") or one["updated_at"])
+
+    def _entries(self, address: str) -> Iterator[Any]:
+        """Yield what lies at an address, page by page. What is gone, or has too many pages, may be anybody's."""
+        for _ in range(MOST_PAGES_OF_THREAD):
+            answer = self._answer(address)
+            if answer is None:
+                break
+            yield from answer.body if isinstance(answer.body, list) else [answer.body]
+            address = answer.next_page()
+            if not address:
+                return
+        yield None
+
+    def _is_deed_for_us(self, entry: Any, deed: str | None) -> bool:
+        """Return whether somebody, a bot too, has asked this of us; of what cannot be read nobody knows."""
+        if not isinstance(entry, dict):
+            return True
+        asked = entry.get("requested_reviewer") or entry.get("assignee") or {}
+        asker = entry.get("review_requester") or entry.get("assigner") or {}
+        is_of_us = "requested_team" in entry or asked.get("login") == self._me()
+        return entry.get("event") == deed and is_of_us and asker.get("login") != self._me()
 
     def _is_person(self, comment: Any) -> bool:
         """Return whether somebody else wrote this; of what is gone nobody knows."""
         user = comment.get("user") if isinstance(comment, dict) else None
         if not isinstance(user, dict):
             return True
+        return user.get("type") != "Bot" and user.get("login") != self._me()
+
+    def _me(self) -> str:
         if not self._login:
             self._login = str(self._open().get("user").body["login"])
-        return user.get("type") != "Bot" and user.get("login") != self._login
+        return self._login
 
     def _ask(self, address: str) -> Any:
+        answer = self._answer(address)
+        return answer.body if answer else None
+
+    def _answer(self, address: str) -> Answer | None:
         """Return what lies at an address of GitHub's; None when it is gone, or not for us."""
         try:
-            return self._open().get(address).body
+            return self._open().get(address)
         except ServiceRefused as error:
             if error.facts.get("status") in (403, GONE, 410):
                 return None
@@ -261,6 +301,27 @@ def _is_sound(one: Any) -> bool:
         return bool(_MOMENT.match(one["updated_at"])) and all(isinstance(text, str) for text in texts)
     except (KeyError, TypeError, ValueError):
         return False
+
+
+def _address(one: Notification, kind: str = "issues") -> str:
+    """Return where a thread's issue lies, which a pull request is as well; of `pulls`, where it lies as one."""
+    number = str(one["subject"]["url"]).rpartition("/")[2]
+    return f"repos/{one['repository']['full_name']}/{kind}/{number}"
+
+
+def _writings(one: Notification, since: str) -> Iterator[str]:
+    """Yield where a thread keeps what people write: its own text, comments, comments on lines, reviews."""
+    issue, asked = _address(one), f"since={since}&per_page=100"
+    yield from (issue, f"{issue}/comments?{asked}")
+    if one["subject"]["type"] == "PullRequest":
+        pull = _address(one, "pulls")
+        yield from (f"{pull}/comments?{asked}", f"{pull}/reviews?per_page=100")
+
+
+def _moment_of(entry: Any) -> str:
+    """Return when something was written or done, later than all else when it does not say so."""
+    when = (entry.get("submitted_at") or entry.get("created_at")) if isinstance(entry, dict) else None
+    return when if isinstance(when, str) else "9"
 
 
 def _seconds(text: str) -> float:

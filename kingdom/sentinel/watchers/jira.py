@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from math import ceil
 from typing import Any
 
@@ -23,6 +24,8 @@ FIELDS = ("summary", "status", "priority", "labels", "updated", "comment", "desc
 PER_PAGE = 100
 MOST_PAGES = 100
 MOST_COMMENTS = 100
+MOST_KNOWN = 5000
+"""Tickets that are remembered at least; the one not seen for longest goes first, and would count as new."""
 OVERLAP_MINUTES = 2
 """Windows overlap: a search knows whole minutes, and finds what has just changed a moment later."""
 CURSOR = "%Y/%m/%d %H:%M"
@@ -94,8 +97,10 @@ class JiraWatcher(ServiceWatcher):
         known = dict(self._known())
         for key, (id, then) in self._next.items():
             if not id or self._kit.is_known(id):
+                known.pop(key, None)  # so that it stands at the end, among those that were seen last
                 known[key] = then
-        self._kit.state.set("known_issues", known)
+        most = max(MOST_KNOWN, 2 * len(self._next))
+        self._kit.state.set("known_issues", dict(islice(known.items(), max(0, len(known) - most), None)))
         self._kit.state.remove("making")
         if is_whole:
             self._kit.state.set("last_check", datetime.fromtimestamp(found.at, UTC).strftime(CURSOR))
@@ -171,9 +176,12 @@ class JiraWatcher(ServiceWatcher):
             return self._event(ticket, "assigned", None, []), then
         new = [one for one in comments if self._is_new(one, before) and not _is_own(one.get("author"), me)]
         was = before.get("status") or _status_at(ticket, before.get("updated"))
-        if was is not None and was != status and not _is_own(_mover(ticket), me):
-            return self._event(ticket, "updated", str(was), new), then
-        return (self._event(ticket, "commented", status, new) if new else None), then
+        moves = _moves(ticket)
+        if was is not None and was != status and not (moves and _is_own(moves[-1]["author"], me)):
+            within = moves[-1]["id"] if moves and _is_same_second(before, then) else ""
+            return self._event(ticket, "updated", str(was), new, within), then
+        within = new[-1]["id"] if new and _is_same_second(before, then) else ""
+        return (self._event(ticket, "commented", status, new, within) if new else None), then
 
     def _is_new(self, comment: Mapping[str, Any], before: Known) -> bool:
         """Return whether it came after the last look; of a ticket that another sentinel knew, by its time."""
@@ -182,7 +190,10 @@ class JiraWatcher(ServiceWatcher):
         began = str(self._kit.state.get("last_check") or "")
         return datetime.fromtimestamp(_seconds(comment["created"]), UTC).strftime(CURSOR) >= began
 
-    def _event(self, ticket: Ticket, what: str, before: str | None, comments: Sequence[Mapping[str, Any]]) -> Event:
+    def _event(
+        self, ticket: Ticket, what: str, before: str | None, comments: Sequence[Mapping[str, Any]], within: str = ""
+    ) -> Event:
+        """Return the event of what happened; `within` is Jira's id of it, if its second has an event already."""
         fields, key = ticket["fields"], str(ticket["key"])
         changed = datetime.fromtimestamp(_seconds(fields["updated"]), UTC)
         payload = {
@@ -201,7 +212,7 @@ class JiraWatcher(ServiceWatcher):
             ],
         }
         return Event(
-            id=f"evt-jira-{key}-{changed:%Y%m%d%H%M%S}",
+            id=f"evt-jira-{key}-{changed:%Y%m%d%H%M%S}{within and '-'}{within}",
             type=f"jira.ticket.{what}",
             source=SOURCE,
             repo=None,
@@ -227,10 +238,12 @@ def _comment(before: Known | None) -> int:
     return int((before or {}).get("comment") or 0)
 
 
-def _mover(ticket: Ticket) -> Any:
-    """Return who changed the status last."""
-    moves = _moves(ticket)
-    return moves[-1]["author"] if moves else None
+def _is_same_second(before: Known, then: Known) -> bool:
+    """Return whether a ticket was looked at within the second of its last change."""
+    try:
+        return int(_seconds(str(before.get("updated")))) == int(_seconds(str(then["updated"])))
+    except ValueError:
+        return False
 
 
 def _status_at(ticket: Ticket, noted: object) -> str | None:
