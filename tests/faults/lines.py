@@ -14,7 +14,14 @@ from types import FrameType
 from typing import Any
 
 LINK = "lines.now"
-SITE = "from tests.faults import lines\n\nlines.note()\n"
+SITE = f"""
+import os
+
+if os.path.islink(os.path.join(os.path.dirname(__file__), {LINK!r})):
+    from tests.faults import lines
+
+    lines.note()
+"""
 
 Lines = dict[str, list[int]]
 """For a file of the program the lines that ran."""

@@ -186,11 +186,11 @@ class Run:
 
     def learn(self) -> str:
         """Run the new tests without a defect: which lines each of them runs. Return what those say that fail."""
-        program = [file.read_text() for file in sorted((self.tree / "kingdom").rglob("*.py"))]
-        files = [file for part in self._tests for file in files_below(self.tree / part)]
-        helpers = [file.read_text() for file in files if not file.name.startswith("test_")]
-        digests = {str(file.relative_to(self.tree)): _digest(*program, *helpers, file.read_text()) for file in files}
-        return self._ask({"learn": str(self._known), "digests": digests})
+        tests = [file for part in self._tests for file in files_below(self.tree / part)]
+        program = (self.tree / "kingdom").rglob("*.py")
+        digests = {str(file.relative_to(self.tree)): _digest(file.read_text()) for file in (*tests, *program)}
+        helpers = _digest(*(file.read_text() for file in tests if not file.name.startswith("test_")))
+        return self._ask({"learn": str(self._known), "digests": {**digests, "helpers": helpers}})
 
     def caught_by(self, file: Path, number: int) -> str:
         """Return what the first test that fails says; "" is that the defect survives."""

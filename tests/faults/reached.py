@@ -34,7 +34,7 @@ SLOWER_AT_MOST, AND_SECONDS = 4, 10.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 Known = dict[str, dict[str, Any]]
-"""For a test the seconds it took, the lines that it ran, and what it is of: a digest."""
+"""For a test the seconds it took, the lines that it ran, and of which files: their digests."""
 
 Codes = dict[tuple[str, str, int], CodeType]
 """For a function its new code."""
@@ -89,15 +89,16 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
-    """Note what each new test runs; return what those say that fail, which are not used."""
+    """Note what each test runs that is new, or whose files are; return what those say that fail: they are not used."""
     kept = Path(job["learn"])
     known: Known = json.loads(kept.read_text()) if kept.exists() else {}
+    digests = job["digests"]
     failed = []
     for number, item in enumerate(session.items):
-        digest = job["digests"][str(item.path.relative_to(TREE))]
-        if known.get(item.nodeid, {}).get("of") == digest:
+        row = known.pop(item.nodeid, None)
+        if row and row["of"].items() <= digests.items():
+            known[item.nodeid] = row
             continue
-        known.pop(item.nodeid, None)
         lines.begin(TREE, str(number))
         said, seconds = _timed(item)
         ran = lines.found(TREE)
@@ -107,7 +108,8 @@ def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
         if said:
             failed.append(said)
         else:
-            known[item.nodeid] = {"seconds": seconds, "lines": ran, "of": digest}
+            of = [str(item.path.relative_to(TREE)), "helpers", *ran]
+            known[item.nodeid] = {"seconds": seconds, "lines": ran, "of": {file: digests[file] for file in of}}
     lines.note_no_more()
     kept.write_text(json.dumps(known))
     return "\n".join(failed)

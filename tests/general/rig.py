@@ -99,6 +99,17 @@ class GeneralRig:
     def events(self) -> list[str]:
         return [json.loads(line)["type"] for line in self.places.events_log.read_text().splitlines()]
 
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """What was said of each such event."""
+        every = [json.loads(line) for line in self.places.events_log.read_text().splitlines()]
+        return [about["data"] for about in every if about["type"] == event]
+
+    def log(self) -> list[str]:
+        """The sentences of its log so far, each with its level."""
+        self.services.log.flush()
+        lines = self.places.role_log(GENERAL).read_text().splitlines()
+        return [" ".join(line.split(" ", 1)[1].replace(f" {GENERAL}:", "").split()) for line in lines]
+
 
 def says(**fields: Any) -> str:
     return f"cat >$KINGDOM_RESULT_PATH <<'END'\n{json.dumps({'task_id': TASK, **fields})}\nEND"

@@ -196,6 +196,22 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     assert len(general.engines()) == 1
 
 
+def test_a_folder_that_cannot_be_listed_is_an_error_of_the_turn_and_time_runs_out_all_the_same(
+    general: GeneralRig, clock: Clock
+) -> None:
+    general.runs(SLEEPS)
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    clock.now = time.time() + 100
+    started_ago(general, 40)
+    pending = general.places.folder("tasks", "pending")
+    pending.rename(general.home / "aside")
+    with pytest.raises(OSError, match="pending"):
+        general.job.turn(None)
+    (general.home / "aside").rename(pending)
+    assert (general.soldier().control_folder / "stopping").exists()
+
+
 def started_ago(general: GeneralRig, seconds: float) -> None:
     """As if the soldier had started so long ago."""
     started = general.started()
@@ -244,7 +260,11 @@ def test_a_soldier_out_of_time_is_ended_with_its_tree(general: GeneralRig, clock
     assert result["status"] == "failed"
     assert re.match(r"timeout: it took 4\d s \(timeout_seconds of gen-pr is 30\)", result["error"])
     wait_until(lambda: not any(runs(pid) for pid in general.engines()), SOON, "its end")
-    assert "soldier.timeout" in general.events()
+    soldier = {"soldier_id": f"soldier-{TASK}-1", "task_id": TASK}
+    assert general.told("soldier.timeout") == [{**soldier, "timeout_seconds": 30}]
+    assert any(re.search(f"the soldier of {TASK} has taken 4. s and is asked to end", line) for line in general.log())
+    if what == "is deaf":
+        assert {"reason": "it did not end when it was out of time", **soldier} in general.told("soldier.killed")
 
 
 def test_a_general_takes_only_its_own_and_no_more_than_it_may(general: GeneralRig) -> None:
@@ -307,6 +327,17 @@ def test_a_manifest_that_breaks_again_in_the_same_way_is_logged_again(general: G
         general.job.turn(None)
     general.services.log.flush()
     assert general.places.role_log(GENERAL).read_text().count("keeps its old manifest") == 2
+
+
+def test_a_manifest_that_cannot_be_opened_is_read_at_the_next_look(general: GeneralRig) -> None:
+    path = general.places.manifest(GENERAL)
+    path.unlink()
+    path.symlink_to(path.name)
+    general.job.turn(None)
+    path.unlink()
+    general.manifest(timeout_seconds=77)
+    general.job.turn(None)
+    assert general.job._general.manifest.timeout_seconds == 77
 
 
 def test_a_manifest_is_read_again_when_it_arrives_and_noted_as_in_use(general: GeneralRig) -> None:

@@ -46,6 +46,14 @@ def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
     assert general.places.session_log(f"soldier-{TASK}-0", "out").read_text() == "hello\n"
     assert "- tabs" in (general.places.general_memory(GENERAL) / "learned-patterns.md").read_text()
     assert general.events() == ["task.started", "soldier.spawned", "soldier.completed"]
+    soldier = {"soldier_id": f"soldier-{TASK}-0", "task_id": TASK}
+    assert general.told("soldier.spawned") == [soldier]
+    assert general.told("task.started") == general.told("soldier.completed") == [{**soldier, "attempt": 0}]
+    assert general.log()[1:] == [
+        f"info claims {TASK}",
+        f"info starts soldier-{TASK}-0 for github.pr.review_requested",
+        f"info {TASK}: success",
+    ]
 
 
 def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: GeneralRig) -> None:
@@ -129,6 +137,8 @@ def test_a_failure_is_tried_again_after_a_pause_then_final(general: GeneralRig, 
     waiting = read(general.home, "tasks", "in_progress", TASK)
     assert (waiting["attempt"], waiting["not_before"], waiting["colour"]) == (1, "2026-02-07T10:01:00Z", "blue")
     assert waiting["waits_because"] == "try 1 failed: no tests"
+    assert general.told("task.retried") == [{"task_id": TASK, "attempt": 1, "error": "no tests"}]
+    assert f"warn {TASK} failed (no tests); tries again after 2026-02-07T10:01:00Z" in general.log()
     assert general.traces() == []
     clock.pass_(59)
     for _ in range(3):
@@ -206,7 +216,7 @@ def test_a_killed_soldier_is_a_failure_and_takes_its_engine_along(general: Gener
     general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
     assert not runs(engine)
     assert not runs(int(children.read_text()))
-    assert "soldier.killed" in general.events()
+    assert [told["reason"] for told in general.told("soldier.killed")] == ["it died without a report"]
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
@@ -226,6 +236,7 @@ def test_down_with_soldiers_does_not_use_up_a_retry(general: GeneralRig, signal_
     second = general.started()
     assert second is not None
     assert second.attempt == 0
+    assert f"info {TASK} starts again: its soldier was ended by `down --soldiers`" in general.log()
     os.kill(second.pid, signal.SIGKILL)
     assert general.result()["error"].startswith("its soldier died"), "the next one was not called back"
 
@@ -253,6 +264,7 @@ def test_a_cancelled_task_ends_at_once_and_is_not_tried_again(general: GeneralRi
     engine = general.engine()
     notes.note_cancelled(general.places, general.services.disk, TASK, "kim")
     assert general.result()["error"] == "cancelled by kim"
+    assert [told["reason"] for told in general.told("soldier.killed")] == ["cancelled by kim"]
     assert not runs(engine)
 
 
@@ -379,7 +391,9 @@ def test_plugins_of_another_engine_are_a_warning_in_the_result(general: GeneralR
     general.runs(says(status="success"))
     general.restart()
     put(general.home, "tasks", "pending", **task())
-    assert general.result()["warnings"] == ["cc_plugins (friday) are for the engine claude, which did not do this work"]
+    warning = "cc_plugins (friday) are for the engine claude, which did not do this work"
+    assert general.result()["warnings"] == [warning]
+    assert f"warn the result of {TASK}: {warning}" in general.log()
 
 
 LEAKS = {
