@@ -16,8 +16,8 @@ from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
 MESSAGE_STATES = tuple(MOVES["messages"])
-PAUSES = (0.0, 10.0, 600.0)
-"""Seconds before the first, the second and every further message of an hour: what comes in between is gathered."""
+PAUSES = (10.0, 600.0)
+"""Seconds before the second and every further message of an hour: what comes in between is gathered."""
 HOUR = 3600.0
 MOST_CAUSES_KEPT = 500
 
@@ -102,8 +102,7 @@ class Alerts:
 
 def _is_due(sent_at: list[float], now: float) -> bool:
     recent = [moment for moment in sent_at if 0 <= now - moment < HOUR]
-    pause = PAUSES[min(len(recent), len(PAUSES) - 1)]
-    return not recent or now - recent[-1] >= pause
+    return not recent or now - recent[-1] >= PAUSES[min(len(recent), len(PAUSES)) - 1]
 
 
 def _is_sound(name: str, value: Any) -> bool:

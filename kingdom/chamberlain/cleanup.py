@@ -34,7 +34,6 @@ class Cleanup:
         self._file = JsonFile(path, services.disk, services.log.error, lambda key, value: value is not None)
         self._cleaning: Cleaning | None = None
         self._next_full = 0.0
-        self._is_full = False
 
     def take_over(self, services: Services) -> None:
         """Use new configuration."""

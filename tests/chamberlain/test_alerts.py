@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.chamberlain.alerts import Alerts
+from kingdom.chamberlain.alerts import Alerts, _is_due
 from kingdom.chamberlain.job import ChamberlainJob
 from kingdom.disk.codec import read_json
 from kingdom.home.places import Places
@@ -67,6 +67,37 @@ def test_a_storm_is_three_letters_at_most_and_loses_nothing(home: Path) -> None:
     ours.send(clock)
     told = "\n".join(said(home))
     assert [number for number in range(300) if f"trouble {number}." not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "now", "due"),
+    [
+        ([], 0.0, True),
+        ([100.0], 109.9, False),
+        ([100.0], 110.0, True),
+        ([100.0, 110.0], 709.9, False),
+        ([100.0, 110.0], 710.0, True),
+        ([100.0, 110.0, 710.0], 1309.0, False),
+        ([100.0, 3690.0], 3700.0, True),  # the first is an hour old
+        ([100.0, 3690.0], 3699.9, False),
+        ([200.0], 100.0, True),  # the clock was set back
+    ],
+)
+def test_the_pauses_between_the_messages_of_an_hour(sent_at: list[float], now: float, due: bool) -> None:
+    assert _is_due(sent_at, now) is due
+
+
+def test_a_message_that_could_not_be_written_keeps_its_id(home: Path) -> None:
+    clock = Clock()
+    ours = alerts(home, clock)
+    ours.tell("a", "first")
+    pending = Places(home).folder("messages", "pending")
+    pending.rename(home / "aside")
+    with pytest.raises(OSError, match="pending"):
+        ours.send(clock)
+    (home / "aside").rename(pending)
+    alerts(home, clock).send(clock)
+    assert here(home, "messages", "pending") == ["msg-20260207-chamberlain-001"]
 
 
 def test_a_letter_noted_but_not_delivered_is_delivered_by_the_next_life(home: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kingdom.chamberlain import event_log
 from kingdom.chamberlain.alerts import Alerts
-from kingdom.chamberlain.chronicle import Chronicle
+from kingdom.chamberlain.chronicle import Chronicle, _is_sound
 from kingdom.disk.codec import read_json
 from tests.fixtures import MORNING, Clock, services
 
@@ -257,3 +257,18 @@ def test_damaged_counts_begin_anew_with_what_the_logs_hold(court: Court) -> None
     (court.services.places.own("chamberlain") / "chronicle.json").write_text("{")
     court.count()
     assert court.total() == 3
+
+
+def test_what_happened_an_hour_ago_is_forgotten(court: Court) -> None:
+    court.write(type="soldier.timeout")
+    chronicle = court.count()
+    now = court.clock()
+    assert chronicle.times_of("timeouts", now + 3599) == {"gen-pr": [now]}
+    assert chronicle.times_of("timeouts", now + 3600) == {}
+
+
+@pytest.mark.parametrize("what", ["inode", "first", "last", "offset"])
+def test_a_place_in_a_log_may_be_its_beginning_and_never_before_it(what: str) -> None:
+    row = {"name": "events.log", "inode": 1, "first": 1, "last": 1, "offset": 1}
+    assert _is_sound("cursors", [{**row, what: 0}])
+    assert not _is_sound("cursors", [{**row, what: -1}])

@@ -74,6 +74,16 @@ def test_what_the_generals_forget_is_kept(home: Path) -> None:
     assert (len(named), named[-1]) == (31, "2026-04-07")
 
 
+def test_what_was_spent_after_a_day_is_without_that_day(home: Path) -> None:
+    books = Books(home)
+    for usd in (1.0, 2.0, 4.0):
+        books.spend(usd)
+        books.clock.pass_(86400)
+    ledger = Ledger(books.services)
+    ledger.read(books.alerts)
+    assert [ledger.spent_since(f"2026-02-0{day}") for day in (6, 7, 8, 9)] == [7.0, 6.0, 4.0, 0]
+
+
 def test_a_file_of_the_generals_that_began_anew_takes_nothing_back(home: Path) -> None:
     books = Books(home)
     books.spend(3.0)
@@ -94,10 +104,10 @@ def test_a_file_of_the_generals_that_began_anew_takes_nothing_back(home: Path) -
 )
 def test_a_budget_of_which_80_percent_are_spent_is_told_once(home: Path, budgets: dict[str, Any], says: str) -> None:
     books = Books(home, **budgets)
-    books.spend(7.9)
+    books.spend(7.95)
     books.read()
     assert books.told() == []
-    books.spend(0.1)
+    books.spend(0.05)
     for _ in range(2):
         books.read()
     (told,) = books.told()

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kingdom import picture
 from kingdom.chamberlain.reports import Reports
 from kingdom.disk.codec import read_json
 from kingdom.picture import RoleView
-from tests.fixtures import Clock, all_of, services, write
+from tests.fixtures import Clock, all_of, here, services, write
 
 
 class Evenings:
@@ -51,7 +53,8 @@ def test_a_report_is_sent_once_a_day_at_its_hour_and_tells_what_came_after_the_l
         ours.look()
     (first,) = ours.sent()
     assert "[daily report] Nothing needs you." in first
-    assert "- gen-pr: tasks 3 done, 1 failed" in first
+    assert "- gen-pr: tasks 3 done, 1 failed" in first.splitlines()
+    assert "Since the last one: tasks 3 done, 1 failed. Spent: 1.50 USD." in first.splitlines()
     assert "Spent: 1.50 USD." in first
     ours.clock.pass_(24 * 3600)
     ours.counts("2026-02-04", "gen-pr", completed=4)
@@ -80,6 +83,46 @@ def test_a_report_that_is_noted_and_not_sent_is_sent_by_the_next_life_under_its_
     for _ in range(2):
         ours.look()
     assert ours.sent() == ["as it was"]
+
+
+def test_a_report_that_could_not_be_sent_keeps_its_id_and_its_words(home: Path) -> None:
+    ours = Evenings(home, "2026-02-03T10:00:00Z")
+    ours.look()
+    ours.clock.pass_(86400)
+    pending = ours.services.places.folder("messages", "pending")
+    pending.rename(home / "aside")
+    with pytest.raises(OSError, match="pending"):
+        ours.look()
+    (home / "aside").rename(pending)
+    ours.counts("2026-02-04", "gen-pr", completed=4)
+    ours.look()
+    assert here(home, "messages", "pending") == ["msg-20260207-chamberlain-001"]
+    assert "no task ended" in ours.sent()[0]
+
+
+def test_of_many_failures_five_are_named_and_of_many_questions_the_number(home: Path) -> None:
+    ours = Evenings(home, "2026-02-03T10:00:00Z")
+    ours.look()
+    ours.clock.pass_(86400)
+    at = ours.clock()
+    failures = [{"what": f"task-{number}", "why": "no token", "at": at - 86400} for number in range(6)]
+    old = {"what": "task-9", "why": "no token", "at": at - 86401}
+    queues = {**ours.view.queues, "events": {**ours.view.queues["events"], "pending": 1}}
+    next_run = {"schedule": "briefing", "next": "2026-02-05T00:00:00Z"}
+    ours.view = replace(
+        ours.view, questions=("task-1",), failures=(old, *failures), queues=queues, next_run=next_run, dead=2
+    )
+    ours.look()
+    named = [line for line in ours.sent()[0].splitlines() if line.startswith("- ")]
+    assert named == [
+        "- 1 more question: `kingdom tasks --asking`",
+        *(f"- task-{number} failed: no token" for number in range(5)),
+        "- 2 files in dead/: `kingdom queue ls` shows where",
+    ]
+    assert ours.sent()[0].splitlines()[-2:] == [
+        "1 event or task wait.",
+        "Next: briefing at 2026-02-05T00:00:00Z.",
+    ]
 
 
 def test_what_needs_a_person_stands_first(home: Path) -> None:

@@ -157,6 +157,31 @@ def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
     assert [("86 % full" in text) for text in letters(home)] == [True]
 
 
+def test_a_disk_that_gets_room_and_is_full_again_is_told_again(home: Path, machine: Machine) -> None:
+    clock = Clock()
+    ours = services(home, "chamberlain", clock, chamberlain={"intervals": {"vitals_seconds": 0.0001}})
+    role = ChamberlainJob(ours)
+    for percent in (86, 86, 50, 86):
+        machine.now = reading(disk=percent)
+        role.turn(None)
+        clock.pass_(4000)
+    ours.log.flush()
+    assert [("86 % full" in text) for text in letters(home)] == [True, True]
+    assert ours.places.events_log.read_text().count('"system.resource_warning"') == 2
+
+
+def test_a_machine_that_recovers_is_told_of_when_it_is_red_again(home: Path, machine: Machine) -> None:
+    clock = Clock()
+    ours = services(home, "chamberlain", clock, chamberlain={"intervals": {"vitals_seconds": 0.0001}})
+    role = ChamberlainJob(ours)
+    for available in (100, 9000, 100):
+        machine.now = reading(available=available, pressure=50)
+        for _ in range(3):
+            role.turn(None)
+            clock.pass_(1300)
+    assert len(letters(home)) == 2
+
+
 def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: Machine) -> None:
     quick = {"intervals": {"vitals_seconds": 0.0001}}
     ours = services(home, "chamberlain", Clock(), chamberlain=quick, king={"concurrency": {"max_soldiers": 7}})

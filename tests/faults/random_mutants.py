@@ -105,9 +105,11 @@ def _independent(first: ast.stmt, second: ast.stmt) -> bool:
 
 
 def _set_by(statement: ast.stmt) -> set[str]:
-    """Return what a statement sets: `a`, `a.b`, `a[b]`."""
+    """Return what a statement sets: `a`, `a.b`, `a[b]`; not the names that only a comprehension knows."""
+    within = [node.target for node in ast.walk(statement) if isinstance(node, ast.comprehension)]
+    own = {id(part) for target in within for part in ast.walk(target)}
     targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
-    return {ast.unparse(target) for target in targets}
+    return {ast.unparse(target) for target in targets if id(target) not in own}
 
 
 def _used_by(statement: ast.stmt) -> set[str]:

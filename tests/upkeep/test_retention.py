@@ -10,7 +10,6 @@ import pytest
 
 from kingdom.chamberlain.cleanup import Cleanup
 from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import read_json
 from kingdom.home import config
 from kingdom.home.places import Places
 from kingdom.soldiers.cleanup import remove_tree
@@ -244,74 +243,12 @@ def test_a_year_is_cleaned_in_slices(home: Path) -> None:
     assert not list(places.folder("events", "completed").iterdir())
 
 
-# When the chamberlain cleans up.
+# Logs.
 
 
 def cleanup(home: Path, clock: Clock, **files: object) -> Cleanup:
     system = {"timezone": "UTC"}
     return Cleanup(services(home, "chamberlain", clock, system=system, **files))  # type: ignore[arg-type]
-
-
-def finish(cleanup: Cleanup) -> None:
-    cleanup.go_on()
-    while cleanup.is_under_way:
-        cleanup.go_on()
-
-
-def test_it_is_done_once_a_day_at_its_hour(home: Path) -> None:
-    clock = Clock("2026-02-07T02:00:00Z")
-    ours = cleanup(home, clock)
-    begun = []
-    for hour in range(48):
-        clock.set(f"2026-02-{7 + (2 + hour) // 24:02d}T{(2 + hour) % 24:02d}:00:00Z")
-        ours.go_on()
-        if ours.is_under_way:
-            begun.append((2 + hour) % 24)
-            finish(ours)
-    assert begun == [3, 3]
-
-
-def test_after_a_restart_it_is_not_done_again(home: Path) -> None:
-    clock = Clock("2026-02-07T02:00:00Z")
-    finish(cleanup(home, clock))
-    clock.set("2026-02-07T03:00:01Z")
-    ours = cleanup(home, clock)
-    ours.go_on()
-    assert ours.is_under_way
-    finish(ours)
-    again = cleanup(home, clock)
-    again.go_on()
-    assert not again.is_under_way
-
-
-def test_a_full_disk_is_cleaned_at_once_with_its_reason(home: Path) -> None:
-    clock = Clock()
-    ours = cleanup(home, clock)
-    old = lay(home, KINDS["ended events"], 400, clock.now)
-    ours.disk_is_full(91.0)
-    assert ours.is_under_way
-    assert read_json(home / "state/chamberlain/cleanup.json")["why"] == "the disk is 91 % full"
-    finish(ours)
-    said = read_json(home / "state/chamberlain/cleanup.json")
-    assert (said["state"], said["deleted"], old.exists()) == ("done", {"ended events": 1}, False)
-    ours.disk_is_full(91.0)
-    assert not ours.is_under_way, "once an hour"
-
-
-def test_the_command_line_asks_the_chamberlain(home: Path) -> None:
-    ours = cleanup(home, Clock())
-    places = Places(home)
-    finish(ours)
-    places.cleanup_request.parent.mkdir(exist_ok=True)
-    write(places.cleanup_request, {"id": "a request", "by": "owner"})
-    finish(ours)
-    said = read_json(places.cleanup)
-    assert (said["request"], said["why"], said["state"]) == ("a request", "somebody asked for it", "done")
-    ours.go_on()
-    assert not ours.is_under_way, "one request is one cleaning"
-
-
-# Logs.
 
 
 def first_line(at: str) -> str:
