@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.records.backlog import LARGEST_KEPT, LOOK_AGAIN_SECONDS, Backlog, refresh_due
+from kingdom.records.backlog import LARGEST_KEPT, LOOK_AGAIN_SECONDS, MOST_KEPT, Backlog, refresh_due
 from kingdom.records.messages import Event
 from kingdom.records.queues import SETTLING_SECONDS, Queues
 from tests.fixtures import Clock, event, here, put, services, watched
@@ -98,6 +98,8 @@ def opened(backlog: Backlog[Event], names: list[str]) -> list[str]:
 
 def test_a_record_is_read_once_between_its_arrival_and_its_turn(queues: Queues, home: Path) -> None:
     backlog = Backlog(queues.events, period=lambda: 10.0)
+    put(home, "events", "pending", **event("evt-0"))
+    backlog.note(["evt-0.json"])  # the first one reads the schema too
     put(home, "events", "pending", **event("evt-1"))
     assert watched(lambda: backlog.note(["evt-1.json"])) == ["pending/evt-1.json"]
     assert opened(backlog, ["evt-1"]) == []
@@ -106,6 +108,40 @@ def test_a_record_is_read_once_between_its_arrival_and_its_turn(queues: Queues, 
     taken = backlog.take("evt-1.json")
     assert taken is not None
     assert taken.source == "jira"
+
+
+def test_only_a_small_record_is_kept_until_its_turn(queues: Queues, home: Path) -> None:
+    for name, size in (("evt-1", 16384), ("evt-2", 16385)):
+        path = put(home, "events", "pending", **event(name))
+        path.write_text(path.read_text() + " " * (size - path.stat().st_size))
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    assert not backlog.unsettled
+    backlog.rescan()
+    assert opened(backlog, ["evt-1", "evt-2"]) == ["pending/evt-2.json"]
+    assert not backlog.waiting[0].begun
+
+
+def test_only_so_many_records_are_kept_until_their_turn(queues: Queues, home: Path) -> None:
+    every = [f"evt-{number:03d}" for number in range(MOST_KEPT + 1)]
+    for name in every:
+        put(home, "events", "pending", **event(name))
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    backlog.rescan()
+    assert (len(opened(backlog, every)), MOST_KEPT) == (1, 512)
+
+
+def test_what_somebody_sees_to_does_not_wait_until_it_is_found_again(queues: Queues, home: Path) -> None:
+    for name in ("evt-1", "evt-2"):
+        put(home, "events", "pending", **event(name))
+    backlog = Backlog(queues.events, period=lambda: 10.0)
+    backlog.rescan()
+    backlog.hold(["evt-1.json"])
+    backlog.rescan()
+    assert names(backlog) == ["evt-2"]
+    backlog.hold([])
+    backlog.drop(["evt-1.json"])
+    backlog.rescan()
+    assert names(backlog) == ["evt-1", "evt-2"]
 
 
 def test_the_echo_of_a_file_that_has_moved_on_opens_nothing(queues: Queues, home: Path) -> None:

@@ -13,6 +13,7 @@ from kingdom.log import Log
 from kingdom.records import foreign, notes
 from kingdom.records.messages import Filed
 from kingdom.records.queues import Queue, Queues
+from kingdom.records.soldiers import CONSENT
 from tests import fixtures as made
 from tests.fixtures import Clock, founded, put, write
 
@@ -109,3 +110,22 @@ def test_killed_means_failed() -> None:
 def test_what_a_result_cannot_do_without_must_fit(fields: dict[str, Any]) -> None:
     with pytest.raises(BadMessage):
         foreign.result({"task_id": TASK, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "asks"),
+    [
+        ({"question": "Well. " + foreign.OLD_CONSENT.format("gen-pr")}, CONSENT),
+        ({"question": foreign.OLD_CONSENT.format("gen-other")}, None),
+        ({"question": "which?"}, None),
+        ({"question": foreign.OLD_CONSENT.format("gen-pr"), "asks": "more"}, "more"),
+    ],
+)
+def test_a_question_for_consent_is_known_though_an_older_general_asked_it(
+    fields: dict[str, str], asks: str | None
+) -> None:
+    assert foreign.checkpoint({"task_id": TASK, "target_general": "gen-pr", **fields}).asks == asks
+
+
+def test_keys_of_others_make_no_other_record(home: Path) -> None:
+    assert taken(home, "tasks", colour="blue") == taken(home, "tasks")

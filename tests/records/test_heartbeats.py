@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.home.places import Places
-from kingdom.records.heartbeats import foreign_age
+from kingdom.records.heartbeats import foreign_age, process_age
 from tests.waiting import SOON, wait_until
 
 
@@ -33,18 +33,28 @@ def record(pid: int, state: str = "idle") -> str:
         ("alive", 500.0, True),
         ("", 5.0, False),
         ("alive", -3600.0, False),
-        (record(os.getpid()), 0.0, False),
+        (None, 0.0, False),
         (record(1 << 22), 0.0, False),
         (record(1), 0.0, True),
         (record(1, "stopped"), 0.0, False),
+        ("x" * 4096, 0.0, True),
+        ("x" * 4097, 0.0, False),
     ],
-    ids=["a date", "long silent", "empty", "of the future", "our own", "of the dead", "of the living", "stopped"],
+    ids="a date|long silent|empty|of the future|our own|of the dead|of the living|stopped|long|too long".split("|"),
 )
-def test_whose_heartbeat(content: str, age: float, is_foreign: bool, places: Places) -> None:
+def test_whose_heartbeat(content: str | None, age: float, is_foreign: bool, places: Places) -> None:
     now = time.time()
-    places.heartbeat("king").write_text(content)
+    places.heartbeat("king").write_text(record(os.getpid()) if content is None else content)
     os.utime(places.heartbeat("king"), (now - age,) * 2)
     assert foreign_age(places, "king", now) == (pytest.approx(age, abs=0.1) if is_foreign else None)
+
+
+def test_who_has_ended_has_no_age_though_nobody_has_asked_for_its_end() -> None:
+    with subprocess.Popen(["true"]) as child:
+        state = Path(f"/proc/{child.pid}/stat")
+        wait_until(lambda: ") Z " in state.read_text(), SOON, "it has ended")
+        assert process_age(child.pid) is None
+    assert process_age(os.getpid()) is not None
 
 
 def test_a_pid_that_was_given_away_since_is_not_the_writer(places: Places) -> None:

@@ -55,6 +55,37 @@ def test_lost_numbers_go_on_after_the_highest_in_use(home: Path, damage: bytes |
     assert numbers(home, Calendar(), used=41).take(1) == ["20260207-042"]
 
 
+def test_what_is_in_use_is_looked_for_on_the_day_that_was_noted(home: Path) -> None:
+    (home / "task-seq").write_text("20260206:003\n")
+    disk = Disk(home / "tmp", durability="process")
+    today = Calendar()
+    today.day = date(2026, 2, 6)
+    counting = DailyCounter(disk, home / "task-seq", today, lambda day: {"20260206": 9}.get(day, 0))
+    assert counting.take(1) == ["20260206-010"]
+
+
+def test_what_was_noted_ahead_is_given_back_and_nothing_else_is_written(home: Path) -> None:
+    disk = Disk(home / "tmp", durability="process")
+    counting = DailyCounter(disk, home / "task-seq", Calendar(), lambda day: 0, ahead=5)
+    counting.take(2)
+    assert (home / "task-seq").read_text() == "20260207:007\n"
+    counting.close()
+    assert (home / "task-seq").read_text() == "20260207:002\n"
+    before = (home / "task-seq").stat().st_ino
+    counting.close()
+    assert (home / "task-seq").stat().st_ino == before
+
+
+def test_a_number_that_could_not_be_noted_is_noted_before_it_is_used(home: Path) -> None:
+    folder = home / "counters"
+    counting = DailyCounter(Disk(home / "tmp", durability="process"), folder / "seq", Calendar(), lambda day: 0)
+    with pytest.raises(OSError, match="seq"):
+        counting.take(1)
+    folder.mkdir()
+    assert counting.take(1) == ["20260207-001"]
+    assert (folder / "seq").read_text() == "20260207:001\n"
+
+
 def test_numbers_that_were_put_back_to_an_older_state_meet_no_file_in_use(home: Path) -> None:
     (home / "task-seq").write_text("20260207:005\n")
     assert numbers(home, Calendar(), used=10).take(1) == ["20260207-011"]

@@ -48,6 +48,12 @@ def test_tasks_that_cannot_run_now_are_not_counted(
     assert under_way(places) == counted
 
 
+def test_a_general_by_a_name_that_is_none_serves_nobody(places: Places) -> None:
+    places.manifests.joinpath("Gen X.yaml").write_text("name: Gen X\n")
+    put(places.home, "tasks", "pending", **task("task-1", "Gen X"))
+    assert under_way(places) == 0
+
+
 def test_tasks_are_opened_only_when_there_may_be_too_many(places: Places) -> None:
     for number in range(2):
         put(places.home, "tasks", "pending", **task(f"task-{number}", "gen-gone"))

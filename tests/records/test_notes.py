@@ -42,6 +42,10 @@ def test_a_question_is_open_from_its_checkpoint_to_its_answer(places: Places) ->
     assert (notes.open_questions(places), notes.answered_by(places, ASKED)) == ([], "evt-1")
 
 
+def test_who_has_asked_is_known_by_a_question_and_by_no_other_name(places: Places) -> None:
+    assert [notes.has_asked(places, task) for task in (ASKED, "task-20260207-002", "../x")] == [True, False, False]
+
+
 def test_the_first_answer_stands(places: Places) -> None:
     places.scratch("king").mkdir(parents=True)
     answered(places, "evt-1")

@@ -151,6 +151,15 @@ def test_two_of_one_name_are_both_kept(queues: Queues, home: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("length", "shown"), [(200, 200), (201, 61)])
+def test_a_name_that_is_too_long_is_cut_in_dead(queues: Queues, length: int, shown: int) -> None:
+    name = "e" * (length - 5) + ".json"
+    (queues.events.folder("pending") / name).write_text("{")
+    queues.events.take("pending", name)
+    (reason,) = queues.events.folder("dead").glob("*.reason")
+    assert len(reason.name.removesuffix(".reason")) == shown
+
+
 def test_readers_who_do_not_own_the_queue_bury_nothing(queues: Queues, home: Path) -> None:
     (queues.events.folder("pending") / "evt-1.json").write_text("{")
     assert queues.events.take("pending", "evt-1.json", owner=False) is None
