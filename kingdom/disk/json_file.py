@@ -54,11 +54,13 @@ class JsonFile:
         if self._values.pop(key, None) is not None:
             self._changed = True
 
-    def save(self) -> None:
-        """Write the file if anything has changed since it was read or saved."""
-        if self._changed:
-            self._disk.rewrite(self._path, self._encode(self._values))
-            self._changed = False
+    def save(self, *others: JsonFile) -> None:
+        """Write the file, and others of the same writer, durable together: those that have changed since."""
+        changed = [file for file in (self, *others) if file._changed]
+        if changed:
+            self._disk.rewrite_all([(file._path, file._encode(file._values)) for file in changed])
+        for file in changed:
+            file._changed = False
 
     def _read(
         self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool], translate: Callable[[Any], Any]

@@ -161,11 +161,9 @@ class Conversations:
         return thread == was_replied_in or any(_address(row) == thread for row in rows)
 
     def save(self) -> None:
-        """Write what has changed."""
+        """Write what has changed. Closed threads go first: else a power cut could leave one in neither file."""
         self._closed.save()
-        self._threads.save()
-        self._awaiting.save()
-        self._replies.save()
+        self._threads.save(self._awaiting, self._replies)
 
     def open_thread(self, posted: Posted) -> None:
         """Note the thread, and by which name its room was addressed: the channel itself may have another one."""

@@ -26,7 +26,8 @@ class Intents:
         for folder in (self._intents, self._receipts):
             make_folder(folder)
         now = services.monotonic()
-        self._uncertain = {name.removesuffix(".json"): now for name in os.listdir(self._intents)}
+        self.uncertain = {name.removesuffix(".json"): now for name in os.listdir(self._intents)}
+        """Since when it is open whether a message was posted, by its id and the monotonic clock."""
 
     def create(self, addressed: Iterable[tuple[Message, Address | None]]) -> None:
         """Note durably that these messages are about to be posted, and where; None when that may still change."""
@@ -44,23 +45,15 @@ class Intents:
     def mark_uncertain(self, messages: Iterable[Message]) -> None:
         """Note that these messages may have been posted: their channels are asked before they are posted again."""
         now = self._services.monotonic()
-        self._uncertain.update({message.id: now for message in messages})
-
-    def uncertain_since(self, message: Message) -> float | None:
-        """Return since when it is open whether a message was posted, by the monotonic clock; None when it was not."""
-        return self._uncertain.get(message.id)
+        self.uncertain.update({message.id: now for message in messages})
 
     def intended(self, message: Message) -> Address | None:
-        """Return where a message was going to be posted that may have been posted."""
-        if message.id not in self._uncertain:
-            return None
+        """Return where an uncertain message was going to be posted; None when that was not noted."""
         intent = read_json_or(self._intents / f"{message.id}.json", {})
         return Address(*(intent[part] for part in Address._fields)) if intent.keys() >= set(Address._fields) else None
 
     def receipt(self, message: Message) -> Post | None:
-        """Return the post of a message that was posted and not filed."""
-        if message.id not in self._uncertain:
-            return None
+        """Return the post of an uncertain message that was posted and not filed."""
         receipt: Mapping[str, Any] = read_json_or(self._receipts / f"{message.id}.json", {})
         return Post(str(receipt["post"]), str(receipt.get("room", ""))) if "post" in receipt else None
 
@@ -77,12 +70,12 @@ class Intents:
             paths = [folder / f"{message_id}.json" for message_id in ids for folder in (self._receipts, self._intents)]
             self._services.unsynced.remove_all(paths)
         for message_id in ids:
-            self._uncertain.pop(message_id, None)
+            self.uncertain.pop(message_id, None)
 
     def remove_filed(self) -> None:
         """Delete those of messages that were filed just before an earlier process ended."""
         pending = self._services.queues.messages
-        self.remove([message_id for message_id in self._uncertain if not pending.has(message_id, "pending")])
+        self.remove([message_id for message_id in self.uncertain if not pending.has(message_id, "pending")])
 
 
 def _where(address: Address | None) -> dict[str, str | None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from kingdom.envoy.channels import Channels
 from kingdom.envoy.conversations import THREAD_RULES, Conversations
+from kingdom.envoy.deliveries import Deliveries
 from kingdom.envoy.inbound import Inbound
 from kingdom.envoy.locked_out import LockedOut
 from kingdom.envoy.outbound import Outbound
@@ -29,7 +31,7 @@ class EnvoyJob:
         return dict.fromkeys([self._services.places.folder("messages", "pending"), *self._inbound.folders()], ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        if self._renewed is not None and not self._outbound.calls:
+        if self._renewed is not None and not self._deliveries.calls:
             self.close()
             self._begin(self._renewed)
         heard = bool(self._inbound.names) and self._inbound.take_in()
@@ -44,13 +46,13 @@ class EnvoyJob:
         return Turn(
             more or bool(messages),
             wait=self._wait(),
-            busy=self._backlog.unsettled or self._outbound.busy,
+            busy=self._backlog.unsettled or len(self._deliveries) > 0,
             settled=not more,
         )
 
     def reload(self, services: Services) -> None:
         """Begin anew with what is in the files, as a new process would; not while a channel is being called."""
-        if self._outbound.calls:
+        if self._deliveries.calls:
             self._renewed = services
         else:
             self.close()
@@ -67,12 +69,13 @@ class EnvoyJob:
         self._backlog = Backlog(services.queues.messages, period=lambda: period)
         self._channels, self._conversations = Channels(services), Conversations(services)
         locked_out = LockedOut(services, self._channels)
-        self._outbound = Outbound(services, self._channels, self._conversations, self._backlog, locked_out)
+        self._deliveries = Deliveries(services, self._channels, locked_out)
+        self._outbound = Outbound(services, self._channels, self._conversations, self._backlog, self._deliveries)
         self._inbound = Inbound(services, self._channels, self._conversations, locked_out)
         self._reminders = Reminders(services, self._conversations)
 
     def _wait(self) -> float:
-        due = min(filter(None, (self._backlog.next_look, self._outbound.next_due())))
+        due = min(filter(None, (self._backlog.next_look, self._deliveries.next_due())))
         return max(0.0, due - self._services.monotonic())
 
     def _next_messages(self) -> list[Message]:
@@ -115,7 +118,7 @@ class EnvoyJob:
         if not queue.has(message.id, "sent", "failed"):
             return True
         state = "sent" if queue.has(message.id, "sent") else "failed"
-        again = message.evolve(id=_own_id(message))
+        again = replace(message, id=_own_id(message))
         if self._says_the_same(message, state) or queue.has(again.id, "sent", "failed"):
             queue.move_to_dead("pending", f"{message.id}.json", f"{state}/ has a message of this id already")
         else:

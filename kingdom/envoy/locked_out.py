@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kingdom.disk.json_file import JsonFile
@@ -30,7 +31,7 @@ class LockedOut:
         id = f"msg-{since[:10].replace('-', '')}-envoy-{as_filename(f'{channel}-locked-out-{since[11:]}')}"
         if not messages.was_made(id):
             text = f"{why}; until then nothing is said or heard there, and what is meant for it waits"
-            messages.create([alert(id, text, None, since).evolve(source_ref={"source": self._another(channel)})])
+            messages.create([replace(alert(id, text, None, since), source_ref={"source": self._another(channel)})])
 
     def over(self, channel: str) -> None:
         self._since.remove(channel)

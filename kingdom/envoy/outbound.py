@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from kingdom.envoy.channels import Channels
 from kingdom.envoy.channels.base import ChannelDown, ChannelRefused, Post
@@ -11,7 +12,6 @@ from kingdom.envoy.conversations import Address, Conversations, Posted
 from kingdom.envoy.deliveries import Deliveries, Outcomes, Refused, Room
 from kingdom.envoy.drafts import drafts_of
 from kingdom.envoy.intents import Intents
-from kingdom.envoy.locked_out import LockedOut
 from kingdom.errors import KingdomError
 from kingdom.records.backlog import Backlog
 from kingdom.records.messages import Message, code_of
@@ -27,28 +27,14 @@ class Outbound:
         channels: Channels,
         conversations: Conversations,
         backlog: Backlog[Message],
-        locked_out: LockedOut,
+        deliveries: Deliveries,
     ) -> None:
         self._services = services
         self._channels = channels
         self._conversations = conversations
         self._backlog = backlog
         self._intents = Intents(services)
-        self._deliveries = Deliveries(services, channels, locked_out)
-
-    @property
-    def calls(self) -> bool:
-        """Whether a channel is being called now."""
-        return self._deliveries.calls
-
-    @property
-    def busy(self) -> bool:
-        """Whether messages wait for a channel that takes its time."""
-        return len(self._deliveries) > 0
-
-    def next_due(self) -> float | None:
-        """Return when `deliver` has something to do even if no channel rings, by the monotonic clock."""
-        return self._deliveries.next_due()
+        self._deliveries = deliveries
 
     def has_to_wait(self, message: Message) -> bool:
         """Let a message for a channel that takes its time wait for its room. Return whether it is one."""
@@ -168,7 +154,7 @@ class Outbound:
 
     def _hand_over(self, room: Room, message: Message, address: Address) -> None:
         drafts = drafts_of(message, address, self._channels.get(address.channel))
-        is_uncertain = self._intents.uncertain_since(message) is not None
+        is_uncertain = message.id in self._intents.uncertain
         self._deliveries.begin(room, message, address, drafts, look_first=is_uncertain)
 
     def _is_room_of(self, room: Room, address: Address) -> bool:
@@ -176,19 +162,19 @@ class Outbound:
 
     def _let_settle(self, message: Message, room: Room) -> None:
         """Look for an interrupted post only when it has had the time to appear."""
-        since = self._intents.uncertain_since(message)
-        if since is not None:
+        if (since := self._intents.uncertain.get(message.id)) is not None:
             with suppress(ChannelRefused):
                 self._deliveries.rest(room, since + self._channels.get(room.channel).settle_seconds)
 
     def _address(self, message: Message) -> Address:
-        return self._intents.intended(message) or self._conversations.address(message)
+        intended = self._intents.intended(message) if message.id in self._intents.uncertain else None
+        return intended or self._conversations.address(message)
 
     def _post(self, message: Message, address: Address) -> Post:
         channel = self._channels.get(address.channel)
-        if (before := self._intents.receipt(message)) is not None:
+        is_uncertain = message.id in self._intents.uncertain
+        if is_uncertain and (before := self._intents.receipt(message)) is not None:
             return before
-        is_uncertain = self._intents.uncertain_since(message) is not None
         drafts = drafts_of(message, address, channel)
         posts = [(channel.find(draft) if is_uncertain else None) or channel.post(draft) for draft in drafts]
         return posts[0]
@@ -209,14 +195,14 @@ class Outbound:
         rules = self._services.config["retry"]
         tries = (message.tries or 0) + 1
         later = stamp(self._services.clock() + pause(rules, tries))
-        refused = message.evolve(tries=tries, refused_because=why, not_before=later)
+        refused = replace(message, tries=tries, refused_because=why, not_before=later)
         self._services.log.warn(f"{message.id} was refused ({tries} of {rules['attempts']}): {why}")
         self._intents.mark_uncertain([message])
         if may_retry(tries, rules["attempts"]):
             self._services.queues.messages.update("pending", [refused])
             return
         self._services.log.event("message.failed", msg_id=message.id, error=why)
-        self._file("failed", [refused.evolve(status="failed")])
+        self._file("failed", [replace(refused, status="failed")])
 
     def _file(self, state: str, messages: Iterable[Message]) -> None:
         filed = list(messages)
@@ -231,4 +217,4 @@ def _posted(message: Message, address: Address, post: Post) -> Posted:
 
 
 def _sent(post: Posted) -> Message:
-    return post.message.evolve(status="sent", posted=post.address._asdict() | {"post": post.id})
+    return replace(post.message, status="sent", posted=post.address._asdict() | {"post": post.id})

@@ -208,11 +208,12 @@ class GeneralJob:
                 report.postpone(general, task, wait)
                 return True
             del self._asked[task.id]
-            workspace = general.workspaces.prepare(task, general.workspaces.inherited(task))
+            answers = notes.checkpoint_answered_by(services.places, task)
+            workspace = general.workspaces.prepare(task, answers)
             if workspace is None:
                 return False
             left = general.budgets.left_usd(general.name, services.clock(), for_person=asked)
-            order = prepare.order(services, manifest, task, soldier, chosen, workspace, left)
+            order = prepare.order(services, manifest, task, answers, soldier, chosen, workspace, left)
         except (NeedsSetUp, ConsentRefused) as error:
             skipped = Result(task_id=task.id, status="skipped", reason=str(error))
             return self._go_on(queued, report.finish(general, task, soldier, skipped))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kingdom.disk.codec import to_json
 from kingdom.errors import Collision
@@ -44,7 +45,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
         case QuotaReached(quota, result):
             general.workspaces.clear(task.id)
             wait = general.budgets.rest_account(account, task.id, quota, general.services.clock())
-            postpone(general, task.evolve(**_noted(results.spent(task, result))), wait)
+            postpone(general, replace(task, **_noted(results.spent(task, result))), wait)
             general.dismiss(soldier)
             return False
         case Retryable():
@@ -102,7 +103,7 @@ def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
 
 def postpone(general: Context, task: Task, wait: Wait) -> None:
     """Postpone the task, which is not a failure; the reason stands in it, for `cat` and `why`."""
-    waiting = task.evolve(not_before=stamp(wait.until), waits_because=wait.why, waits_for=ACCOUNT)
+    waiting = replace(task, not_before=stamp(wait.until), waits_because=wait.why, waits_for=ACCOUNT)
     if waiting == task:
         return
     general.services.queues.tasks.update("in_progress", [waiting])
@@ -114,13 +115,15 @@ def failed(
 ) -> bool:
     """Plan another try after a pause, or end the task as failed."""
     rules, log = general.king_config["retry"], general.services.log
-    spent = results.spent(task, outcome.result)
+    spent: dict[str, Any] = results.spent(task, outcome.result)
     if (end := results.budget_reached(general.manifest.limits, spent)) is not None:
         outcome = replace(outcome, why=f"{outcome.why} (and {end})")
     elif retry.may_retry(task.attempt + 1, rules["max_attempts"]):
         later = stamp(general.services.clock() + retry.pause(rules, task.attempt + 1))
         because = f"try {task.attempt + 1} failed: {log.clean(outcome.why)}"
-        again = task.evolve(attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent)
+        again = replace(
+            task, attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent
+        )
         # First: a kill in between plans this try again, and the next one must not find what this one has left.
         general.workspaces.clear(task.id)
         general.services.queues.tasks.update("in_progress", [again])
@@ -182,7 +185,7 @@ def _without(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def _noted(spent: Mapping[str, float]) -> dict[str, float]:
+def _noted(spent: Mapping[str, float]) -> dict[str, Any]:
     return {note: amount for note, amount in spent.items() if amount}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kingdom.home import config, dotenv, manifests
 from kingdom.home.states import MOVES
@@ -31,10 +31,10 @@ RESERVED = 64
 class Cause(Protocol):
     """What something follows from: an event, a scheduled run, a task with its result."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
     @property
     def message_ids(self) -> Json: ...
-
-    def evolve(self, **changes: Any) -> Self: ...
 
 
 C = TypeVar("C", bound=Cause)
@@ -190,4 +190,4 @@ def _with_message_ids(decision: Decision[C], ids: Iterator[str]) -> Decision[C]:
     """Return the decision with an id noted in its cause for every message; one that was begun keeps its ids."""
     fresh: Mapping[str, str] = {draft.part: next(ids) for draft in decision.drafts if _is_fresh(draft, decision)}
     noted = {**decision.cause.message_ids, **fresh}
-    return replace(decision, cause=decision.cause.evolve(message_ids=noted))
+    return replace(decision, cause=replace(decision.cause, message_ids=noted))

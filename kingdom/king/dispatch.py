@@ -150,15 +150,15 @@ class Dispatch:
             scheduled_for=stamp(run.due),
         )
         draft = messages.started(task, self._king.channel)
-        noted = run.evolve(task_id=task_id)
+        noted = replace(run, task_id=task_id)
         return Decision(noted, [draft], task, run.entry.run_key(run.due), begun=run.task_id is not None)
 
     def _becomes(self, event: Event, task: Task, draft: messages.MessageDraft) -> Decision[Event]:
-        noted = event.evolve(status="dispatched", task_id=task.id, discarded_reason=None)
+        noted = replace(event, status="dispatched", task_id=task.id, discarded_reason=None)
         return Decision(noted, [draft], task, event.id, begun=event.task_id is not None, next_state="dispatched")
 
     def _ends_here(self, event: Event, status: str, why: str, *drafts: messages.MessageDraft) -> Decision[Event]:
-        noted = event.evolve(status=status, discarded_reason=why, task_id=None)
+        noted = replace(event, status=status, discarded_reason=why, task_id=None)
         return Decision(noted, drafts, next_state="completed")
 
     def _drop_duplicates(self, events: Iterable[Event]) -> list[Event]:
@@ -188,7 +188,7 @@ class Dispatch:
                 return
             king.disk.remove(king.places.queue_file("events", "pending", event.id))
         else:
-            king.queues.events.update("pending", [event.evolve(status="discarded", discarded_reason=reason)])
+            king.queues.events.update("pending", [replace(event, status="discarded", discarded_reason=reason)])
             king.queues.events.move([event.id], "pending", "completed")
         said, told = f"{event.id} is discarded: {reason}", {"event_id": event.id, "event_type": event.type}
         king.log.info(said, event="event.discarded", **told, reason=reason)
@@ -210,7 +210,7 @@ class Dispatch:
                 other = self._king.queues.tasks.read(state, event.task_id)
             except (FileNotFoundError, BadInput):
                 continue
-            return event if other.event_id == event.id else event.evolve(task_id=None, message_ids={})
+            return event if other.event_id == event.id else replace(event, task_id=None, message_ids={})
         return event
 
     def _finish(self, decisions: list[Decision[Event]]) -> None:

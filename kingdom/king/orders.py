@@ -6,7 +6,9 @@ An order ends in done/ with its outcome in words and as a code, also when it was
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kingdom.disk.atomic import is_there
 from kingdom.errors import BadInput
@@ -72,9 +74,11 @@ class Orders:
         made = order.made
         if not made:
             made = self._king.task_ids(1)[0]
-            self._king.queues.orders.update("pending", [order.evolve(made=made)])
+            self._king.queues.orders.update("pending", [replace(order, made=made)])
         if not self._king.queues.tasks.was_made(made):
-            again = task.evolve(
+            fresh: dict[str, Any] = dict.fromkeys(NOT_INHERITED)
+            again = replace(
+                task,
                 id=made,
                 status="pending",
                 outcome=None,
@@ -83,14 +87,14 @@ class Orders:
                 not_before=None,
                 created_at=self._king.now(),
                 thread_task_id=task.thread,
-                **dict.fromkeys(NOT_INHERITED),
+                **fresh,
             )
             self._king.queues.tasks.create([again])
             told = {"event_type": again.type, "target_general": again.target_general, "priority": again.priority}
             self._king.log.event("task.created", task_id=made, **told)
         retries = task.retried_as if isinstance(task.retried_as, list) else []
         if made not in retries:
-            self._king.queues.tasks.update("completed", [task.evolve(retried_as=[*retries, made])])
+            self._king.queues.tasks.update("completed", [replace(task, retried_as=[*retries, made])])
         return f"{made} tries it again"
 
     def cancel(self, order: Order) -> str:
@@ -114,10 +118,10 @@ class Orders:
         task = self._task(order.target, "completed")
         if task.outcome is not None and task.cancelled_by_order != order.id:
             raise OrderRefused(f"{task.id} has ended already: {task.outcome}")
-        ended = task.evolve(status="discarded", outcome="discarded", cancelled_by_order=order.id)
+        ended = replace(task, status="discarded", outcome="discarded", cancelled_by_order=order.id)
         draft = messages.cancelled(ended, self._king.channel, order.by)
         if draft.part not in ended.message_ids:
-            ended = ended.evolve(message_ids={**ended.message_ids, draft.part: self._king.message_ids(1)[0]})
+            ended = replace(ended, message_ids={**ended.message_ids, draft.part: self._king.message_ids(1)[0]})
         queues.tasks.update("completed", [ended])
         message_id = str(ended.message_ids[draft.part])
         if not queues.messages.was_made(message_id):
@@ -131,7 +135,7 @@ class Orders:
             return
         event = queues.events.read("dispatched", task.event_id)
         reason = f"{task.id} was cancelled by {order.by}"
-        queues.events.update("dispatched", [event.evolve(status="discarded", discarded_reason=reason)])
+        queues.events.update("dispatched", [replace(event, status="discarded", discarded_reason=reason)])
         queues.events.move([event.id], "dispatched", "completed")
 
     def _task(self, name: str, state: str) -> Task:
@@ -154,12 +158,12 @@ class Orders:
                 raise OrderRefused(
                     f"{event.id} was not discarded ({event.status}); `retry` its task {event.task_id} instead"
                 )
-            fresh = event.evolve(status="pending", discarded_reason=None, message_ids={}, requeued_by=order.id)
+            fresh = replace(event, status="pending", discarded_reason=None, message_ids={}, requeued_by=order.id)
             queues.events.update("completed", [fresh])
             return self._move_to_pending("events", order.target, "completed")
         if queues.messages.has(order.target, "failed"):
             message = queues.messages.read("failed", order.target)
-            again = message.evolve(status="pending", tries=None, not_before=None, requeued_by=order.id)
+            again = replace(message, status="pending", tries=None, not_before=None, requeued_by=order.id)
             queues.messages.update("failed", [again])
             return self._move_to_pending("messages", order.target, "failed")
         for kind in ("events", "tasks", "messages"):
@@ -204,7 +208,7 @@ class Orders:
             raise OrderRefused(f"no event {order.target} is waiting")
         event = self._king.queues.events.read("pending", order.target)
         reason = f"by {order.by}"
-        discarded = event.evolve(status="discarded", discarded_reason=reason, discarded_by_order=order.id)
+        discarded = replace(event, status="discarded", discarded_reason=reason, discarded_by_order=order.id)
         self._king.queues.events.update("pending", [discarded])
         self._king.queues.events.move([event.id], "pending", "completed")
         self._king.log.event("event.discarded", event_id=event.id, event_type=event.type, reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nlargest
 from itertools import islice
@@ -114,7 +114,7 @@ class Outcomes:
         if result is None:
             return None
         outcome = OUTCOMES[result.status]
-        noted = task.evolve(outcome=result.status, status=outcome.status)
+        noted = replace(task, outcome=result.status, status=outcome.status)
         said = getattr(result, outcome.tells)
         self._told[task.id] = {outcome.tells: said and one_line(said, 300)}
         return Decision(noted, outcome.drafts(noted, result, self._king.channel), next_state="completed")
@@ -133,18 +133,17 @@ class Outcomes:
             self._king.log.warn(f"the result of {task.id}: {what}")
         if result.status == "needs_human":
             # Its own and no other, whatever the soldier wrote.
-            result = result.evolve(checkpoint_path=str(self._king.places.checkpoint(task.id)))
+            result = replace(result, checkpoint_path=str(self._king.places.checkpoint(task.id)))
         is_replied_to = result.status == "needs_human" or task.reply_to is not None
         return self._with_session(result) if is_replied_to and not result.session_id else result
 
     def _with_session(self, result: Result) -> Result:
-        """Return the result with its session, which a foreign general notes in the checkpoint or beside the results."""
-        places, task = self._king.places, result.task_id
-        try:
-            noted = notes.checkpoint(places, task).session_id
-        except (FileNotFoundError, BadInput):
-            noted = None
-        return result.evolve(session_id=noted or notes.session_id(places, task))
+        """Return the result with its session, which a foreign general notes beside it or in a question's checkpoint."""
+        places, task, noted = self._king.places, result.task_id, None
+        if result.status == "needs_human":
+            with suppress(FileNotFoundError, BadInput):
+                noted = notes.checkpoint(places, task).session_id
+        return replace(result, session_id=noted or notes.session_id(places, task))
 
     def _unreadable(self, task: Task, path: Path, why: str) -> Result | None:
         patience = self._king.config["results"]["unreadable_seconds"]
@@ -177,7 +176,7 @@ class Outcomes:
         ended: list[Event] = []
         for task in tasks:
             try:
-                ended.append(events.read("dispatched", task.event_id).evolve(status=task.status))
+                ended.append(replace(events.read("dispatched", task.event_id), status=task.status))
             except FileNotFoundError:
                 continue
             except BadInput as error:
@@ -212,12 +211,12 @@ class Outcomes:
         if task is not None and tasks.has(task, "pending", "in_progress"):
             return None
         if task is not None and tasks.has(task, "completed"):
-            return Decision(event.evolve(status=self._status_of(task)), next_state="completed")
+            return Decision(replace(event, status=self._status_of(task)), next_state="completed")
         where = "its file could not be read" if task is not None and tasks.has(task, "dead") else "its file is gone"
         why = f"{task or f'the task of {event.id}'} was lost: {where}"
         self._king.log.error(f"{event.id} failed: {why}")
         draft = messages.lost_task(event, self._king.channel, why)
-        return Decision(event.evolve(status="failed", discarded_reason=why), [draft], next_state="completed")
+        return Decision(replace(event, status="failed", discarded_reason=why), [draft], next_state="completed")
 
     def _status_of(self, task_id: str) -> str:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kingdom.disk.codec import to_json
@@ -35,9 +35,6 @@ class ScheduledRun:
     task_id: str | None = None
     message_ids: Json = field(default_factory=dict)
 
-    def evolve(self, **changes: Any) -> ScheduledRun:
-        return replace(self, **changes)
-
 
 class ScheduleLog:
     """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun."""
@@ -50,12 +47,9 @@ class ScheduleLog:
         self._entries: list[ScheduleEntry] = []
         self._planned: list[dict[str, Any]] | None = None
         self._held: Holds = {}
+        self.holds = False
+        """Whether runs that are due are not made yet."""
         self.next_look = 0.0
-
-    @property
-    def holds(self) -> bool:
-        """Return whether runs that are due are not made yet."""
-        return any(self._held.values())
 
     def take_over(self, generals: Iterable[Manifest]) -> list[str]:
         """Use the generals' schedules. Return what is wrong with those that cannot be used."""
@@ -105,6 +99,7 @@ class ScheduleLog:
         now = self._king.clock()
         self._note_due(now)
         self._held = _holds(gate()) if self._anything_waits() else {}
+        self.holds = any(self._held.values())
         self._plan(now)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
         if begun is not None:

@@ -7,7 +7,7 @@ whoever reads a file gets them from there, whoever makes a record says them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -83,9 +83,6 @@ class Record:
                 value[key] = part
         value.update(extra)
         return value
-
-    def evolve(self, **changes: Any) -> Self:
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

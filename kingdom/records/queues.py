@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -54,7 +55,7 @@ class Queue(Generic[R]):
 
     def change(self, state: str, id: str, **changes: Any) -> None:
         """Read a record and rewrite it with some fields changed."""
-        self.update(state, [self.read(state, id).evolve(**changes)])
+        self.update(state, [replace(self.read(state, id), **changes)])
 
     def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
         """Move records that were read, durable together. Return the ids that could not: gone, or already in `dst`."""

@@ -61,16 +61,16 @@ class Sessions:
     def _change(self, change: Callable[[Rows], Iterable[SessionRow]]) -> None:
         with held(self._path.with_suffix(".lock"), "sessions", LOCK_WAIT_SECONDS):
             written = self._read()
-            changed = to_list([row.to_json() for row in change(_rows(written or b""))])
-            if changed != (to_list([]) if written is None else written):
+            changed = to_list([row.to_json() for row in change(_rows(written))])
+            if changed != written:
                 self._disk.rewrite(self._path, changed)
 
-    def _read(self) -> bytes | None:
+    def _read(self) -> bytes:
         """Return what is there, fit or not: after a power cut it may be an empty file."""
         try:
             return read_bytes(self._path)
         except FileNotFoundError:
-            return None
+            return to_list([])
         except BadFile:
             return b""
 

@@ -105,9 +105,10 @@ class Waker:
                 lost = True
             elif event.mask & Q_OVERFLOW:
                 lost = True
-            elif not is_hidden(event.name):
+            else:
                 folder = self._folders[event.wd]
-                if not event.name.endswith(self._ignored.get(folder, ())) and f"{folder}/{event.name}" not in own:
+                is_news = not event.name.endswith(self._ignored.get(folder, ())) and f"{folder}/{event.name}" not in own
+                if is_news and not is_hidden(event.name):
                     arrived.setdefault(folder, []).append(event.name)
         return None if lost else arrived
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kingdom.errors import KingdomError
 from kingdom.records.messages import Checkpoint, Task
 from kingdom.records.soldiers import CONSENT
@@ -30,4 +32,4 @@ def task_and_trust(asked: Checkpoint | None, general: str, task: Task) -> tuple[
     answer = str(task.payload.get("human_response", ""))
     if answer.strip(" .!").lower() not in YES:
         raise ConsentRefused(answer=answer[:80])
-    return task.evolve(type=asked.type, payload=asked.payload), False
+    return replace(task, type=asked.type, payload=asked.payload), False

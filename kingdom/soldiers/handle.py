@@ -115,7 +115,6 @@ class SoldierHandle:
         self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str], starter: Starter
     ) -> Started | None:
         """Start a soldier under the lock, which it inherits, and note it; None when one is at work, or has been."""
-        make_folder(self.control_folder)
         make_folder(self.folder)
         lock = Lock(self._lock, self.task)
         try:

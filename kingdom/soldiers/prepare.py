@@ -18,8 +18,7 @@ from kingdom.errors import BadFile, BadName
 from kingdom.home import dotenv
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import check_name
-from kingdom.records import notes
-from kingdom.records.messages import Task
+from kingdom.records.messages import Checkpoint, Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
 from kingdom.soldiers import consent, engine_homes, engines, instructions, memory, owner, prompt
@@ -95,6 +94,7 @@ def order(
     services: Services,
     manifest: Manifest,
     task: Task,
+    asked: Checkpoint | None,
     soldier: SoldierHandle,
     chosen: Chosen,
     workspace: Path,
@@ -102,13 +102,13 @@ def order(
 ) -> SoldierOrder:
     """Return all that the serving process needs, after writing the task and the prompt for the soldier.
 
+    `asked` is what the task left behind whose question this one answers, if any.
     `left_usd` is what the run may cost by the budgets that are not the task's own.
 
     ConsentRefused when a person does not want the task done; NeedsSetUp when there is no prompt to be filled in.
     """
     places = services.places
-    asked = notes.checkpoint_answered_by(places, task)
-    is_own = task.original is not None and asked is not None and asked.target_general == manifest.name
+    is_own = asked is not None and asked.target_general == manifest.name
     task, external = consent.task_and_trust(asked, manifest.name, task)
     name = soldier_name(task)
     task_file = soldier.control_folder / "task.json"
@@ -258,18 +258,17 @@ def _template(services: Services, manifest: Manifest, task: Task, engine: str) -
     endings = list(_template_endings(task, engine))
     paths = [package / f"prompt{ending}.md" for ending in endings]
     paths += [templates / f"{manifest.name}{ending}.md" for ending in endings]
-    for path in paths:
-        try:
-            return read_bytes(path).decode("utf-8")
-        except FileNotFoundError:
-            continue
-        except (BadFile, UnicodeDecodeError) as error:
-            raise NeedsSetUp(why=f"{path}: {error}") from None
-    raise NeedsSetUp(why=f"{package / 'prompt.md'} is not there")
+    path = next(filter(os.path.lexists, paths), package / "prompt.md")
+    try:
+        return read_bytes(path).decode("utf-8")
+    except FileNotFoundError:
+        raise NeedsSetUp(why=f"{path} is not there") from None
+    except (BadFile, UnicodeDecodeError) as error:
+        raise NeedsSetUp(why=f"{path}: {error}") from None
 
 
 def _template_endings(task: Task, engine: str) -> Iterator[str]:
-    for action in (task.payload.get("action"), task.type.rpartition(".")[2]):
+    for action in filter(None, (task.payload.get("action"), task.type.rpartition(".")[2])):
         with suppress(BadName):
             name = check_name("action", action)
             yield from (f"-{name}-{engine}", f"-{name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kingdom.errors import BadInput
@@ -70,13 +70,13 @@ def _result_alone(report: Mapping[str, Any]) -> dict[str, Any]:
 def final_failure(task: Task, failed: Retryable, seconds: float | None) -> Result:
     """Return the result of a task that failed and is not tried again."""
     result = failed.result or Result(task_id=task.id, status="failed")
-    return with_metrics(task, result.evolve(error=failed.why), seconds)
+    return with_metrics(task, replace(result, error=failed.why), seconds)
 
 
 def with_metrics(task: Task, result: Result, seconds: float | None) -> Result:
     """Return the result with what we measured ourselves: time, where the engine names none, and tries."""
     measured = {} if seconds is None else {"duration_seconds": seconds}
-    return result.evolve(metrics={**measured, **result.metrics, "retry_count": task.attempt})
+    return replace(result, metrics={**measured, **result.metrics, "retry_count": task.attempt})
 
 
 def spent(task: Task, result: Result | None) -> dict[str, float]:
@@ -105,7 +105,7 @@ def redacted(result: Result, clean_json: Callable[[Any], Any]) -> Result:
 
 def with_warnings(result: Result, warnings: Sequence[str]) -> Result:
     """Return the result with these warnings after its own."""
-    return result.evolve(warnings=[*(result.warnings or []), *warnings]) if warnings else result
+    return replace(result, warnings=[*(result.warnings or []), *warnings]) if warnings else result
 
 
 def _amount(noted: object) -> float:

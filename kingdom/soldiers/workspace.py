@@ -19,7 +19,7 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, BadInput, BadName, KingdomError
 from kingdom.home.places import Places, as_filename
 from kingdom.records import notes
-from kingdom.records.messages import Task
+from kingdom.records.messages import Checkpoint, Task
 from kingdom.soldiers.cleanup import remove_tree
 
 CONFIG, KNOWN = "config/general.yaml", "repositories.known"
@@ -56,12 +56,12 @@ class Workspaces:
         self._runs: dict[str, GitRun] = {}
         self._fresh: set[str] = set()
 
-    def prepare(self, task: Task, inherited: str | None) -> Path | None:
+    def prepare(self, task: Task, asked: Checkpoint | None) -> Path | None:
         """Return the workspace; None while a child is still making it. NoWorkspace says why it cannot be had.
 
-        A resumed task goes on in the workspace that it inherits, if that is still there.
+        A resumed task goes on in the workspace in which its question was `asked`, if that is still there.
         """
-        if inherited is not None and (workspace := self._own_workspace(Path(inherited))):
+        if (inherited := _workspace_of(asked)) is not None and (workspace := self._own_workspace(Path(inherited))):
             return workspace
         workspace = self._places.workspace(self._general, task.id)
         if workspace.is_dir():
@@ -73,8 +73,7 @@ class Workspaces:
 
     def inherited(self, task: Task) -> str | None:
         """Return where a resumed task goes on: in the workspace in which its question was asked."""
-        asked = notes.checkpoint_answered_by(self._places, task)
-        return str(asked.workspace) if asked and asked.workspace else None
+        return _workspace_of(notes.checkpoint_answered_by(self._places, task))
 
     def clear_if_done(self, task_id: str, inherited: str | None = None, status: str | None = None) -> None:
         """Remove the workspace of a task that has ended and neither failed nor asked: nobody needs it any more.
@@ -183,6 +182,10 @@ class Workspaces:
         except BadName:
             return None
         return expected if path == expected and expected.is_dir() else None
+
+
+def _workspace_of(asked: Checkpoint | None) -> str | None:
+    return str(asked.workspace) if asked and asked.workspace else None
 
 
 def _unfinished(path: Path) -> Path:

@@ -8,6 +8,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def _apologise(mender: Mender, fault: Fault) -> None:
     check_name("message", id := fault.path.stem)
     text = f"a message about {fault.about} was lost; `kingdom why {fault.about}` tells how it stands"
     told: Message = alert(id, text, None, stamp(mender.now))
-    mender.queues.messages.create([told.evolve(task_id=fault.about, dedup_key=f"{fault.about}:lost:{id}")])
+    mender.queues.messages.create([replace(told, task_id=fault.about, dedup_key=f"{fault.about}:lost:{id}")])
 
 
 def _last_words(view: View) -> Iterator[Fault]:

@@ -133,7 +133,7 @@ MUTANTS = [
     Mutant(
         "an order forgets what it has made before it is done",
         "kingdom.king.orders",
-        replace('A.change("pending", B.id, outcome=C, code=D)', 'A.update("pending", [B.evolve(outcome=C, code=D)])'),
+        replace('A.change("pending", B.id, outcome=C, code=D)', 'A.update("pending", [replace(B, outcome=C, code=D)])'),
         caught_by="orders kill",
         near="orders/pending/ord-retry",
     ),

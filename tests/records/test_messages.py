@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kingdom.records.messages import Event, Task, alert, code_of, rank
@@ -50,7 +52,7 @@ def test_only_what_a_person_resumed_has_an_original() -> None:
 def test_the_thread_of_a_task_is_its_root() -> None:
     plain = Task.from_json({**task("task-9"), "repo": None, "priority": "low", "status": "pending"})
     assert plain.thread == "task-9"
-    assert plain.evolve(thread_task_id="task-1").thread == "task-1"
+    assert replace(plain, thread_task_id="task-1").thread == "task-1"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_what_is_delivered_waits_and_what_is_there_stays(queues: Queues, home: P
 
 def test_unknown_fields_are_kept(queues: Queues, home: Path) -> None:
     put(home, "events", "pending", **event(colour="blue", nested={"왕": [1]}))
-    queues.events.update("pending", [queues.events.read("pending", "evt-1").evolve(status="dispatched")])
+    queues.events.update("pending", [replace(queues.events.read("pending", "evt-1"), status="dispatched")])
     kept = read(home, "events", "pending", "evt-1")
     assert (kept["colour"], kept["nested"], kept["status"]) == ("blue", {"왕": [1]}, "dispatched")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ def test_unknown_fields_come_back_behind_our_own(
     noun: type[Record], least: dict[str, Any], always: dict[str, Any]
 ) -> None:
     thing = noun.from_json(schemas.check(noun.kind, {**least, **EXTRA}))
-    written = thing.evolve().to_json()
+    written = replace(thing).to_json()
     assert written == {**least, **always, **EXTRA}
     assert list(written)[-len(EXTRA) :] == list(EXTRA)
     assert noun.from_json(schemas.check(noun.kind, written)).to_json() == written
@@ -188,7 +189,7 @@ def test_a_note_is_a_field_and_is_written_only_when_it_is_set(
     thing = noun.from_json(schemas.check(noun.kind, {**least, **notes, "retry_count": 0}))
     assert (thing.extra, [getattr(thing, name) for name in notes]) == ({"retry_count": 0}, list(notes.values()))
     assert thing.to_json() == {**least, **always, **notes, "retry_count": 0}
-    assert thing.evolve(**dict.fromkeys(notes)).to_json() == {**least, **always, "retry_count": 0}
+    assert replace(thing, **dict.fromkeys(notes)).to_json() == {**least, **always, "retry_count": 0}
     assert notes.keys() <= schemas.load(noun.kind)["properties"].keys()
 
 

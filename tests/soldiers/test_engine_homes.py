@@ -15,6 +15,7 @@ import pytest
 
 from kingdom.home import manifests, schemas
 from kingdom.home.places import Places
+from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
@@ -67,7 +68,9 @@ def ordered(
     wanted = Task.from_json(schemas.check("task", fixtures.task(TASK, **(task or {}))))
     chosen = prepare.choose_engine(ours, manifest)
     workspace = ours.places.workspace(GENERAL, wanted.id)
-    return prepare.order(ours, manifest, wanted, SoldierHandle(ours.places, GENERAL, wanted.id), chosen, workspace)
+    soldier = SoldierHandle(ours.places, GENERAL, wanted.id)
+    asked = notes.checkpoint_answered_by(ours.places, wanted)
+    return prepare.order(ours, manifest, wanted, asked, soldier, chosen, workspace)
 
 
 def own_home(ours: Services) -> EngineHome:

@@ -11,6 +11,7 @@ import pytest
 
 from kingdom.home import manifests, schemas
 from kingdom.home.manifests import Manifest
+from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
@@ -49,7 +50,8 @@ def ordered(ours: Services, task: Task, **fields: Any) -> SoldierOrder:
     soldier = SoldierHandle(ours.places, GENERAL, task.id)
     workspace = ours.places.workspace(GENERAL, task.id)
     chosen = prepare.choose_engine(ours, manifest)
-    return prepare.order(ours, manifest, task, soldier, chosen, workspace)
+    asked = notes.checkpoint_answered_by(ours.places, task)
+    return prepare.order(ours, manifest, task, asked, soldier, chosen, workspace)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,8 @@ def test_no_text_of_a_result_keeps_a_secret(home: Path) -> None:
     cleaned = results.redacted(result, log.clean_json)
     assert "sesame" not in str(cleaned.to_json())
     assert (cleaned.session_id, cleaned.summary, cleaned.metrics["cost_usd"]) == (None, "it is [hidden]", 0.5)
-    kept = results.redacted(result.evolve(session_id="session-7"), lambda value: value)
-    assert kept == result.evolve(session_id="session-7")
+    kept = results.redacted(replace(result, session_id="session-7"), lambda value: value)
+    assert kept == replace(result, session_id="session-7")
 
 
 @pytest.mark.parametrize(

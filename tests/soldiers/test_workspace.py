@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kingdom.errors import BadConfig
-from kingdom.records.messages import Task
+from kingdom.records.messages import Checkpoint, Task
 from kingdom.soldiers.workspace import NoWorkspace, Workspaces
 from tests import fixtures as tools
 from tests.fixtures import Clock, services
@@ -164,12 +164,12 @@ def test_a_repository_that_has_moved_is_cloned_from_its_new_place(home: Path, re
 def test_a_resumed_task_stands_where_its_question_was_asked(home: Path) -> None:
     ours = workspaces(home)
     asked = ours.prepare(a_task(), None)
-    assert ours.prepare(a_task("task-20260207-002"), str(asked)) == asked
+    assert ours.prepare(a_task("task-20260207-002"), Checkpoint(workspace=str(asked))) == asked
 
 
 @pytest.mark.parametrize("kept", ["/etc", "/", "../../x", "", "gone"])
 def test_a_checkpoint_cannot_send_it_anywhere_else(home: Path, kept: str) -> None:
-    workspace = workspaces(home).prepare(a_task("task-20260207-002"), kept)
+    workspace = workspaces(home).prepare(a_task("task-20260207-002"), Checkpoint(workspace=kept))
     assert workspace == home / "workspace" / "gen-pr" / "task-20260207-002"
 
 

@@ -17,7 +17,7 @@ class Console(Channel):
 
     def post(self, draft: Draft) -> Post:
         try:
-            return self._journal.add(draft, self._journal.new_id(), draft.text)
+            return self._journal.add(draft)
         except OSError as error:
             if error.errno in DISK_ERRORS:
                 raise

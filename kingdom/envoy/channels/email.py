@@ -38,7 +38,7 @@ class Email(Channel):
             raise _refusal(error.smtp_code, f"{error.smtp_code} {str(error.smtp_error)[:100]}") from None
         except (OSError, smtplib.SMTPException) as error:
             raise ChannelDown(channel="the mail server", why=f"{type(error).__name__}: {error}"[:200]) from None
-        return self._journal.add(draft, letter["Message-ID"], draft.text)
+        return self._journal.add(draft, letter["Message-ID"])
 
     def find(self, draft: Draft) -> Post | None:
         """Return the post that was noted here. One sent twice has the same Message-ID, by which readers know it."""

@@ -19,16 +19,15 @@ class Journal:
         self._kit = kit
         self._latest = 0.0
 
-    def new_id(self) -> str:
-        """Return an id for a post: the time, later than any before it."""
-        self._latest = max(self._kit.clock(), self._latest + 0.000_001)
-        return f"{self._latest:.6f}"
-
-    def add(self, draft: Draft, post_id: str, text: str) -> Post:
-        """Note a post durably and return it."""
-        time = stamp(self._kit.clock())
+    def add(self, draft: Draft, post_id: str = "") -> Post:
+        """Note a post durably and return it. One without an id gets the time, later than any before it."""
+        now = self._kit.clock()
+        if not post_id:
+            self._latest = max(now, self._latest + 0.000_001)
+            post_id = f"{self._latest:.6f}"
+        time = stamp(now)
         where = {"room": draft.room, "thread": draft.thread, "letter": draft.id}
-        line = {"ts": post_id, "time": time, **where, "text": text}
+        line = {"ts": post_id, "time": time, **where, "text": draft.text}
         self._kit.disk.append(self._kit.folder / f"{time[:10]}.jsonl", to_line(line), sync=True)
         return Post(post_id, draft.room)
 

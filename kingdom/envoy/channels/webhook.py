@@ -58,7 +58,7 @@ class Webhook(Channel):
         text = _CALLS.sub(lambda sign: f"{sign[0]}\N{ZERO WIDTH SPACE}", printable(draft.text))
         body = json.dumps(self._format(text if text.strip() else "(nothing)")).encode()
         self._send(address, body, draft.id)
-        return self._journal.add(draft, self._journal.new_id(), draft.text)
+        return self._journal.add(draft)
 
     def find(self, draft: Draft) -> Post | None:
         """Return the post that was noted here: nobody can ask a webhook what was posted."""
