@@ -4,10 +4,12 @@ KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
 WORKERS ?= 4
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
-LONG := tests/journey/test_launchers.py tests/journey/test_transcripts.py tests/gateway/test_loads.py \
+LONG := tests/journey/test_demo.py tests/journey/test_launchers.py tests/journey/test_transcripts.py tests/gateway/test_loads.py \
 	tests/steward/test_role_script.py
 SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel envoy \
 	upkeep runtime/test_role.py test_docs.py test_run.py
+# What has a target of its own, below.
+ELSEWHERE := distributed outside web
 
 ifdef HOME_DIR
 export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
@@ -50,7 +52,7 @@ installed:
 
 test: ## the whole quick suite; what failed is tried once more, alone, and fails the run all the same
 	@began=$$(date +%s); bin/setup dev && echo "SET-UP: $$(($$(date +%s) - began)) s"
-	@exec $(PY) -m tests.run -n $(WORKERS) --dist worksteal
+	@exec $(PY) -m tests.run -n $(WORKERS) --dist worksteal $(ELSEWHERE:%=--ignore=tests/%)
 
 check: ## style, types, house rules and the fast tests: before every commit
 	@bin/setup dev

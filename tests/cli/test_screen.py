@@ -133,9 +133,12 @@ def test_a_wide_window_shows_all_that_a_narrow_one_leaves_out(at_work: Terminal)
     assert "restarts" in narrow
 
 
-@pytest.mark.parametrize("words", [("status",), ("why", "task-20261118-001"), ("doctor",), ("tasks",), ("events",)])
+WORDS = [("status",), ("why", "task-20261118-001"), ("doctor",), ("tasks",), ("events",)]
+PLAIN = [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}]
+
+
 @pytest.mark.parametrize(
-    "environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}], ids=["colour", "none", "dumb", "no TERM"]
+    ("words", "environment"), [*((words, {}) for words in WORDS), *zip(WORDS, [*PLAIN, *PLAIN], strict=False)]
 )
 def test_colours_stand_only_where_they_are_wanted(
     words: tuple[str, ...], environment: dict[str, str], at_work: Terminal

@@ -191,7 +191,6 @@ MUTANTS = [
         "kingdom.disk.codec",
         omit("JSONDecoder", "object_pairs_hook"),
         caught_by="bad events",
-        quick=True,
     ),
     Mutant("NaN passes", "kingdom.disk.codec", omit("JSONDecoder", "parse_constant"), caught_by="bad events"),
     Mutant(
@@ -214,7 +213,6 @@ MUTANTS = [
         "kingdom.home.places",
         constant("_NAME", 're.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+/-]*\\Z")'),
         caught_by="doors",
-        quick=True,
     ),
     # 15: permissions
     Mutant(
@@ -235,7 +233,6 @@ MUTANTS = [
         "kingdom.king",
         replace("return A.task_of(B)", "return None"),
         caught_by="told_again_after_retention",
-        quick=True,
     ),
     # 19: configuration
     Mutant(
@@ -249,7 +246,6 @@ MUTANTS = [
         "kingdom.runtime.config_files:ConfigFiles.changed",
         replace("self._seen = A", "pass"),
         caught_by="reload",
-        quick=True,
     ),
     Mutant(
         "a broken manifest is forgotten",

@@ -12,10 +12,8 @@ from kingdom.home.places import Places
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Check, Mutant
-from tests.faults.sweep import KILL, Step, power_cuts, sweep
+from tests.faults.sweep import KILL, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 
-QUICK_POINTS = 12
-QUICK_STATES = 10
 START = f"import sys; sys.path.append({str(trees.CHECKOUT)!r}); from pathlib import Path; "
 PROGRAM = f"{START}from tests.faults import chronicle_step; chronicle_step.main(Path('{{home}}'))"
 
@@ -60,7 +58,6 @@ MUTANTS = [
         replace("count.note()", "(count.note(), self._file.save())"),
         caught_by="kill",
         near="chronicle|tmp",
-        quick=True,
     ),
     Mutant(
         "a rotated log is not read to its end",

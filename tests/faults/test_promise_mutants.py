@@ -20,7 +20,6 @@ MUTANTS = [
         "kingdom.upkeep.retention:_result",
         body("return False"),
         caught_by=f"{UPKEEP}test_retention.py::test_all_of_an_open_question_or_conversation_stays",
-        quick=True,
     ),
     Mutant(
         "the note of an answer may vanish before its question",
@@ -57,7 +56,6 @@ MUTANTS = [
         "kingdom.upkeep.backup:_secrets",
         body("return set()"),
         caught_by=f"{UPKEEP}test_backup.py::test_secrets_are_in_it_only_when_asked_for",
-        quick=True,
     ),
     Mutant(
         "a home of a newer program is taken over",
@@ -140,7 +138,6 @@ MUTANTS = [
         "kingdom.cli.why:why",
         replace("clock(at)", "''"),
         caught_by=f"{LOOKING}test_why_says_when_on_every_line",
-        quick=True,
     ),
     Mutant(
         "why wants the whole of an id",

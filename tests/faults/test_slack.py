@@ -425,7 +425,7 @@ def test_a_slack_that_hangs_keeps_the_envoy_neither_from_beating_nor_from_ending
 SLACK, EVENTS = "kingdom.envoy.channels.slack", "kingdom.envoy.channels.slack_events"
 LIMITED = "RoomBusy(channel='slack', why='it asks for a pause', after=A)"
 MUTANTS = [
-    Mutant("a post is not looked for", f"{SLACK}:Slack.find", body("return None"), "cut after the post", quick=True),
+    Mutant("a post is not looked for", f"{SLACK}:Slack.find", body("return None"), "cut after the post"),
     Mutant("its post carries no id", "kingdom.envoy.channels.slack_text:metadata_of", body("return {}"), "killed"),
     Mutant("Slack is called without an intent", "kingdom.envoy.outbound:Outbound._begin", drop("create"), "killed"),
     Mutant(

@@ -13,8 +13,8 @@ import pytest
 
 from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
-from tests.faults import homes, oracle, trees
-from tests.faults.sweep import BROKEN, FULL, KILL, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults import homes, oracle
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 
 ARGV = ("-m", "kingdom.envoy", "--once")
 TASK, ASKING = "task-20260207-001", "task-20260207-002"
@@ -99,7 +99,7 @@ def _no_traces(home: Path) -> list[str]:
 ENVOY = Step("envoy", ARGV, prepare, check, restarts=2)
 
 
-@pytest.mark.parametrize("fault", [KILL, FULL, BROKEN] if trees.CAMPAIGN else [KILL, FULL])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_letter(fault: str, figure: oracle.Figure) -> None:
     report = sweep(ENVOY, fault, budget=QUICK_POINTS)
     figure(report.line)

@@ -178,6 +178,7 @@ def check_orders(home: Path) -> list[str]:
 ORDERS = Step("king's orders", ARGV, prepare_orders, check_orders)
 
 
+@trees.in_campaigns
 def test_no_kill_leaves_an_order_half_carried_out(figure: oracle.Figure) -> None:
     report = sweep(ORDERS, KILL, budget=QUICK_POINTS)
     figure(report.line)
@@ -193,7 +194,7 @@ def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: 
     assert not report.missed, report.details
 
 
-@pytest.mark.skipif(not trees.CAMPAIGN, reason="faults of every read: in make faults")
+@trees.in_campaigns
 def test_what_cannot_be_read_for_a_moment_is_not_taken_for_bad(figure: oracle.Figure) -> None:
     report = sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS, calls=READING)
     figure(report.line)

@@ -17,8 +17,11 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 CAMPAIGN = os.environ.get("KINGDOM_CAMPAIGN") == "1"
+in_campaigns = pytest.mark.skipif(not CAMPAIGN, reason="too long for the quick suite: in make faults")
 ALL_MUTANTS = os.environ.get("MUTANTS") == "1"
 WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 

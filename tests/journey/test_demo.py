@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.runtime.processes import all_pids
+from tests.faults import trees
 from tests.waiting import wait_until
 
 MINUTES = 600.0
@@ -59,6 +60,7 @@ def left_in(folder: Path) -> list[str]:
     return found
 
 
+@trees.in_campaigns
 def test_two_at_once_tell_what_happens_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     with demo(first) as one, demo(second, "--keep") as other:
@@ -69,6 +71,13 @@ def test_two_at_once_tell_what_happens_lose_nothing_and_leave_nothing(tmp_path: 
     for folder in (first, second):
         _tells_the_whole_story(said_in(folder))
     _names_files_that_are_there(said_in(second))
+
+
+def test_it_tells_what_happens_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    with demo(tmp_path) as process:
+        assert process.wait(MINUTES) == 0, said_in(tmp_path)
+    assert left_in(tmp_path) == []
+    _tells_the_whole_story(said_in(tmp_path))
 
 
 def _tells_the_whole_story(said: str) -> None:

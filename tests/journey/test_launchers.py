@@ -16,12 +16,13 @@ import pytest
 
 from kingdom.disk.lock import holder_pid
 from kingdom.runtime.processes import tracer
+from kingdom.steward import STEWARDS
 from tests.faults import trees
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.waiting import wait_until
 
-WORKERS, COMMANDS, LAUNCHERS = (6, 40, ["tmux", "supervisord"]) if trees.CAMPAIGN else (3, 4, ["supervisord"])
+WORKERS, COMMANDS = 6, 40
 ROLES = ("chamberlain", "envoy", "king", "gen-briefing", "gen-herald")
 STORM = (
     ("up",),
@@ -39,7 +40,8 @@ def processes_of(kingdom: Kingdom, role: str) -> list[str]:
     return [line for line in kingdom.processes() if words in line]
 
 
-@pytest.mark.parametrize("launched", LAUNCHERS, indirect=True)
+@trees.in_campaigns
+@pytest.mark.parametrize("launched", STEWARDS, indirect=True)
 def test_a_storm_of_commands_ends_in_one_kingdom(launched: Kingdom) -> None:
     chance = random.Random(9)
     storms = [[chance.choice(STORM) for _ in range(COMMANDS)] for _ in range(WORKERS)]

@@ -25,7 +25,7 @@ MUTANTS = [
         quick=True,
     ),
     Mutant("no view of its own", "kingdom.soldier.sandbox", drop("_see_read_only"), "breakout"),
-    Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout", quick=True),
+    Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout"),
     Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
     Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
     Mutant("secrets may be read", PLACES, replace("self.home.glob(A)", "()"), "breakout"),
@@ -65,7 +65,6 @@ MUTANTS = [
         "kingdom.runtime.processes",
         replace("A or markers.mount in B", "A"),
         "mounted",
-        quick=True,
     ),
     Mutant(
         "what it printed is kept as it is", "kingdom.soldiers.streams:_repair", drop("_hide"), "printed", quick=True

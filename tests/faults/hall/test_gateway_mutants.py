@@ -78,7 +78,6 @@ MUTANTS = [
         SOCKETS,
         replace("Settled(answer, A, outcome)", "Settled(answer, A, Outcome.STORED)"),
         "away",
-        quick=True,
     ),
     Mutant(
         "messages overtake each other",

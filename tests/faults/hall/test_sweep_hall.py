@@ -18,7 +18,7 @@ from kingdom.home.places import Places
 from kingdom.topics import open_topics
 from kingdom.topics.base import Kit, Outcome
 from kingdom.topics.names import DEAD, MESSAGES, PERSISTED
-from tests.faults import homes, oracle
+from tests.faults import homes, oracle, trees
 from tests.faults.hall import acts
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
 from tests.waiting import SOON
@@ -140,6 +140,7 @@ def publishing(durability: str = "process") -> Step:
     return Step("topic publish", argv, prepare, acts.check_publishing, at_fault=acts.check_while_publishing)
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("step", [publishing(), reading()], ids=lambda step: step.name)
 def test_no_fault_at_any_call_loses_an_event_or_passes_one(step: Step, fault: str, figure: oracle.Figure) -> None:
@@ -156,7 +157,10 @@ def test_no_fault_at_any_call_of_the_worker_loses_or_doubles_a_message(fault: st
     assert not report.bad, report.details
 
 
-@pytest.mark.parametrize("step", [publishing("power"), reading("power"), WORKER], ids=lambda step: step.name)
+STEPS = [publishing("power"), reading("power"), WORKER]
+
+
+@pytest.mark.parametrize("step", STEPS if trees.CAMPAIGN else [WORKER], ids=lambda step: step.name)
 def test_no_power_cut_loses_what_was_acknowledged(step: Step, figure: oracle.Figure) -> None:
     report = power_cuts(step, budget=QUICK_STATES)
     figure(report.line)

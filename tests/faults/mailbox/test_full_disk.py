@@ -178,7 +178,6 @@ MUTANTS = [
         "kingdom.mailbox",
         replace("self._refuse_as_undecided(group, A)", "raise SystemExit(1)"),
         caught_by="full store, sqlite",
-        quick=True,
     ),
     Mutant(
         "a request ends though its answer found no room",

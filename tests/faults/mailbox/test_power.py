@@ -130,7 +130,6 @@ MUTANTS = [
         after("self._long_polls.serve(A)", "self._send_answers(A)\nA.clear()\ntime.sleep(0.05)"),
         caught_by="power",
         near="synced",
-        quick=True,
     ),
 ]
 

@@ -157,7 +157,6 @@ MUTANTS = [
         replace("Call(A, B.client, str(C), B.again, D)", "Call(A, B.client, '', B.again, D)"),
         caught_by="kill",
         near="rename.*responses",
-        quick=True,
     ),
     Mutant(
         "answers are written in place",

@@ -47,7 +47,6 @@ MUTANTS = [
         "kingdom.mq.budget:Budget.is_left",
         replace("self._changes > 0 and (A or B)", "True"),
         caught_by="sweep",
-        quick=True,
     ),
     Mutant(
         "what has expired is taken out in one go",

@@ -60,7 +60,6 @@ MUTANTS = [
         drop("fsync"),
         "files publish power",
         near="names",
-        quick=True,
     ),
     Mutant(
         "the folder is not synced",
@@ -143,7 +142,6 @@ MUTANTS = [
         swap("_batch.commit", "super().commit"),
         "hybrid publish power",
         near="names",
-        quick=True,
     ),
     Mutant(
         "the payload goes before its row",

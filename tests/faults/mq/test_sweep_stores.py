@@ -16,7 +16,7 @@ from tests.faults.mq import acts
 from tests.faults.oracle import Figure
 from tests.faults.sweep import FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Stand, Step, power_cuts, sweep
 
-BACKENDS = sorted(set(STORES) - {"memory"})
+BACKENDS = sorted(set(STORES) - {"memory"}) if trees.CAMPAIGN else ["hybrid"]
 WHOLE_STORY = tuple(acts.OPERATIONS)
 ACTS = str(Path(acts.__file__))
 

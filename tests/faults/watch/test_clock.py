@@ -98,6 +98,7 @@ def test_steps_of_the_clock_replace_nobody(launcher: str, figure: Figure) -> Non
     figure(f"row 7 clock -1 h, +1 h, {launcher}: {ROUNDS} of {ROUNDS}, 0 false restarts, 0 runs doubled, no stampede")
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("launcher", one_of("tmux"))
 @pytest.mark.parametrize("step", STEPS if trees.CAMPAIGN else ["an hour on"])
 def test_steps_of_the_clock_hide_no_hang(step: str, launcher: str, figure: Figure) -> None:
@@ -105,6 +106,7 @@ def test_steps_of_the_clock_hide_no_hang(step: str, launcher: str, figure: Figur
     figure(f"row 7 hangs with the clock {step}, {launcher}: 0 of 2 missed")
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_a_suspend_replaces_nobody(launcher: str, figure: Figure) -> None:
     assert check_suspend(trees.program(), launcher) == []

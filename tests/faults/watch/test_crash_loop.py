@@ -113,7 +113,7 @@ def test_lives_of_every_length(launcher: str, figure: Figure) -> None:
     figure(f"row 6 crash loop, {launcher}: lives of {scaled} (scaled) quarantined, 1 alert, others unaffected")
 
 
-@pytest.mark.skipif(not trees.CAMPAIGN, reason="six lives of a minute and a half: with KINGDOM_CAMPAIGN=1")
+@trees.in_campaigns
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_lives_that_lasted_are_never_quarantined(launcher: str, figure: Figure) -> None:
     assert check_long_lives(trees.program(), launcher) == []

@@ -27,7 +27,7 @@ from tests.faults.watch.kingdoms import (
 from tests.standins import runs
 from tests.waiting import SOON, stays, wait_until
 
-TIMES = 50 if trees.CAMPAIGN else 4
+TIMES = 50 if trees.CAMPAIGN else 2
 ENDS_WITHIN = 10.0
 FINISHED_WITHIN = 90.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -144,7 +144,7 @@ def test_a_role_that_was_ended_by_a_signal_comes_back(launcher: str, figure: Fig
     assert not wrong, wrong
 
 
-@pytest.mark.skipif(not trees.CAMPAIGN, reason="its contract is tested: tests/contracts/test_stewards.py")
+@trees.in_campaigns
 def test_down_ends_a_role_that_is_just_being_started(figure: Figure) -> None:
     wrong = check_down_of_the_new(trees.program())
     figure(f"down while supervisord starts a role: {len(wrong)} wrong")

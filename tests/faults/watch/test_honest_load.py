@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import ROLES, WORKING_GENERAL, Kingdom, Load, kingdom, one_of
+from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, WORKING_GENERAL, Kingdom, Load, kingdom
 from tests.waiting import wait_until
 
 EVENTS = 10_000 if trees.CAMPAIGN else 500
@@ -62,7 +62,7 @@ def check(tree: Path, launcher: str, kind: str, longest: dict[str, float]) -> li
         old = court.pids()
         pulse = Pulse(court)
         with pulse.listening():
-            LOADS[kind][0](court, load)
+            LOADS[kind](court, load)
         longest.update(pulse.longest)
         wrong = [f"{role} was replaced" for role, pid in old.items() if not court.lives_on({role: pid})]
         wrong += court.missed()
@@ -102,13 +102,12 @@ def slow_clone(court: Kingdom, load: Load) -> None:
     wait_until(lambda: (court.home / "git-ended").exists(), SLOW_SECONDS + 30, "the slow clone has ended")
 
 
-LOADS = {
-    "many events": (many_events, "supervisord"),
-    "backlog": (backlog, "tmux"),
-    "slow engine": (slow_engine, "supervisord"),
-    "slow clone": (slow_clone, "tmux"),
-}
-"""And under which launcher the quick suite sees it."""
+LOADS = {"many events": many_events, "backlog": backlog, "slow engine": slow_engine, "slow clone": slow_clone}
+TRIED = (
+    [(kind, launcher) for kind in LOADS for launcher in LAUNCHERS]
+    if trees.CAMPAIGN
+    else [("many events", "supervisord"), ("slow engine", "supervisord")]
+)
 
 
 @contextmanager
@@ -128,10 +127,7 @@ def slow_git() -> Iterator[None]:
         os.environ["PATH"] = before
 
 
-@pytest.mark.parametrize(
-    ("kind", "launcher"),
-    [(kind, launcher) for kind, (_, quick) in LOADS.items() for launcher in one_of(quick)],
-)
+@pytest.mark.parametrize(("kind", "launcher"), TRIED)
 def test_hard_work_is_no_hang(kind: str, launcher: str, figure: Figure) -> None:
     longest: dict[str, float] = {}
     with slow_git():

@@ -55,6 +55,7 @@ def outcome(court: Kingdom) -> list[str]:
     ]
 
 
+@trees.in_campaigns
 @pytest.mark.skipif(len(LAUNCHERS) < 2, reason="tmux is not installed")
 def test_a_day_is_the_same_under_both_launchers(figure: Figure) -> None:
     first, second = (day(launcher) for launcher in LAUNCHERS)

@@ -105,7 +105,6 @@ MUTANTS: list[Mutant] = [
         "bin/role",
         Text("count=$((count + 1))", "count=0"),
         caught_by="short lives",
-        quick=True,
     ),
     # 7: clocks
     Mutant(
