@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import click
 
 from kingdom.cli import complete, home, services
-from kingdom.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up
+from kingdom.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
 from kingdom.disk.codec import LARGEST, read_bytes
 from kingdom.errors import BadInput, Exit, KingdomError
 from kingdom.home import dotenv
@@ -41,7 +41,7 @@ def connect(service: str | None, check: bool) -> int:
     secrets = _known(places)
     if check:
         try:
-            print(f"{service}: {_shown(chosen.try_it(places, secrets), secrets)}")
+            print(f"{service}: {_shown(tried(service, chosen, places, secrets), secrets)}")
         except ServiceError as error:
             raise NotTaken(why=_shown(error, secrets)) from None
         return Exit.DONE
@@ -98,7 +98,7 @@ def _keep_what_works(
 ) -> int:
     """Try the values first: what the service refuses is not kept. Of one that cannot be reached it is not known."""
     try:
-        seen = service.try_it(places, secrets)
+        seen = tried(name, service, places, _to_try(service, secrets, given))
     except ServiceRefused as error:
         raise BadInput(message=f"{_shown(error, secrets)}; nothing has been changed") from None
     except ServiceError as error:
@@ -108,6 +108,14 @@ def _keep_what_works(
     _write(places, given)
     print(f"{name}: {_shown(seen, secrets)}. {_kept(places, given)}; running roles take it over by themselves")
     return Exit.DONE
+
+
+def _to_try(service: Service, secrets: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return what to try: of values that stand for each other those alone that were given now."""
+    if not given or not all(need.is_optional for need in service.needs):
+        return dict(secrets)
+    known = {name for need in service.needs for name in (need.name, *need.also)}
+    return {name: value for name, value in secrets.items() if name in given or name not in known}
 
 
 def _kept(places: Places, given: Mapping[str, str]) -> str:

@@ -18,10 +18,10 @@ from typing import Any
 
 import click
 
-from kingdom import picture
+from kingdom import loopback, picture
 from kingdom.cli import as_json, engine_services, home, screen, services
 from kingdom.cli.screen import Line, Part, Section
-from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up
+from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
@@ -44,7 +44,6 @@ UNFIT_FILE_SYSTEMS = {
     "tmpfs": "it is empty after a restart of the machine",
 }
 HEALTH_SECONDS = 5.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PACKAGES_OF_THE_HALL: Mapping[str, Callable[[config.Config], bool]] = {
     "confluent_kafka": lambda hall: hall["transport"] == "kafka",
     "psycopg": lambda hall: not hall["database"].startswith("sqlite:"),
@@ -208,7 +207,7 @@ def _connection(places: Places, secrets: Mapping[str, str], name: str, service: 
         missing = [need.name for need in service.needs if not need.is_optional and not need.value(secrets)]
         return Finding("warn", what, f".env has no {', '.join(missing)}", f"{again} asks for what is missing")
     try:
-        level, said, step = "ok", service.try_it(places, secrets), ""
+        level, said, step = "ok", tried(name, service, places, secrets), ""
     except ServiceRefused as error:
         level, said, step = "bad", str(error), f"{again} takes another token"
     except ServiceError as error:
@@ -399,7 +398,7 @@ def _hall(places: Places) -> Iterator[Finding]:
     for package, is_needed in PACKAGES_OF_THE_HALL.items():
         if is_needed(hall) and find_spec(package) is None:
             yield Finding("bad", "hall", f"hall.yaml needs the package {package}, which is not installed")
-    if hall["registration"] == "open" and hall["host"] not in LOOPBACK:
+    if hall["registration"] == "open" and hall["host"] not in loopback.HOSTS:
         step = f"write registration: closed into {places.config / 'hall.yaml'}"
         yield Finding("warn", "hall", f"everybody who reaches {hall['host']}:{hall['port']} can register", step)
     for said in picture.workers(places):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from kingdom import loopback
 from kingdom.connections.base import Needed, ServiceDown, ServiceError, ServiceRefused
 from kingdom.connections.web import QUICK, Web
 from kingdom.home import config
@@ -20,7 +21,6 @@ from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.times import stamp
 
 VERSION_SECONDS = 10.0
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OF_CLAUDE, OF_CODEX = f"~/{claude.CREDENTIALS}", f"~/{codex.CREDENTIALS}"
 """Names under which a sign-in that is lent stands among the secrets."""
 
@@ -38,20 +38,19 @@ token that renews it (runtime.bring in config/system.yaml), and your own `claude
 
     def try_it(self, places: Places, secrets: Mapping[str, str]) -> str:
         """Ask for the list of models, which costs nothing, and the program for its version."""
-        key, token = (need.value(secrets) for need in self.needs)
+        keys = _keys(self.needs, secrets, OF_CLAUDE)
         address = secrets.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
-        headers = {"anthropic-version": "2023-06-01"}
-        if not (key or token):
+        if not keys:
             step = "give a key, or sign in with `claude`"
             raise ServiceRefused(service="claude", why=f"it has no key: {step}")
-        if key and secrets.get(claude.KEYS[0]) == key:
-            headers["x-api-key"] = key
-        else:
-            headers |= {"Authorization": f"Bearer {key or token}", "anthropic-beta": "oauth-2025-04-20"}
         _check_address("Anthropic", "ANTHROPIC_BASE_URL", address)
         version = _version(places, claude)
-        models = _models("Anthropic", address, "v1/models", headers)
-        return f"{version}; {urlsplit(address).hostname} takes {_by(self.needs, secrets, OF_CLAUDE)}, {models}"
+        for name in keys:
+            by_key = {"x-api-key": secrets[name]}
+            by_token = {"Authorization": f"Bearer {secrets[name]}", "anthropic-beta": "oauth-2025-04-20"}
+            headers = {"anthropic-version": "2023-06-01", **(by_key if name == claude.KEYS[0] else by_token)}
+            models = _models("Anthropic", address, "v1/models", headers, name)
+        return f"{version}; {urlsplit(address).hostname} takes {_named(keys, OF_CLAUDE)}, {models}"
 
 
 class Codex:
@@ -64,19 +63,20 @@ without the token that renews it (runtime.bring in config/system.yaml), and your
 
     def try_it(self, places: Places, secrets: Mapping[str, str]) -> str:
         """Ask for the list of models, which costs nothing, and the program for its version."""
-        key = next((secrets[name] for name in codex.KEYS if secrets.get(name)), "")
-        if not key and not secrets.get(OF_CODEX):
+        keys = _keys(self.needs, secrets, OF_CODEX)
+        if not keys:
             step = "give a key, or sign in with `codex login`"
             raise ServiceRefused(service="codex", why=f"it has no key: {step}")
         version = _version(places, codex)
-        if not key:
+        if keys == [OF_CODEX]:
             # What is signed in with speaks to another address, which answers the program alone.
             return f"{version}; {OF_CODEX} is lent{_until(secrets[OF_CODEX])}, and was not tried"
         settings = config.for_looking(places, "system")[0]["runtime"][codex.NAME]
         address = str(settings["base_url"] or codex.ADDRESS)
         _check_address("OpenAI", "runtime.codex.base_url in config/system.yaml", address)
-        models = _models("OpenAI", address, "models", {"Authorization": f"Bearer {key}"})
-        return f"{version}; {urlsplit(address).hostname} takes {_by(self.needs, secrets, OF_CODEX)}, {models}"
+        for name in keys:
+            models = _models("OpenAI", address, "models", {"Authorization": f"Bearer {secrets[name]}"}, name)
+        return f"{version}; {urlsplit(address).hostname} takes {_named(keys, OF_CODEX)}, {models}"
 
 
 ENGINES = {claude.NAME: Claude, codex.NAME: Codex}
@@ -101,22 +101,28 @@ def _lent(runtime: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield OF_CODEX, tokens["access_token"]
 
 
-def _by(needs: tuple[Needed, ...], secrets: Mapping[str, str], lent: str) -> str:
-    """Return what the program signs in with, by its name."""
+def _keys(needs: tuple[Needed, ...], secrets: Mapping[str, str], lent: str) -> list[str]:
+    """Return the names of what the program may sign in with; what is lent is of use only without the others."""
     names = [name for need in needs for name in (need.name, *need.also) if secrets.get(name)]
-    return f"{names[0]} (lent)" if names[0] == lent else names[0]
+    return [name for name in names if name != lent] or names
+
+
+def _named(keys: list[str], lent: str) -> str:
+    return " and ".join(f"{name} (lent)" if name == lent else name for name in keys)
 
 
 def _check_address(service: str, where: str, address: str) -> None:
-    parts = urlsplit(address)
-    if not parts.hostname or (parts.scheme != "https" and parts.hostname not in LOOPBACK):
+    if not loopback.keeps_secrets(address):
         raise ServiceRefused(service=service, why=f"{where} must be an address that begins with https://")
 
 
-def _models(service: str, address: str, path: str, headers: Mapping[str, str]) -> str:
+def _models(service: str, address: str, path: str, headers: Mapping[str, str], key: str) -> str:
+    """Return how many models a key may ask; ServiceRefused names the key that is not taken."""
     web = Web(service, address, headers, deadlines=QUICK)
     try:
         body = web.get(path).body
+    except ServiceRefused as error:
+        raise ServiceRefused(service=service, why=f"{key}: {error.facts['why']}") from None
     finally:
         web.close()
     found = body.get("data") if isinstance(body, dict) else None

@@ -9,6 +9,9 @@ from typing import Protocol
 from kingdom.errors import KingdomError
 from kingdom.home.places import Places
 
+MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
+"""What a reader stumbles over when a service answers in a shape that nobody has foreseen."""
+
 
 class ServiceError(KingdomError):
     """{service}: {why}"""
@@ -73,6 +76,14 @@ class Service(Protocol):
         ServiceRefused when it does not take the token, ServiceDown when that cannot be known now. It takes at
         most some seconds.
         """
+
+
+def tried(name: str, service: Service, places: Places, secrets: Mapping[str, str]) -> str:
+    """Try a service, and return what was seen. ServiceDown also when it answers in another shape."""
+    try:
+        return service.try_it(places, secrets)
+    except MISSHAPEN as error:
+        raise ServiceDown(service=name, why=f"its answer has another shape ({type(error).__name__}: {error})") from None
 
 
 def is_set_up(service: Service, secrets: Mapping[str, str]) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import smtplib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from kingdom import loopback
 from kingdom.connections.base import Needed, ServiceDown, ServiceRefused
 from kingdom.home import config
 from kingdom.home.places import Places
 
 NAME = "the mail server"
 SECONDS = 5
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 USER = Needed("SMTP_USER", "name of the account", is_secret=False)
 PASSWORD = Needed("SMTP_PASSWORD", "password of the account")
 
@@ -30,23 +31,38 @@ may send: at large providers an app password of its own."""
         part = config.for_looking(places, "envoy")[0].get("email")
         if part is None:
             raise ServiceRefused(service=NAME, why="config/envoy.yaml has no part `email` that names it")
-        if part["security"] == "none" and part["host"] not in LOOPBACK:
-            raise ServiceRefused(service=NAME, why="email.security: none is for a server on this machine")
+        if not secrets.get(part["user_env"]):
+            raise ServiceRefused(service=NAME, why=f".env has no {part['user_env']}, which email.user_env names")
         try:
-            with _server(part) as server:
-                server.login(USER.value(secrets), PASSWORD.value(secrets))
+            with signed_in(part, secrets, SECONDS):
+                return f"{part['host']} takes the account; mail goes to {part['to']}"
         except smtplib.SMTPAuthenticationError as error:
             raise ServiceRefused(service=NAME, why=f"it does not take the password ({error.smtp_code})") from None
         except (OSError, smtplib.SMTPException) as error:
             raise ServiceDown(service=NAME, why=f"{type(error).__name__}: {error}"[:200]) from None
-        return f"{part['host']} takes the account; mail goes to {part['to']}"
 
 
-def _server(part: Mapping[str, Any]) -> smtplib.SMTP:
+@contextmanager
+def signed_in(part: Mapping[str, Any], secrets: Mapping[str, str], seconds: float) -> Iterator[smtplib.SMTP]:
+    """Yield a connection that is greeted, encrypted and signed in; what the server says to our goodbye is all one.
+
+    ServiceRefused when the password could be read on the way.
+    """
+    host, port, security = part["host"], part["port"], part["security"]
+    if security == "none" and host not in loopback.HOSTS:
+        raise ServiceRefused(service=NAME, why="email.security: none is for a server on this machine")
     context = ssl.create_default_context()
-    if part["security"] == "tls":
-        return smtplib.SMTP_SSL(part["host"], part["port"], timeout=SECONDS, context=context)
-    server = smtplib.SMTP(part["host"], part["port"], timeout=SECONDS)
-    if part["security"] == "starttls":
-        server.starttls(context=context)
-    return server
+    if security == "tls":
+        server: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=seconds, context=context)
+    else:
+        server = smtplib.SMTP(host, port, timeout=seconds)
+    try:
+        if security == "starttls":
+            server.starttls(context=context)
+        if user := secrets.get(part["user_env"], ""):
+            server.login(user, secrets.get(part["password_env"], ""))
+        yield server
+        with suppress(OSError, smtplib.SMTPException):
+            server.quit()
+    finally:
+        server.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
+from kingdom import loopback
 from kingdom.connections.base import Needed, ServiceRefused
 from kingdom.connections.web import QUICK, Deadlines, Web
 from kingdom.home import config
@@ -45,10 +45,8 @@ def _jql(places: Places) -> str:
 def connect(secrets: Mapping[str, str], deadlines: Deadlines | None = None) -> Web:
     """Return the way to Jira; ServiceRefused when its address cannot be one. Nothing is asked yet."""
     address = URL.value(secrets)
-    parts = urlsplit(address)
-    if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise ServiceRefused(service=NAME, why=f"{URL.name} must be an address such as https://your-site.atlassian.net")
-    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
-        raise ServiceRefused(service=NAME, why=f"{URL.name} must begin with https: else the token could be read")
+    if not loopback.keeps_secrets(address):
+        why = f"{URL.name} must be an address such as https://your-site.atlassian.net, and must begin with https"
+        raise ServiceRefused(service=NAME, why=f"{why}: else the token could be read")
     basic = EMAIL.value(secrets), TOKEN.value(secrets)
     return Web(NAME, address, {"Accept": "application/json"}, basic=basic, deadlines=deadlines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from kingdom import loopback
 from kingdom.connections.base import Needed, ServiceRefused
 from kingdom.home import config
 from kingdom.home.places import Places
@@ -22,9 +23,9 @@ Whoever has the address can post: it is kept like a token."""
 
     def try_it(self, places: Places, secrets: Mapping[str, str]) -> str:
         """Look at the address alone: a webhook can only be tried by a post."""
-        parts = urlsplit(URL.value(secrets))
-        if not parts.hostname or (parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1")):
+        address = URL.value(secrets)
+        if not loopback.keeps_secrets(address):
             raise ServiceRefused(service="the webhook", why=f"{URL.name} must be an address that begins with https://")
         is_used = "webhook" in config.for_looking(places, "envoy")[0]
         step = "" if is_used else "; now write `webhook: {format: text}` into config/envoy.yaml"
-        return f"posts will go to {parts.hostname}{step}"
+        return f"posts will go to {urlsplit(address).hostname}{step}"

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kingdom import loopback
 from kingdom.gateway.limits import Rate
 from kingdom.gateway.refusals import Refusal, answer
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 METHODS = "GET, POST, OPTIONS"
 REMEMBERED_SECONDS = "600"
 
@@ -22,12 +22,12 @@ class Doors:
     def __init__(self, app: ASGIApp, rate: Rate) -> None:
         self._app = app
         self._rate = rate
-        self._hosts: frozenset[str] = frozenset(LOOPBACK)
+        self._hosts: frozenset[str] = frozenset(loopback.HOSTS)
         self._origins: frozenset[str] = frozenset()
 
     def configure(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
         """Take over which Hosts and Origins pass besides our own."""
-        self._hosts = frozenset({*LOOPBACK, *(_host_name(host) for host in hosts)})
+        self._hosts = frozenset({*loopback.HOSTS, *(_host_name(host) for host in hosts)})
         self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

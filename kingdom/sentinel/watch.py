@@ -7,7 +7,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from kingdom.connections.base import ServiceDown, ServiceError, ServiceLimited, ServiceRefused
+from kingdom.connections.base import MISSHAPEN, ServiceDown, ServiceError, ServiceLimited, ServiceRefused
 from kingdom.disk.json_file import JsonFile
 from kingdom.errors import BadInput
 from kingdom.home import schemas
@@ -28,10 +28,6 @@ BATCH = 128
 LONGEST_BACKOFF = 900.0
 ABANDONED_AFTER = 900.0
 """An errand that has not ended by then is told of; nothing else is begun before it ends."""
-
-
-MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
-"""What a watcher stumbles over when a source answers in a shape that nobody has foreseen."""
 
 
 class Phase(Enum):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -113,6 +115,19 @@ def court_answers(terminal: Terminal) -> Iterator[None]:
         court.start()
         yield
         court.join()
+
+
+@pytest.fixture
+def types(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a person types, where no terminal is; `typed` puts it there."""
+    stdin = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", stdin)
+    return stdin
+
+
+def typed(stdin: io.StringIO, *lines: str) -> None:
+    stdin.write("".join(f"{line}\n" for line in lines))
+    stdin.seek(0)
 
 
 @pytest.fixture

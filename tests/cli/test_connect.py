@@ -20,10 +20,10 @@ from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import Lock
 from kingdom.home import dotenv
 from kingdom.standins import github, jira
-from kingdom.standins.faults import drops, fails, limits
+from kingdom.standins.faults import FaultyStandIn, drops, fails, limits, passes, says
 from kingdom.standins.github import GitHub
 from kingdom.standins.jira import Jira
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, typed
 from tests.waiting import SOON, wait_until
 
 
@@ -39,18 +39,6 @@ def hub(terminal: Terminal) -> Iterator[GitHub]:
 def tickets() -> Iterator[Jira]:
     with Jira() as service:
         yield service
-
-
-@pytest.fixture
-def types(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    stdin = io.StringIO()
-    monkeypatch.setattr(sys, "stdin", stdin)
-    return stdin
-
-
-def typed(stdin: io.StringIO, *lines: str) -> None:
-    stdin.write("".join(f"{line}\n" for line in lines))
-    stdin.seek(0)
 
 
 def test_a_token_that_works_is_kept_beside_the_other_lines(terminal: Terminal, hub: GitHub, types: io.StringIO) -> None:
@@ -100,6 +88,36 @@ def test_of_a_service_that_is_down_the_token_is_kept_and_that_is_said(
     assert "github: not tried, GitHub" in said.out
     assert dotenv.secrets(terminal.places) == {"GH_TOKEN": github.TOKEN}
     assert "you are kingdom-bot" in terminal.ok("connect", "github", "--check")
+
+
+ODD = [None, [], {}, 5, "text", {"login": {}}, {"issues": None}]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("name", ["github", "jira"])
+def test_an_answer_of_another_shape_is_one_line(
+    terminal: Terminal, hub: GitHub, tickets: Jira, types: io.StringIO, name: str, number: int
+) -> None:
+    service: FaultyStandIn = hub if name == "github" else tickets
+    typed(types, *((github.TOKEN,) if name == "github" else (tickets.address, jira.EMAIL, jira.TOKEN)))
+    terminal.ok("connect", name)
+    for odd in ODD:
+        service.once(*[passes()] * number, says(odd))
+        said = terminal("connect", name, "--check")
+        assert len((said.out + said.err).splitlines()) == 1, odd
+    types.truncate(0)
+    types.seek(0)
+    service.once(*[passes()] * number, says(None))
+    typed(types, "", "", "")
+    assert f"{name}: not tried, {name} cannot be reached: its answer has another shape" in terminal("connect", name).out
+
+
+@pytest.mark.parametrize("address", ["https://[half", "https://", "ftp://x.example", "jira"])
+def test_what_can_be_no_address_is_refused_in_one_line(terminal: Terminal, types: io.StringIO, address: str) -> None:
+    typed(types, address, jira.EMAIL, jira.TOKEN)
+    said = terminal("connect", "jira")
+    assert "JIRA_URL must be an address" in said.err
+    assert len(said.err.splitlines()) == 1
 
 
 def test_jira_is_asked_for_line_by_line_and_an_empty_line_keeps_what_is_there(

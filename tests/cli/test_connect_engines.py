@@ -6,8 +6,8 @@ import base64
 import io
 import json
 import stat
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from kingdom.home import dotenv
 from kingdom.standins.anthropic import Anthropic
 from kingdom.standins.model import Model, Step, in_turn
 from kingdom.standins.openai import OpenAI
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, typed
 
 KEY = "sk-played-0123456789abcdef"
 ENGINES = ("claude", "codex")
@@ -42,6 +42,12 @@ def owner(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def api(engine: str, owner: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    with _served(engine, owner, terminal, monkeypatch) as service:
+        yield service
+
+
+@contextmanager
+def _served(engine: str, owner: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
     """Its service, and a program of its name that says its version."""
     program = owner / engine
     program.write_text('#!/bin/sh\n[ "$*" = --version ] && env >>"$0.saw" && echo 1.2.3\n')
@@ -55,18 +61,6 @@ def api(engine: str, owner: Path, terminal: Terminal, monkeypatch: pytest.Monkey
             about["base_url"] = f"{service.address}/v1"
         (terminal.places.config / "system.yaml").write_text(yaml.safe_dump({"runtime": {engine: about}}))
         yield service
-
-
-@pytest.fixture
-def types(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    stdin = io.StringIO()
-    monkeypatch.setattr(sys, "stdin", stdin)
-    return stdin
-
-
-def typed(stdin: io.StringIO, *lines: str) -> None:
-    stdin.write("".join(f"{line}\n" for line in lines))
-    stdin.seek(0)
 
 
 def sign_in(owner: Path, engine: str, token: str) -> None:
@@ -108,6 +102,28 @@ def test_with_neither_key_nor_sign_in_it_says_what_to_do(
     assert "it has no key: give a key, or sign in with" in said.err
     assert "not set up" in next(line for line in terminal.ok("connect").splitlines() if line.startswith(engine))
     assert not api.requests
+
+
+def test_what_was_just_given_is_what_is_tried(
+    terminal: Terminal, types: io.StringIO, owner: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that is known already says nothing about a new token, nor does an old one that no longer works."""
+    with _served("claude", owner, terminal, monkeypatch) as api:
+        for known, given in ((KEY, "sk-wrong-0123456789"), ("sk-wrong-0123456789", KEY)):
+            terminal.places.env_file.write_text(f"ANTHROPIC_API_KEY={known}\n")
+            terminal.places.env_file.chmod(0o600)
+            typed(types, "", given)
+            said = terminal("connect", "claude")
+            assert api.requests[-1].headers["authorization"] == f"Bearer {given}"
+            if given == KEY:
+                assert "takes CLAUDE_CODE_OAUTH_TOKEN, 1 model. Kept in" in said.out
+            else:
+                assert "refuses: CLAUDE_CODE_OAUTH_TOKEN: " in said.err
+                assert dotenv.secrets(terminal.places) == {"ANTHROPIC_API_KEY": KEY}
+            types.truncate(0)
+            types.seek(0)
+        both = terminal("connect", "claude", "--check")
+        assert "refuses: ANTHROPIC_API_KEY: " in both.err, "each that is set is tried"
 
 
 def test_a_key_without_its_program_is_kept_and_that_is_said(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from kingdom.standins.slack import Slack
-from tests.cli.conftest import Terminal
+from tests.cli.conftest import Terminal, typed
 
 BOT, APP = "xoxb-canary-4711", "xapp-canary-4712"
 
@@ -21,18 +20,6 @@ def slack(terminal: Terminal) -> Iterator[Slack]:
         told = {"slack": {"api_url": slack.api_url}}
         (terminal.places.config / "envoy.yaml").write_text(yaml.safe_dump(told))
         yield slack
-
-
-@pytest.fixture
-def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    stdin = io.StringIO()
-    monkeypatch.setattr(sys, "stdin", stdin)
-    return stdin
-
-
-def typed(stdin: io.StringIO, *lines: str) -> None:
-    stdin.write("".join(f"{line}\n" for line in lines))
-    stdin.seek(0)
 
 
 def test_tokens_that_work_are_kept_and_it_says_what_is_missing_then(

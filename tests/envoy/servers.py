@@ -36,6 +36,9 @@ class MailServer(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         self.refusals: list[bytes] = []
         self.letters: list[Message] = []
+        #: What it says to goodbyes, one each; nothing: it hangs up.
+        self.goodbyes: list[bytes] = []
+        self.unknown: set[str] = set()
         super().__init__(("127.0.0.1", 0), _Talk)
 
 
@@ -48,6 +51,11 @@ class _Talk(socketserver.StreamRequestHandler):
             word = line[:4].upper()
             if word == b"MAIL" and self.server.refusals:
                 self.wfile.write(self.server.refusals.pop(0))
+            elif word == b"RCPT" and any(name.encode() in line for name in self.server.unknown):
+                self.wfile.write(b"550 no such mailbox\r\n")
+            elif word == b"QUIT" and self.server.goodbyes:
+                self.wfile.write(self.server.goodbyes.pop(0))
+                return
             elif word == b"DATA":
                 self.wfile.write(b"354 go on\r\n")
                 data = b"".join(iter(self.rfile.readline, b".\r\n"))

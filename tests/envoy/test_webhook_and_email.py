@@ -133,6 +133,29 @@ def test_a_mail_server_that_is_busy_loses_nothing_and_one_that_refuses_says_why(
     assert len(mail.letters) == 1
 
 
+@pytest.mark.parametrize("goodbye", [b"421 too busy\r\n", b"500 what?\r\n", b""])
+def test_a_mail_that_was_taken_is_sent_once_whatever_the_goodbye(
+    home: Path, mail: MailServer, begin: Callable[..., Envoy], goodbye: bytes
+) -> None:
+    envoy = begin({}, email=by_mail(mail))
+    mail.goodbyes += [goodbye] * 5
+    post(home, envoy)
+    post(home, envoy, "msg-2")
+    assert [letter["Message-ID"] for letter in mail.letters] == ["<msg-1@home.example>", "<msg-2@home.example>"]
+
+
+def test_an_address_that_is_refused_is_told_once_and_the_others_have_the_mail(
+    home: Path, mail: MailServer, begin: Callable[..., Envoy]
+) -> None:
+    mail.unknown.add("gone@home.example")
+    envoy = begin({}, email={**by_mail(mail), "to": "me@home.example, gone@home.example"})
+    for name in ("msg-1", "msg-2"):
+        post(home, envoy, name)
+    turn_until(envoy, lambda: "refuses gone@home.example (550 no such mailbox)" in _log(home), "it says so")
+    assert _log(home).count("gone@home.example") == 1
+    assert len(mail.letters) == 2
+
+
 def test_a_password_goes_over_no_open_line(home: Path, begin: Callable[..., Envoy]) -> None:
     part = {"host": "mail.example", "security": "none", "from": "k@home.example", "to": "me@home.example"}
     envoy = begin({"SMTP_USER": "me", "SMTP_PASSWORD": "canary"}, email=part)

@@ -69,6 +69,16 @@ TURN = {"type": "turn.completed", "usage": {"input_tokens": 100, "cached_input_t
 WARNS = {"type": "item.completed", "item": {"id": "item_0", "type": "error", "message": "Model metadata not found."}}
 WARNED = {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed_warning", "resetsAt": 1795057293}}
 REJECTED = {"status": "rejected", "resetsAt": 1795057293, "rateLimitType": "five_hour"}
+HARMLESS = (
+    "the login form has no label",
+    "cannot apply the patch at line 401",
+    "the billing module does not compile",
+    "unauthorized_test.py: no such file",
+    "the access token parser of this project is broken",
+    "no quota table in schema.sql; the credit note is wrong; authentication.py fails",
+    "I could not hit your server",
+)
+"""Failures of the work itself, in words that also stand in complaints about an account."""
 DONE = '{"status": "success", "summary": "fine"}'
 
 
@@ -150,6 +160,10 @@ def judged(
         ("codex", turn_failed("Missing environment variable: `OPENAI_API_KEY`."), 1, {"status": "skipped"}),
         ("codex", turn_failed("Connection failed: error sending request"), 1, {"status": "failed"}),
         ("codex", turn_failed("Codex ran out of room in the model's context window."), 1, {"final": True}),
+        ("codex", turn_failed("Your access token could not be refreshed. Please log out."), 1, {"status": "skipped"}),
+        *(("codex", turn_failed(told), 1, {"status": "failed", "error": told}) for told in HARMLESS),
+        *(("opencode", [refused(told, 400)], 1, {"status": "failed", "error": told}) for told in HARMLESS),
+        *(("claude", [fails(told)], 1, {"status": "failed", "error": told}) for told in HARMLESS),
         ("codex", [item("half")], -15, {"status": "failed", "final": None}),
         ("opencode", [part("text", text=DONE), STOP], 0, {"status": "success", "metrics": {"tokens_used": 120}}),
         ("opencode", [part("text", text="bye"), STOP], 0, {"error": "no result: it ended saying 'bye'"}),
@@ -185,6 +199,9 @@ def test_its_words_are_judged(home: Path, engine: str, lines: Lines, code: int, 
         ("opencode", [refused("slow", 429)], None),
         ("codex", turn_failed("exceeded retry limit, last status: 429 Too Many Requests"), None),
         ("codex", turn_failed("You've hit your usage limit. Try again later."), None),
+        ("codex", turn_failed("Your workspace is out of credits. Add credits to continue."), None),
+        ("codex", turn_failed("You've reached your workspace credit limit"), None),
+        ("codex", turn_failed("You hit your spend cap"), None),
         ("codex", turn_failed("Quota exceeded. Check your plan and billing details."), None),
     ],
     ids=str,

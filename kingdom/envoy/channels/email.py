@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import smtplib
-import ssl
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-from kingdom.connections.email import LOOPBACK
-from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post
+from kingdom.connections import email
+from kingdom.connections.base import ServiceRefused
+from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said
 from kingdom.envoy.channels.journal import Journal
 from kingdom.words import one_line, printable
 
@@ -23,47 +26,38 @@ class Email(Channel):
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self._journal = Journal(kit)
+        #: Sentences about addresses that were refused, for the envoy's own thread.
+        self._untold: deque[str] = deque()
+        self._told: set[str] = set()
 
     def post(self, draft: Draft) -> Post:
         letter = self._letter(draft)
-        try:
-            with self._server() as server:
-                server.send_message(letter)
-        except smtplib.SMTPAuthenticationError as error:
-            raise ChannelDown(channel="the mail server", why=f"it refuses the password ({error.smtp_code})") from None
-        except smtplib.SMTPRecipientsRefused as error:
-            codes = {code for code, _ in error.recipients.values()}
-            raise _refusal(min(codes), f"it refuses {', '.join(error.recipients)}") from None
-        except smtplib.SMTPResponseException as error:
-            raise _refusal(error.smtp_code, f"{error.smtp_code} {str(error.smtp_error)[:100]}") from None
-        except (OSError, smtplib.SMTPException) as error:
-            raise ChannelDown(channel="the mail server", why=f"{type(error).__name__}: {error}"[:200]) from None
-        return self._journal.add(draft, letter["Message-ID"])
+        with ExitStack() as held:
+            with _explained():
+                server = held.enter_context(email.signed_in(self._kit.config, self._kit.secrets, CALL_SECONDS))
+                refused = server.send_message(letter)
+            # Noted before the goodbye: it is sent, whatever the server says to that.
+            post = self._journal.add(draft, letter["Message-ID"])
+        self._note_refused(refused)
+        return post
 
     def find(self, draft: Draft) -> Post | None:
         """Return the post that was noted here. One sent twice has the same Message-ID, by which readers know it."""
         return self._journal.find(draft)
 
-    def _server(self) -> smtplib.SMTP:
-        """Return a connection that is greeted, encrypted and signed in."""
-        config, secrets = self._kit.config, self._kit.secrets
-        host, port, security = config["host"], config["port"], config["security"]
-        if security == "none" and host not in LOOPBACK:
-            raise ChannelDown(channel="the mail server", why="email.security: none is for a server on this machine")
-        if security == "tls":
-            server: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=CALL_SECONDS, context=_context())
-        else:
-            server = smtplib.SMTP(host, port, timeout=CALL_SECONDS)
-        try:
-            if security == "starttls":
-                server.starttls(context=_context())
-            user, password = secrets.get(config["user_env"], ""), secrets.get(config["password_env"], "")
-            if user:
-                server.login(user, password)
-        except BaseException:
-            server.close()
-            raise
-        return server
+    def read(self) -> Sequence[Said]:
+        """Return nothing: nobody answers by mail. Tell what is to be told."""
+        while self._untold:
+            self._kit.tell(self._untold.popleft())
+        return ()
+
+    def _note_refused(self, refused: Mapping[str, tuple[int, bytes]]) -> None:
+        """Let it be told, once for each address, that a mail that others have has not gone there."""
+        for address, (code, said) in refused.items():
+            if address not in self._told:
+                self._told.add(address)
+                why = one_line(f"{code} {said.decode('utf-8', 'replace')}", 100)
+                self._untold.append(f"the mail server refuses {address} ({why}); the other addresses have the mail")
 
     def _letter(self, draft: Draft) -> EmailMessage:
         config, text = self._kit.config, printable(draft.text)
@@ -80,11 +74,25 @@ class Email(Channel):
         return letter
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raise what a server's refusal means to the envoy."""
+    try:
+        yield
+    except ServiceRefused as error:
+        raise ChannelDown(channel=email.NAME, why=str(error.facts["why"])) from None
+    except smtplib.SMTPAuthenticationError as error:
+        raise ChannelDown(channel=email.NAME, why=f"it refuses the password ({error.smtp_code})") from None
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = {code for code, _ in error.recipients.values()}
+        raise _refusal(min(codes), f"it refuses {', '.join(error.recipients)}") from None
+    except smtplib.SMTPResponseException as error:
+        raise _refusal(error.smtp_code, f"{error.smtp_code} {str(error.smtp_error)[:100]}") from None
+    except (OSError, smtplib.SMTPException) as error:
+        raise ChannelDown(channel=email.NAME, why=f"{type(error).__name__}: {error}"[:200]) from None
+
+
 def _refusal(code: int, why: str) -> ChannelRefused:
     """Return what a server's code means: those from 500 on are for good."""
     kind = ChannelRefused if code >= 500 else ChannelDown
-    return kind(channel="the mail server", why=why)
-
-
-def _context() -> ssl.SSLContext:
-    return ssl.create_default_context()
+    return kind(channel=email.NAME, why=why)

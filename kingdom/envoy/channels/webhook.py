@@ -11,13 +11,13 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlsplit
 
+from kingdom import loopback
 from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, RoomBusy
 from kingdom.envoy.channels.journal import Journal
 from kingdom.words import one_line, printable
 
 CALL_SECONDS = 10
 LARGEST_ANSWER = 64 << 10
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CALLS = re.compile(r"@(?=channel|all|here|everyone)|<(?=[!@])", re.IGNORECASE)
 
 
@@ -68,10 +68,9 @@ class Webhook(Channel):
         config, secrets = self._kit.config, self._kit.secrets
         name = config["rooms"].get(room, config["url_env"])
         address = secrets.get(name, "")
-        parts = urlsplit(address)
-        if parts.scheme not in ("https", "http") or not parts.hostname:
+        if not address.startswith(("https://", "http://")):
             raise ChannelDown(channel="the webhook", why=f"{name} in .env is no address; `kingdom connect webhook`")
-        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        if not loopback.keeps_secrets(address):
             raise ChannelDown(channel="the webhook", why=f"{name} must begin with https: else it could be read")
         return address
 

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any
 
 from kingdom.connections import jira
-from kingdom.connections.base import ServiceDown, is_set_up
+from kingdom.connections.base import MISSHAPEN, ServiceDown, is_set_up
 from kingdom.connections.web import Web
 from kingdom.records.messages import Event
 from kingdom.sentinel.watchers.adf import plain
@@ -82,7 +82,7 @@ class JiraWatcher(ServiceWatcher):
         for ticket in found.tickets:
             try:
                 event, then = self._judged(ticket, known.get(str(ticket["key"])), found.me)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
+            except MISSHAPEN as error:
                 self._tell_odd(ticket, error)
                 continue
             self._next[str(ticket["key"])] = (event.id if event else "", then)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ SWITCHES = {
 LIMITS = frozenset({429, 529})
 LOCKED_OUT = frozenset({401, 403})
 NO_KEY = ("not logged in", "please run /login", "invalid api key")
-NO_MONEY = ("credit balance is too low", "usage limit reached", "hit your")
+NO_MONEY = re.compile(r"credit balance is too low|usage limit reached|hit your [\w -]{0,30}limit", re.IGNORECASE)
 MOST_DENIALS = 20
 TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -173,7 +174,7 @@ def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str
         return f"the prompt is too long: {told}", FINAL
     if end.get("subtype") == "error_max_turns":
         return told, FINAL
-    if error in ("rate_limit", "billing_error") or status in LIMITS or any(word in told.lower() for word in NO_MONEY):
+    if error in ("rate_limit", "billing_error") or status in LIMITS or NO_MONEY.search(told):
         return told, LIMIT
     if status in LOCKED_OUT or error == "authentication_failed" or any(word in told.lower() for word in NO_KEY):
         return told, SET_UP

@@ -39,12 +39,13 @@ OFF = ("plugins", "apps", "unbounded_connection_retries")
 
 _LIMIT = re.compile(
     r"usage limit|quota exceeded|exceeded your current quota|rate limit|status:? (429|529)\b|too many requests"
-    r"|insufficient_quota|out of credits|billing",
+    r"|insufficient_quota|out of credits|credit limit|hit your spend cap"
+    r"|billing (hard )?limit|billing_(hard_limit|not_active)",
     re.IGNORECASE,
 )
 _SET_UP = re.compile(
-    r"\b401\b|unauthorized|missing environment variable|not logged in|login|invalid.api.key|refresh token"
-    r"|access token",
+    r"\b401 unauthorized|status:? 401\b|missing environment variable|not logged in|codex login|(log|sign) in again"
+    r"|(incorrect|invalid)[ _]api[ _]key|(access|refresh) token (could not|was|has|is)",
     re.IGNORECASE,
 )
 _TOO_LONG = re.compile(r"context window|context_length_exceeded", re.IGNORECASE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kingdom.home.places import PROGRAM
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings
-from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +40,7 @@ class Command:
         return f"command:{general}"
 
     def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
-        plugins = ", ".join(manifest.cc_plugins)
-        return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
+        return without_plugins(manifest)
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
         """It has no HOME of its own."""

@@ -27,8 +27,14 @@ SWITCHES = {
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
 }
-_LIMIT = re.compile(r"rate.?limit|too many requests|quota|usage limit|credit|overloaded", re.IGNORECASE)
-_SET_UP = re.compile(r"unauthorized|invalid.api.key|incorrect api key|authentication", re.IGNORECASE)
+_LIMIT = re.compile(
+    r"rate.?limit|too many requests|insufficient.quota|quota exceeded|exceeded your (current )?quota|usage limit"
+    r"|credit balance|(insufficient|out of|more) credits|\boverloaded\b",
+    re.IGNORECASE,
+)
+_SET_UP = re.compile(
+    r"\b401 unauthorized|(incorrect|invalid)[ _]api[ _]key|authentication[ _](error|failed)", re.IGNORECASE
+)
 LIMITS, LOCKED_OUT = frozenset({429, 529}), frozenset({401, 403})
 
 
