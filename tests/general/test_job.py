@@ -18,6 +18,9 @@ from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
 from kingdom.general.job import GeneralJob
 from kingdom.home import manifests
+from kingdom.records import notes, sessions
+from kingdom.records.messages import SessionRow
+from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
@@ -196,6 +199,95 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     assert len(general.engines()) == 1
 
 
+@pytest.mark.parametrize("how", ["fails", "is ended by down"])
+def test_what_begins_again_does_so_at_the_very_next_turn(general: GeneralRig, how: str) -> None:
+    (general.places.config / "king.yaml").write_text("retry: {max_attempts: 2, backoff_seconds: 0}\n")
+    general.runs(says(status="failed", error="no") if how == "fails" else SLEEPS)
+    job = general.restart()
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    if how == "is ended by down":
+        notes.note_stopped_by_down(general.places, general.services.disk, general.soldier().control_folder)
+        os.kill(general.started().pid, signal.SIGTERM)  # type: ignore[union-attr]
+    wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
+    looked = job.turn({})
+    assert (looked.worked, looked.settled, looked.busy) == (True, False, True)
+    assert job.turn({}).worked
+    wait_until(lambda: len(general.engines()) == 2, SOON, "the next soldier", (general.home,))
+    general.until(lambda: len(job._starter._children) <= 1, "the first one is waited for")
+
+
+def test_a_task_that_was_taken_away_before_it_was_claimed_is_forgotten(general: GeneralRig) -> None:
+    general.manifest(max_soldiers=1)
+    general.runs(SLEEPS)
+    for name in ("task-1", "task-2"):
+        put(general.home, "tasks", "pending", **task(name))
+    job = general.restart()
+    general.engine()
+    general.places.queue_file("tasks", "pending", "task-2").unlink()
+    general.manifest(max_soldiers=2)
+    job.turn({general.places.manifests: []})
+    assert (job._pending.waiting, here(general.home, "tasks", "in_progress")) == ([], ["task-1"])
+    assert "info claims task-2" not in general.log()
+
+
+def test_a_task_that_cannot_be_read_is_the_kings_to_set_aside(general: GeneralRig) -> None:
+    path = general.places.queue_file("tasks", "pending", TASK)
+    path.write_text("{")
+    os.utime(path, (0, 0))
+    assert not general.job.turn(None).worked
+    assert path.exists()
+
+
+def test_what_a_soldier_of_a_task_with_a_result_has_left_goes(general: GeneralRig) -> None:
+    put(general.home, "tasks", "in_progress", **task())
+    write(general.places.result(TASK), {"task_id": TASK, "status": "success"})
+    general.soldier().control_folder.mkdir(parents=True)
+    general.places.workspace(GENERAL, TASK).mkdir(parents=True)
+    write(general.places.queue_file("tasks", "in_progress", "task-9"), task("task-9", "gen-other"))
+    assert not general.job.turn(None).worked
+    assert (general.traces(), general.places.workspace(GENERAL, TASK).exists()) == ([], False)
+
+
+def test_a_general_that_starts_takes_its_own_rows_off_the_list_and_no_others(general: GeneralRig) -> None:
+    rows = Sessions(general.places, general.services.unsynced)
+    for name, of in (("task-1", GENERAL), ("task-2", "gen-other")):
+        rows.add(SessionRow(soldier=f"soldier-{name}-0", task_id=name, general=of))
+    rows.write()
+    general.restart().turn(None)
+    assert [row.task_id for row in sessions.read(general.places)] == ["task-2"]
+
+
+def test_a_manifest_is_read_again_with_new_configuration(general: GeneralRig) -> None:
+    general.job.turn(None)
+    general.manifest(timeout_seconds=77)
+    general.job.reload(general.services)
+    assert general.job._general.manifest.timeout_seconds == 77
+
+
+@pytest.mark.parametrize("words", [[], ["pr"]])
+def test_a_general_without_a_name_is_refused(words: list[str]) -> None:
+    run = subprocess.run([sys.executable, "-m", "kingdom.general", *words], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (78, "which general? python -m kingdom.general gen-briefing\n")
+
+
+def test_a_soldier_that_does_not_end_is_killed_a_second_after_its_term(general: GeneralRig, clock: Clock) -> None:
+    (general.places.config / "general.yaml").write_text("timeouts: {term_seconds: 60}\n")
+    general.runs(AT_TERM["is deaf"])
+    general.restart()
+    put(general.home, "tasks", "pending", **task(attempt=1))
+    engine = general.engine()
+    clock.now = float(int(time.time()) + 100)
+    started_ago(general, 40)
+    general.job.turn(None)
+    clock.pass_(61)
+    general.job.turn(None)
+    assert runs(engine)
+    clock.pass_(1)
+    general.job.turn(None)
+    wait_until(lambda: not runs(engine), SOON, "its end")
+
+
 def test_a_folder_that_cannot_be_listed_is_an_error_of_the_turn_and_time_runs_out_all_the_same(
     general: GeneralRig, clock: Clock
 ) -> None:
@@ -287,6 +379,7 @@ def test_a_task_that_rests_leaves_its_generals_room_to_others(general: GeneralRi
     general.restart()
     general.engine()
     assert general.soldier("task-2").is_running()
+    assert not general.job.turn({}).worked
     clock.pass_(3601)
     general.job.turn(None)
     assert not general.soldier("task-1").is_running(), "its place is taken"
