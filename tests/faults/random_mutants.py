@@ -191,8 +191,10 @@ class Run:
         tests = [file for part in self._tests for file in files_below(self.tree / part)]
         program = (self.tree / "kingdom").rglob("*.py")
         digests = {str(file.relative_to(self.tree)): _digest(file.read_text()) for file in (*tests, *program)}
-        helpers = _digest(*(file.read_text() for file in tests if not file.name.startswith("test_")))
-        return self._ask({"learn": str(self._known), "digests": {**digests, "helpers": helpers}})
+        for folder in {file.parent for file in tests}:
+            helpers = [file.read_text() for file in sorted(folder.glob("*.py")) if not file.name.startswith("test_")]
+            digests[str(folder.relative_to(self.tree))] = _digest(*helpers)
+        return self._ask({"learn": str(self._known), "digests": digests})
 
     def caught_by(self, file: Path, number: int) -> str:
         """Return what the first test that fails says; "" is that the defect survives."""
@@ -227,6 +229,7 @@ class Run:
     def _alone(self, changed: str) -> str:
         """Run the tests in a fresh process: what is only computed at import, or when tests are collected, is seen."""
         known = json.loads(self._known.read_text())
+        known = {name: row for name, row in known.items() if name.startswith(tuple(self._tests))}
         meet = {name: row for name, row in known.items() if changed in row["lines"]} or known
         files = sorted({name.partition("::")[0] for name in meet})
         limit = reached.SLOWER_AT_MOST * sum(row["seconds"] for row in meet.values()) + 60
@@ -281,7 +284,7 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     rows = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
     tested = _digest(*(file.read_text() for part in tests for file in files_below(trees.CHECKOUT / part)))
     known = {row["key"]: row for row in rows if _still_holds(row, tests, tested)}
-    run = Run(tests, book.with_name(f"{_digest(*tests)}.json"))
+    run = Run(tests, book.with_name("lines.json"))
     if said := run.learn():
         print(f"not used, as it fails without any defect: {said}", file=sys.stderr)
     drawn = draw(room, count, seed)

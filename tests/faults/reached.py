@@ -91,7 +91,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
     """Note what each test runs that is new, or whose files are; return what those say that fail: they are not used."""
     kept = Path(job["learn"])
-    known: Known = json.loads(kept.read_text()) if kept.exists() else {}
+    known = _kept(kept)
     digests = job["digests"]
     failed = []
     for number, item in enumerate(session.items):
@@ -108,11 +108,17 @@ def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
         if said:
             failed.append(said)
         else:
-            of = [str(item.path.relative_to(TREE)), "helpers", *ran]
+            of = [str(path.relative_to(TREE)) for path in (item.path, item.path.parent)] + [*ran]
             known[item.nodeid] = {"seconds": seconds, "lines": ran, "of": {file: digests[file] for file in of}}
     lines.note_no_more()
-    kept.write_text(json.dumps(known))
+    draft = kept.with_name(f"{kept.name}.{os.getpid()}")
+    draft.write_text(json.dumps({**_kept(kept), **known}))
+    draft.replace(kept)
     return "\n".join(failed)
+
+
+def _kept(file: Path) -> Known:
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def _timed(item: pytest.Item) -> tuple[str, float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kingdom.records.backlog import LARGEST_KEPT, LOOK_AGAIN_SECONDS, MOST_KEPT, Backlog, refresh_due
 from kingdom.records.messages import Event
 from kingdom.records.queues import SETTLING_SECONDS, Queues
-from tests.fixtures import Clock, event, here, put, services, watched
+from tests.fixtures import Clock, event, here, message, put, services, task, watched
 
 
 @pytest.fixture
@@ -142,6 +143,15 @@ def test_what_somebody_sees_to_does_not_wait_until_it_is_found_again(queues: Que
     backlog.drop(["evt-1.json"])
     backlog.rescan()
     assert names(backlog) == ["evt-1", "evt-2"]
+
+
+def test_a_task_or_a_message_has_no_intention_noted(queues: Queues, home: Path) -> None:
+    put(home, "tasks", "pending", **task())
+    put(home, "messages", "pending", **message())
+    for queue in (queues.tasks, queues.messages):
+        backlog: Backlog[Any] = Backlog(queue, period=lambda: 10.0)
+        backlog.rescan()
+        assert [queued.begun for queued in backlog.waiting] == [False]
 
 
 def test_the_echo_of_a_file_that_has_moved_on_opens_nothing(queues: Queues, home: Path) -> None:

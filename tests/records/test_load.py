@@ -49,8 +49,8 @@ def test_tasks_that_cannot_run_now_are_not_counted(
 
 
 def test_a_general_by_a_name_that_is_none_serves_nobody(places: Places) -> None:
-    places.manifests.joinpath("Gen X.yaml").write_text("name: Gen X\n")
-    put(places.home, "tasks", "pending", **task("task-1", "Gen X"))
+    places.manifests.joinpath("gen-X y.yaml").write_text("name: gen-X y\n")
+    put(places.home, "tasks", "pending", **task("task-1", "gen-X y"))
     assert under_way(places) == 0
 
 
