@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.soldiers.budgets import BEHIND_SECONDS, Budgets
+from kingdom.soldiers.budgets import BEHIND_SECONDS, Budgets, shares
 from kingdom.times import moment, stamp
 from tests.fixtures import MORNING, Clock, services, write
 
@@ -27,6 +27,26 @@ RULES: dict[str, Any] = {
 def budgets(home: Path, clock: Clock, **rules: Any) -> Budgets:
     ours = services(home, "gen-pr", clock)
     return Budgets(ours.places, ours.unsynced, ours.log, {**RULES, **rules})
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("day_usd", [("", "2026-02-07", 3.0)]),
+        ("general_day_usd", [("gen-jira", "2026-02-07", 2.0), ("gen-pr", "2026-02-07", 1.0)]),
+        ("month_usd", [("", "2026-02", 7.0)]),
+        ("general_month_usd", [("gen-jira", "2026-02", 2.0), ("gen-pr", "2026-02", 5.0)]),
+    ],
+)
+def test_how_much_of_a_budget_is_used(rule: str, found: list[tuple[str, str, float]]) -> None:
+    days = {
+        "2026-01-31": {"gen-old": {"usd": 8.0, "tokens": 1}},
+        "2026-02-06": {"gen-pr": {"usd": 4.0, "tokens": 1}},
+        "2026-02-07": {"gen-pr": {"usd": 1.0, "tokens": 1}, "gen-jira": {"usd": 2.0, "tokens": 1}},
+    }
+    told = list(shares(days, {**RULES, rule: 10}, moment(MORNING)))
+    assert [(share.general, share.period, share.spent) for share in told] == found
+    assert {(share.name, share.budget) for share in told} == {(rule, 10.0)}
 
 
 def test_who_has_met_no_limit_may_start(home: Path) -> None:

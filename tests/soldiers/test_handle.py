@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,11 @@ from kingdom.disk.atomic import Disk
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, Started, Stopping
-from kingdom.runtime.processes import slept, started_at
+from kingdom.runtime.processes import carriers, slept, soldier_markers, started_at
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
+from tests.waiting import SOON, wait_until
 
 TASK = "task-20260207-001"
 
@@ -89,6 +93,57 @@ def test_a_soldier_is_not_charged_for_the_time_that_the_machine_was_suspended() 
     whole = Look(True, Started(os.getpid(), start, 0, slept()), None, None).seconds
     after_a_night = Look(True, Started(os.getpid(), start, 0, slept() - 3000), None, None).seconds
     assert (whole >= 3600, after_a_night) == (True, pytest.approx(whole - 3000, abs=1))
+
+
+@pytest.fixture
+def sleeper(places: Places) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the soldier's markers."""
+    marks = {"KINGDOM_HOME": str(places.home), "KINGDOM_SOLDIER": TASK}
+    with subprocess.Popen(["sleep", "300"], env={"PATH": os.environ["PATH"], **marks}) as child:
+        wait_until(lambda: carriers(soldier_markers(places.home, TASK)), SOON, "it shows its environment")
+        yield child
+        child.kill()
+
+
+def test_who_is_asked_to_end_is_told_so_after_the_reason_is_noted(
+    places: Places, soldier: SoldierHandle, sleeper: subprocess.Popen[bytes]
+) -> None:
+    soldier.request_stop(Disk(places.scratch("gen-pr"), durability="process"), "timeout", 3.5)
+    assert sleeper.wait(SOON) == -signal.SIGTERM
+    assert soldier.look(0).stopping == Stopping("timeout", 3.5)
+
+
+def test_a_start_that_nobody_noted_is_found_by_its_process(
+    places: Places, soldier: SoldierHandle, sleeper: subprocess.Popen[bytes]
+) -> None:
+    disk = Disk(places.scratch("gen-pr"), durability="process")
+    noted = soldier.note_unrecorded_start(disk, 2)
+    assert noted is not None
+    assert (noted.pid, noted.start, noted.attempt) == (sleeper.pid, started_at(sleeper.pid), 2)
+    assert soldier.look(2).started == noted
+    assert soldier.kill() == 1
+    assert sleeper.wait(SOON) == -signal.SIGKILL
+    assert soldier.note_unrecorded_start(disk, 2) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "used"),
+    [
+        ({"metrics": {"cost_usd": 0.5, "tokens_used": 7, "turns": 3}}, {"cost_usd": 0.5, "tokens_used": 7}),
+        ({"metrics": {"cost_usd": 0, "tokens_used": "7"}}, {}),
+        ({"metrics": [1]}, {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_what_a_soldier_has_used_is_what_its_engine_has_told(
+    home: Path, soldier: SoldierHandle, result: dict[str, Any] | None, used: dict[str, float]
+) -> None:
+    order = ORDER._replace(result_path=str(home / "result.json"))
+    write(soldier.control_folder / "order.json", order.to_json())
+    if result is not None:
+        write(home / "result.json", {"status": "success", **result})
+    assert soldier.used() == used
 
 
 def test_a_cleared_soldier_leaves_nothing(places: Places, soldier: SoldierHandle) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kingdom.disk.atomic import Disk
 from kingdom.home.places import Places
-from kingdom.soldiers.memory import learn, recall
+from kingdom.soldiers.memory import collect, learn, lend, recall
 from tests.fixtures import founded
 
 MOST = 5120
@@ -33,6 +33,40 @@ def test_a_lesson_is_one_line_and_stands_once(places: Places) -> None:
     remember(places, "tabs are\n four wide", "run the tests first")
     remember(places, "tabs are four wide", "", "  ")
     assert learned(places).read_text() == "- tabs are four wide\n- run the tests first\n"
+
+
+def disk(places: Places) -> Disk:
+    return Disk(places.scratch("gen-pr"), durability="process")
+
+
+def test_what_a_soldier_adds_to_its_copy_is_taken_over(places: Places) -> None:
+    remember(places, "tabs")
+    lent = lend(disk(places), places, "gen-pr", MOST)
+    assert (lent / "learned-patterns.md").read_text() == "- tabs\n"
+    with (lent / "learned-patterns.md").open("a") as file:
+        file.write("- spaces\n\n- tabs\n")
+    (lent / "new.md").write_text("a whole file\n")
+    (lent / ".hidden.md").write_text("nobody reads it\n")
+    (lent / "notes.txt").write_text("nobody reads it\n")
+    collect(disk(places), places, "gen-pr", MOST)
+    own = {path.name: path.read_text() for path in places.general_memory("gen-pr").iterdir()}
+    assert own == {"learned-patterns.md": "- tabs\n- spaces\n", "new.md": "a whole file\n"}
+
+
+def test_only_so_many_files_of_a_copy_are_taken_over(places: Places) -> None:
+    lent = lend(disk(places), places, "gen-pr", MOST)
+    for number in range(70):
+        (lent / f"{number:02d}.md").write_text("a line\n")
+    collect(disk(places), places, "gen-pr", MOST)
+    own = sorted(path.name for path in places.general_memory("gen-pr").iterdir())
+    assert own == [f"{number:02d}.md" for number in range(64)]
+
+
+def test_the_memory_that_all_share_is_lent_as_a_link(places: Places) -> None:
+    (places.memory / "shared" / "all.md").write_text("for all\n")
+    for _ in range(2):
+        lend(disk(places), places, "gen-pr", MOST)
+    assert (places.lent_shared_memory / "all.md").read_text() == "for all\n"
 
 
 def test_nothing_learned_writes_nothing(places: Places) -> None:

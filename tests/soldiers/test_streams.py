@@ -46,6 +46,13 @@ def test_as_much_is_kept_as_the_guide_says(order: SoldierOrder) -> None:
     assert kept in (find_data() / "docs/generals.md").read_text()
 
 
+def test_no_descriptor_is_left_open(order: SoldierOrder) -> None:
+    before = os.listdir("/proc/self/fd")
+    streams.repair(order, [SECRET])
+    streams.hide_in(order.out, [SECRET.encode()])
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_without_secrets_nothing_is_written(order: SoldierOrder) -> None:
     Path(order.out).write_text("as it was")
     os.utime(order.out, (1000, 1000))

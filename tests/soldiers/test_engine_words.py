@@ -1,0 +1,101 @@
+"""The words that each model's program is started with: what of an order becomes which word."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.soldiers import engines
+from tests.records.test_soldiers import ORDER
+
+PLAIN: dict[str, Any] = {"session_id": None, "plugins": [], "settings": {}, "mcp": {}, "home": None, "sandbox": True}
+ENGINES = ("claude", "codex", "opencode")
+
+
+def words(engine: str, **fields: Any) -> list[str]:
+    return engines.load(engine).argv(ORDER._replace(**{**PLAIN, "program": engine, **fields}))
+
+
+def differ(engine: str, **fields: Any) -> tuple[list[str], list[str]]:
+    """Which words come with these fields, and which are left out."""
+    plain, changed = words(engine), words(engine, **fields)
+    return list((Counter(changed) - Counter(plain)).elements()), list((Counter(plain) - Counter(changed)).elements())
+
+
+def limits(usd: float | None) -> dict[str, Any]:
+    return {"limits": {**ORDER.limits, "budget_usd": usd}}
+
+
+@pytest.mark.parametrize(
+    ("engine", "fields", "more"),
+    [
+        ("claude", {"settings": {"model": "m-1"}}, ["--model", "m-1"]),
+        ("claude", {"settings": {"max_turns": 5}}, ["--max-turns", "5"]),
+        ("claude", {"session_id": "s-1"}, ["--resume", "s-1"]),
+        ("claude", limits(2.5), ["--max-budget-usd", "2.5"]),
+        ("claude", limits(0.001), ["--max-budget-usd", "0.01"]),
+        ("claude", {"mcp": {"a": {}}}, ["--mcp-config", '{"mcpServers": {"a": {}}}', "--strict-mcp-config"]),
+        ("claude", {"settings": {"allowed_tools": ["Read"]}}, []),
+        ("codex", {"settings": {"model": "m-1"}}, ["--model", "m-1"]),
+        ("codex", {"session_id": "s-1"}, ["resume", "s-1"]),
+        ("codex", {"home": "/h"}, ["--output-schema", "/h/.codex/result.schema.json"]),
+        ("codex", {"mcp": {"a": {"command": "x"}}}, ["-c", 'mcp_servers.a.command="x"']),
+        ("opencode", {"settings": {"model": "m-1"}}, ["--model", "m-1"]),
+        ("opencode", {"settings": {"model": "m-1", "base_url": "http://x"}}, ["--model", "kingdom/m-1"]),
+        ("opencode", {"session_id": "s-1"}, ["--session", "s-1"]),
+    ],
+)
+def test_what_an_order_says_is_said_to_the_program(engine: str, fields: dict[str, Any], more: list[str]) -> None:
+    assert differ(engine, **fields) == (more, [])
+
+
+@pytest.mark.parametrize(
+    ("engine", "fields", "instead"),
+    [
+        ("claude", {}, (["--permission-mode", "acceptEdits"], ["--dangerously-skip-permissions"])),
+        (
+            "claude",
+            {"settings": {"allowed_tools": ["Read", "Bash"]}},
+            (
+                ["--permission-mode", "acceptEdits", "--allowedTools", "Read,Bash"],
+                ["--dangerously-skip-permissions"],
+            ),
+        ),
+        ("codex", {}, (["--sandbox", "workspace-write"], ["--dangerously-bypass-approvals-and-sandbox"])),
+        ("codex", {"session_id": "s-1"}, (["resume", "s-1"], ["--dangerously-bypass-approvals-and-sandbox"])),
+        ("opencode", {}, ([], ["--auto"])),
+    ],
+)
+def test_without_our_sandbox_the_program_keeps_its_own_guard(
+    engine: str, fields: dict[str, Any], instead: tuple[list[str], list[str]]
+) -> None:
+    assert differ(engine, sandbox=False, **fields) == instead
+
+
+@pytest.mark.parametrize(("sandbox", "said"), [(True, "1"), (False, None)])
+def test_claude_is_told_that_it_is_in_a_sandbox_where_it_is(sandbox: bool, said: str | None) -> None:
+    environment = engines.load("claude").environment(ORDER._replace(**{**PLAIN, "sandbox": sandbox}))
+    assert environment.get("IS_SANDBOX") == said
+
+
+def test_plugins_are_those_that_lie_in_the_soldiers_home(home: Path) -> None:
+    (home / ".claude/of-the-owner/friday").mkdir(parents=True)
+    more, _ = differ("claude", home=str(home), plugins=["friday", "gone"])
+    assert more == ["--plugin-dir", f"{home}/.claude/of-the-owner/friday"]
+    assert differ("claude", home=None, plugins=["friday"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        ({"type": "text", "part": {"text": "hello"}}, "hello"),
+        ({"type": "tool_use", "part": {"tool": "bash", "state": {"input": "왕" * 400}}}, f'> bash "{"왕" * 299}'),
+        ({"type": "step_start"}, ""),
+    ],
+)
+def test_what_people_see_of_opencode(event: dict[str, Any], shown: str) -> None:
+    assert engines.load("opencode").readable(json.dumps({"sessionID": "s-1", **event})) == shown
