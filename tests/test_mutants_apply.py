@@ -196,6 +196,7 @@ def test_neighbours_whose_order_says_nothing_are_not_swapped(statements: str) ->
         ("a = read(x)\nb = read(y)", False),
         ("a = [read(x) for x in y]\nb = {read(x) for x in z}", False),
         ("a = read(x)\nself.log.info(x)", False),
+        ("a = read(x)\nself._log.info(x)", False),
         ("a = read(x)\nb = read(a)", True),
         ("a = read(x)\nself.log.info(a)", True),
         ("a = read(x)\nwrite(x)", True),

@@ -98,7 +98,7 @@ def _independent(first: ast.stmt, second: ast.stmt) -> bool:
     """Whether two values that do not need each other are computed, or one and a line of the log."""
     pair = (first, second)
     values = sum(isinstance(statement, ast.Assign) for statement in pair)
-    lines = sum(isinstance(statement, ast.Expr) and ".log." in f".{_line(statement)}" for statement in pair)
+    lines = sum(isinstance(statement, ast.Expr) and "log." in _line(statement).partition("(")[0] for statement in pair)
     if values == 0 or values + lines < len(pair):
         return False
     return not (_set_by(first) & (_used_by(second) | _set_by(second)) or _set_by(second) & _used_by(first))

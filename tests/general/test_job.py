@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -79,6 +80,7 @@ def test_a_task_takes_two_turns_of_its_general(general: GeneralRig) -> None:
     job = general.restart()
     first = job.turn(None)
     assert (first.worked, first.settled, first.busy) == (True, True, True)
+    assert [row.task_id for row in sessions.read(general.places)] == [TASK]
     wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
     last = job.turn({})
     assert (last.worked, last.settled, last.busy, general.traces()) == (True, True, False, [])
@@ -112,6 +114,7 @@ def test_a_restarted_general_finds_its_soldier_at_work(general: GeneralRig) -> N
         general.restart().turn(None)
         general.job.turn(None)
     (general.home / "go").touch()
+    assert select.select([general.services.exits], [], [], SOON)[0], "its end wakes the general"
     assert general.result()["status"] == "success"
     assert len(general.engines()) == 1
 

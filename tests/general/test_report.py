@@ -495,6 +495,7 @@ def test_a_soldier_that_uses_up_its_budget_is_ended_and_what_it_had_used_is_coun
     result = general.result()
     assert (result["status"], result["metrics"]["cost_usd"]) == ("failed", 2.0)
     assert "its budget of 1.5 USD is used up" in result["error"]
+    assert f"warn the soldier of {TASK} is asked to end: its budget of 1.5 USD is used up" in general.log()
     assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}
 
 

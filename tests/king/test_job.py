@@ -21,6 +21,7 @@ from kingdom.king.job import KingJob
 from kingdom.king.schedule_log import ScheduleLog
 from kingdom.records import notes
 from kingdom.runtime.role import Services
+from kingdom.steward.roll_call import Finding, What
 from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
 
 TASK = "task-20260207-001"
@@ -73,6 +74,11 @@ def logged(home: Path) -> list[str]:
     return [json.loads(line)["type"] for line in Places(home).events_log.read_text().splitlines()]
 
 
+def of_events(home: Path, type: str) -> list[dict[str, Any]]:
+    every = map(json.loads, Places(home).events_log.read_text().splitlines())
+    return [record["data"] for record in every if record["type"] == type]
+
+
 def vitals(home: Path, health: str, at: str = MORNING) -> None:
     write(Places(home).resources, {"timestamp": at, "health": health})
 
@@ -94,6 +100,46 @@ def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> Non
     assert (letter["channel"], letter["content"]) == ("kingdom", f"[start] {TYPE} — acme/shop")
     assert noted["letters"] == {"start": letter["id"]} == {"start": "msg-20260207-001"}
     assert logged(castle) == ["event.dispatched", "task.created"]
+    told = {"task_id": TASK, "target_general": "gen-pr"}
+    assert of_events(castle, "event.dispatched") == [{"event_id": "evt-1", **told}]
+    assert of_events(castle, "task.created") == [{**told, "event_type": TYPE, "priority": "normal"}]
+
+
+def test_numbers_that_were_not_used_are_given_back(castle: Path, clock: Clock) -> None:
+    for number in (1, 2):
+        put(castle, "events", "pending", **event(f"evt-{number}"))
+        reign(castle, clock)
+    assert here(castle, "tasks", "pending") == [TASK, "task-20260207-002"]
+    assert here(castle, "messages", "pending") == ["msg-20260207-001", "msg-20260207-002"]
+
+
+class RollCall:
+    """What the look at the chamberlain will find."""
+
+    wait = 10.0
+
+    def __init__(self, what: What) -> None:
+        self._finding = Finding("chamberlain", what, "chamberlain 1")
+
+    def call(self, threshold: float, period: float) -> list[Finding]:
+        return [self._finding]
+
+    def someone_ended(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("what", "is_told"), [(What.RESTARTED, True), (What.STARTED, False)])
+def test_a_chamberlain_that_hung_is_told_of(castle: Path, clock: Clock, what: What, is_told: bool) -> None:
+    king = crown(castle, clock)
+    king.job._roll_call = RollCall(what)  # type: ignore[assignment]
+    king.job._next_check = 0.0
+    king.job.turn(None)
+    letters = [(letter["type"], letter["content"]) for letter in all_of(castle, "messages", "pending")]
+    assert letters == ([("notification", f"[alert] chamberlain: {what}")] if is_told else [])
+    king.services.log.flush()
+    assert f"chamberlain: {what}" in Places(castle).role_log("king").read_text()
+    king.job.turn(None)
+    assert len(all_of(castle, "messages", "pending")) == len(letters), "once in ten seconds"
 
 
 def test_events_orders_manifests_and_results_wake_the_king(castle: Path, clock: Clock) -> None:
@@ -300,6 +346,8 @@ def test_answers_of_people_pass_every_gate(castle: Path, clock: Clock) -> None:
     (resumed,) = all_of(castle, "tasks", "pending")
     assert (resumed["type"], resumed["thread_task_id"]) == ("resume", TASK)
     assert told(castle) == [("thread_update", TASK, "answer received, resuming")]
+    by = {"task_id": resumed["id"], "target_general": "gen-pr"}
+    assert of_events(castle, "task.resumed") == [{**by, "original_task_id": TASK}]
 
 
 @pytest.fixture
@@ -833,6 +881,8 @@ def test_a_run_is_made_at_its_minute_and_once(daily: Path, clock: Clock) -> None
     assert (made["event_id"], made["priority"], made["type"]) == ("schedule-daily", "low", "daily-test")
     assert made["payload"] == {"description": "x"}
     assert told(daily) == [("thread_start", TASK, "[start] schedule.daily-test")]
+    about = {"task_id": TASK, "target_general": "gen-test", "event_type": "daily-test", "priority": "low"}
+    assert of_events(daily, "task.created") == [about]
 
 
 def test_a_schedule_seen_for_the_first_time_starts_now(daily: Path, clock: Clock) -> None:

@@ -60,6 +60,7 @@ def test_retry_makes_a_new_task_like_the_failed_one_in_its_thread(court_home: Pa
     assert (again["payload"], again["attempt"], again["outcome"]) == ({"pr_number": "7"}, 0, None)
     assert again["thread_task_id"] == TASK
     assert logged(court_home) == [("task.created", "task-20260207-002")]
+    assert read(court_home, "orders", "done", "ord-1")["made"] == "task-20260207-002"
 
 
 def test_a_retry_of_a_task_that_rested_starts_at_once(court_home: Path, clock: Clock) -> None:

@@ -294,6 +294,13 @@ def test_a_run_that_is_reported_again_after_a_kill_costs_once(home: Path) -> Non
     assert sum(day["gen-pr"]["usd"] for day in kept.values()) == 2.0
 
 
+def test_a_run_that_is_reported_again_at_midnight_costs_once(home: Path) -> None:
+    clock = Clock("2026-02-07T00:00:00Z")
+    for _ in range(2):
+        budgets(home, clock).record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock(), run="task-1/0/7-7")
+    assert read_json(home / "state" / "purse.json")["spent 2026-02-07"]["gen-pr"]["usd"] == 1.0
+
+
 def test_of_many_tasks_the_dearest_are_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kingdom.soldiers.budgets.MOST_TASKS", 2)
     clock = Clock()

@@ -126,6 +126,9 @@ def judged(
             {"status": "skipped", "reason": "needs set-up: Invalid API key"},
         ),
         ("claude", [fails("Not logged in · Please run /login")], 1, {"status": "skipped"}),
+        ("claude", [fails("no", 401)], 1, {"status": "skipped"}),
+        ("claude", [fails("no", 403)], 1, {"status": "skipped"}),
+        ("claude", [fails("no", 402)], 1, {"status": "failed"}),
         (
             "claude",
             [
