@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,18 @@ class Bridge:
             write(self.folder / "outbox-results" / path.name, {"msg_id": errand["msg_id"], **said})
             path.unlink()
 
+    def take(self) -> list[dict[str, Any]]:
+        """Take what lies in the outbox, and answer later."""
+        paths = sorted((self.folder / "outbox").glob("*.json"))
+        taken = [json.loads(path.read_text()) for path in paths]
+        for path in paths:
+            path.unlink()
+        return taken
+
+    def answer(self, errand: dict[str, Any]) -> None:
+        done = {"msg_id": errand["msg_id"], "ok": True, "ts": "8.8", "channel": "C0KINGDOM", "error": None}
+        write(self.folder / "outbox-results" / f"{errand['msg_id']}.json", done)
+
     def hear(self, ts: str, **fields: Any) -> None:
         said = {**HEARD, "ts": ts, "event_ts": ts, **fields}
         write(self.folder / "socket-inbox" / f"{ts.replace('.', '-')}-{said['type']}.json", said)
@@ -45,7 +58,7 @@ class Bridge:
 
 @pytest.fixture
 def envoy(home: Path, clock: Clock) -> Iterator[Envoy]:
-    part = {"transport": "bridge", "people": ["U0ANN"], "seconds_between_posts": 0}
+    part = {"transport": "bridge", "people": ["U0ANN"], "seconds_between_posts": 0, "call_seconds": 0.3}
     given = services(home, "envoy", clock, envoy={"slack": part, "retry": {"backoff_seconds": 0}})
     envoy = Envoy(given, EnvoyJob(given))
     envoy.job.turn(None)
@@ -87,6 +100,43 @@ def test_messages_replies_and_reactions_pass_through_the_outbox(home: Path, envo
     assert traces(home) == []
 
 
+def log(home: Path) -> str:
+    path = Places(home).role_log("envoy")
+    return path.read_text() if path.exists() else ""
+
+
+def test_an_answer_that_comes_late_is_waited_for_and_nothing_is_posted_twice(
+    home: Path, clock: Clock, envoy: Envoy, bridge: Bridge
+) -> None:
+    put(home, "messages", "pending", **message("msg-1"))
+    taken: list[dict[str, Any]] = []
+
+    def tried_again() -> bool:
+        envoy.job.turn(None)
+        bridge.live()
+        taken.extend(bridge.take())
+        return "its bridge has not answered" in log(home)
+
+    turn_until(envoy, tried_again, "the envoy has given up waiting once")
+    reborn = Envoy(envoy.services, EnvoyJob(envoy.services))
+    until = time.monotonic() + 2
+    turn_until(reborn, lambda: tried_again() and time.monotonic() > until, "it has tried again, in its next life too")
+    assert [errand["msg_id"] for errand in taken] == ["msg-1-send_message"]
+    bridge.answer(taken[0])
+    turn_until(reborn, lambda: bridge.live() or here(home, "messages", "sent") == ["msg-1"], "it is sent")
+    reborn.job.close()
+    assert read(home, "messages", "sent", "msg-1")["posted"]["post"] == "8.8"
+
+
+def test_a_bridge_that_was_away_is_given_again_what_it_had_taken(home: Path, envoy: Envoy, bridge: Bridge) -> None:
+    put(home, "messages", "pending", **message("msg-1"))
+    turn_until(envoy, lambda: envoy.job.turn(None) and bridge.take(), "it has taken it")
+    os.utime(bridge.folder / "bridge-health", (1, 1))
+    turn_until(envoy, lambda: "no sign of life" in log(home), "it says so")
+    bridge.live()
+    sent(home, envoy, bridge, "msg-1")
+
+
 def test_a_result_is_a_receipt_for_an_envoy_that_was_killed_before_it_had_its_own(
     home: Path, clock: Clock, envoy: Envoy, bridge: Bridge
 ) -> None:
@@ -123,10 +173,7 @@ def test_a_file_that_cannot_be_read_holds_nobody_up(home: Path, envoy: Envoy, br
 def test_a_bridge_that_gives_no_sign_of_life_loses_nothing(home: Path, envoy: Envoy, bridge: Bridge) -> None:
     os.utime(bridge.folder / "bridge-health", (1, 1))
     put(home, "messages", "pending", **message("msg-1"))
-    log = Places(home).role_log("envoy")
-    turn_until(
-        envoy, lambda: envoy.job.turn(None) or (log.exists() and "no sign of life" in log.read_text()), "it says so"
-    )
+    turn_until(envoy, lambda: "no sign of life" in log(home), "it says so")
     assert (here(home, "messages", "pending"), os.listdir(bridge.folder / "outbox")) == (["msg-1"], [])
     bridge.live()
     sent(home, envoy, bridge, "msg-1")

@@ -423,6 +423,7 @@ def test_a_slack_that_hangs_keeps_the_envoy_neither_from_beating_nor_from_ending
 
 
 SLACK, EVENTS = "kingdom.envoy.channels.slack", "kingdom.envoy.channels.slack_events"
+ERRORS = "kingdom.envoy.channels.slack_errors"
 LIMITED = "RoomBusy(channel='slack', why='it asks for a pause', after=A)"
 MUTANTS = [
     Mutant("a post is not looked for", f"{SLACK}:Slack.find", body("return None"), "cut after the post"),
@@ -443,7 +444,7 @@ MUTANTS = [
         replace("WebClient(A, B, logger=C, retry_handlers=[])", "WebClient(A, B, logger=C)"),
         "cut after the post",
     ),
-    Mutant("a limit is a refusal", SLACK, replace(LIMITED, "ChannelRefused(channel='slack', why=A)"), "429 storm"),
+    Mutant("a limit is a refusal", ERRORS, replace(LIMITED, "ChannelRefused(channel='slack', why=A)"), "429 storm"),
     Mutant("other teams are heard", EVENTS, replace("A.get('team_id') not in self._teams", "False"), "forged"),
     Mutant("everybody is heard", EVENTS, replace("self._people & {A, B}", "True"), "forged", quick=True),
     Mutant("we hear ourselves", EVENTS, replace("A.get('user') in (self._me.user, None)", "False"), "echo"),

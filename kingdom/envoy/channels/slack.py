@@ -15,31 +15,11 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from kingdom.disk.json_file import JsonFile
-from kingdom.envoy.channels.base import (
-    Channel,
-    ChannelDown,
-    ChannelLocked,
-    ChannelRefused,
-    Draft,
-    Kit,
-    Post,
-    RoomBusy,
-    Said,
-)
+from kingdom.envoy.channels import slack_errors
+from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said
 from kingdom.envoy.channels.slack_events import Identity, Listed
 from kingdom.envoy.channels.slack_socket import Line, why
-from kingdom.envoy.channels.slack_text import (
-    EMOJI,
-    HINTS,
-    LONGEST,
-    PASSING_ERRORS,
-    TOKEN_ERRORS,
-    answered,
-    blocks_of,
-    is_post_of,
-    metadata_of,
-    text_of,
-)
+from kingdom.envoy.channels.slack_text import EMOJI, LONGEST, answered, blocks_of, is_post_of, metadata_of, text_of
 from kingdom.runtime import tables
 from kingdom.times import moment
 
@@ -124,7 +104,7 @@ class Slack(Channel):
                 self._unacknowledged.append((said, request))
         since = self._line.down_since
         if not self._unacknowledged and since is not None and time.monotonic() - since > BLIP_SECONDS:
-            raise _locked(self._line.why_down) or ChannelDown(channel="slack", why=self._line.why_down)
+            raise _of_token(self._line.why_down) or ChannelDown(channel="slack", why=self._line.why_down)
         return [said for said, _ in self._unacknowledged]
 
     def acknowledge(self, said: Sequence[Said]) -> None:
@@ -216,21 +196,21 @@ class Slack(Channel):
 
 def _refusal(error: SlackApiError) -> ChannelRefused:
     response, said = error.response, why(error)
-    if response.status_code == 429 or said == "ratelimited":
-        return RoomBusy(channel="slack", why="it asks for a pause", after=_retry_after(response.headers))
-    if (locked := _locked(said)) is not None:
-        return locked
-    if response.status_code != 200 or said in PASSING_ERRORS or not isinstance(response.data, dict):
+    if response.status_code == 429 or said == slack_errors.BUSY:
+        return slack_errors.judged(slack_errors.BUSY, after=_retry_after(response.headers))
+    if (of_token := _of_token(said)) is not None:
+        return of_token
+    if response.status_code != 200 or not isinstance(response.data, dict):
         return ChannelDown(channel="slack", why=said)
     if "non-JSON" in said:
         return ChannelDown(channel="slack", why="its answer cannot be read")
-    return ChannelRefused(channel="slack", why=f"{said}: {HINTS[said]}" if said in HINTS else said)
+    return slack_errors.judged(said)
 
 
-def _locked(said: str) -> ChannelLocked | None:
-    if said not in TOKEN_ERRORS:
+def _of_token(said: str) -> ChannelRefused | None:
+    if said not in slack_errors.OF_TOKENS:
         return None
-    return ChannelLocked(channel="slack", why=f"{said}; `kingdom connect slack` takes new tokens")
+    return slack_errors.judged(said, step="`kingdom connect slack` takes new tokens")
 
 
 def _retry_after(headers: Mapping[str, Any]) -> float:

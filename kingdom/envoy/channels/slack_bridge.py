@@ -14,26 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import read_json, to_json
-from kingdom.envoy.channels.base import (
-    Channel,
-    ChannelDown,
-    ChannelLocked,
-    ChannelRefused,
-    Draft,
-    Kit,
-    Post,
-    RoomBusy,
-    Said,
-)
+from kingdom.envoy.channels import slack_errors
+from kingdom.envoy.channels.base import Channel, ChannelDown, Draft, Kit, Post, Said
 from kingdom.envoy.channels.slack_events import Identity, Listed
-from kingdom.envoy.channels.slack_text import EMOJI, HINTS, LONGEST, PASSING_ERRORS, TOKEN_ERRORS, text_of
+from kingdom.envoy.channels.slack_text import EMOJI, LONGEST, text_of
 from kingdom.errors import BadFile, BadInput, Collision
 from kingdom.home.places import as_filename, is_hidden
 
 STALE_SECONDS = 30.0
-ANSWER_SECONDS = 20.0
+LATEST_ANSWER_SECONDS = 600.0
+"""An errand that the bridge has taken is not given to it again before, while it lives."""
 LOOK_SECONDS = 0.05
 KEPT_SECONDS = 60.0
 """A result that was read stays for so long: our own receipt is written after it was read."""
@@ -54,7 +46,12 @@ class Bridge(Channel):
         )
         for path in (self._outbox, self._results, self._inbox, scratch):
             make_folder(path)
+        #: For each errand that it was given and has not answered, an empty file.
+        self._asked = kit.folder / "asked"
+        make_folder(self._asked)
         self._health = folder / "bridge-health"
+        #: When it was last seen without a sign of life, by the machine's clock.
+        self._silent_at = 0.0
         # One of its own: posts are made by a thread.
         self._disk = Disk(scratch, durability=kit.disk.durability, guard=kit.disk.guard)
         self._disk.sweep_scratch()
@@ -67,11 +64,14 @@ class Bridge(Channel):
         name = _name(draft, action)
         if (result := self._result(name)) is None:
             self._check_health()
-            self._ask(name, action, draft.room, text=text_of(draft), thread_ts=draft.thread)
+            if not self._has_taken(name):
+                self._ask(name, action, draft.room, text=text_of(draft), thread_ts=draft.thread)
+                self._disk.rewrite(self._asked / name, b"")
             result = self._wait_for(name)
+        self._disk.remove(self._asked / name)
         if result.get("ok") is not True:
             self._disk.remove(self._results / f"{name}.json")
-            raise _refusal(str(result.get("error")))
+            raise slack_errors.judged(str(result.get("error")))
         return Post(str(result.get("ts")), str(result.get("channel") or draft.room))
 
     def find(self, draft: Draft) -> Post | None:
@@ -123,6 +123,18 @@ class Bridge(Channel):
             self._kit.tell(f"{error}; it is kept as {aside}")
             return None
 
+    def _has_taken(self, name: str) -> bool:
+        """Return whether an errand is the bridge's by now, which may yet answer: given again, it would be done twice.
+
+        One that has shown no sign of life since it was given the errand may have forgotten it.
+        """
+        try:
+            asked_at = os.stat(self._asked / name).st_mtime
+        except FileNotFoundError:
+            return False
+        is_forgotten = asked_at < self._silent_at or time.time() - asked_at > LATEST_ANSWER_SECONDS
+        return not is_forgotten and not is_there(self._outbox / f"{name}.json")
+
     def _ask(self, name: str, action: str, room: str, **fields: Any) -> None:
         """Put an errand into the outbox, unless it lies there already."""
         empty = {"text": None, "thread_ts": None, "emoji": None, "message_ts": None}
@@ -131,7 +143,7 @@ class Bridge(Channel):
             self._disk.create(self._outbox / f"{name}.json", to_json(errand))
 
     def _wait_for(self, name: str) -> dict[str, Any]:
-        until = time.monotonic() + ANSWER_SECONDS
+        until = time.monotonic() + float(self._kit.config["call_seconds"])
         while time.monotonic() < until:
             if (result := self._result(name)) is not None:
                 return result
@@ -155,20 +167,12 @@ class Bridge(Channel):
         try:
             silent = time.time() - os.stat(self._health).st_mtime
         except FileNotFoundError:
+            self._silent_at = time.time()
             raise ChannelDown(channel="slack", why=f"no bridge is at work in {self._health.parent}") from None
         if silent > STALE_SECONDS:
+            self._silent_at = time.time()
             raise ChannelDown(channel="slack", why="its bridge has given no sign of life for 30 s")
 
 
 def _name(draft: Draft, action: str) -> str:
     return as_filename(f"{draft.id}-{action}")
-
-
-def _refusal(error: str) -> ChannelRefused:
-    if error == "ratelimited":
-        return RoomBusy(channel="slack", why="it asks for a pause", after=1.0)
-    if error in TOKEN_ERRORS:
-        return ChannelLocked(channel="slack", why=error)
-    if error in PASSING_ERRORS:
-        return ChannelDown(channel="slack", why=error)
-    return ChannelRefused(channel="slack", why=f"{error}: {HINTS[error]}" if error in HINTS else error)

@@ -22,15 +22,6 @@ EMOJI: Mapping[str, tuple[str, str]] = {
     "skipped": ("", "eyes"),
 }
 """By a message's code: the reaction that says so, and the one that no longer holds."""
-TOKEN_ERRORS = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope")
-"""The owner's to mend: what is meant for Slack waits for it."""
-PASSING_ERRORS = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "accesslimited")
-HINTS: Mapping[str, str] = {
-    "not_in_channel": "invite the app there",
-    "channel_not_found": "there is none of that name, or the app was not invited",
-    "is_archived": "the channel is archived",
-}
-"""What to do about Slack's errors, by its name for them."""
 
 
 def text_of(draft: Draft) -> str:
