@@ -1,20 +1,16 @@
-"""What is made from the code is as the code is: the reference, the man pages, the site; and the container's script."""
+"""What is made from the code is as the code is: the reference, the man pages and the site."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from tests.waiting import SOON, wait_until
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PAGES = runpy.run_path(str(CHECKOUT / "bin" / "reference"))["pages"]()
@@ -58,19 +54,3 @@ def test_the_site_has_no_dead_link_and_loads_nothing_from_elsewhere(tmp_path: Pa
     assert [page.name for page in pages if FOREIGN.search(page.read_text())] == []
     found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     assert any("max_soldiers" in part["text"] for part in found)
-
-
-def test_the_main_process_of_a_container_starts_the_kingdom_and_stops_it_when_it_is_told_to(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {"PATH": path, "HOME": str(tmp_path), "KINGDOM_HOME": str(home), "LANG": "C.UTF-8"}
-    script = subprocess.Popen([CHECKOUT / "deploy" / "container.sh"], env=environment, stdout=subprocess.DEVNULL)
-    try:
-        beats = home / "state" / "king" / "heartbeat"
-        wait_until(beats.exists, SOON, "the king beats")
-    finally:
-        script.send_signal(signal.SIGTERM)
-    assert script.wait(SOON) == 0
-    pids = [json.loads(beat.read_bytes())["pid"] for beat in home.glob("state/*/heartbeat")]
-    assert len(pids) > 4
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), SOON, "no role is left")

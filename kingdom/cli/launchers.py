@@ -129,16 +129,16 @@ def not_up(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
     """Wait for the first heartbeats. Return the roles that time ran out for, or that ended for good before that."""
 
     def settled() -> bool:
-        silent = [row.name for row in rows if not _is_up(places, row.name)]
+        silent = [row.name for row in rows if not is_up(places, row.name)]
         if silent and not steward.launcher_runs():
             return True
         return not silent or all(_has_given_up(places, steward, name) for name in silent)
 
     wait(settled, START_SECONDS)
-    return [row.name for row in rows if not _is_up(places, row.name)]
+    return [row.name for row in rows if not is_up(places, row.name)]
 
 
-def _is_up(places: Places, name: str) -> bool:
+def is_up(places: Places, name: str) -> bool:
     """Return whether it holds its lock and this process has written a heartbeat, or another program plays it."""
     age = heartbeats.foreign_age(places, name, time.time())
     if age is not None and age <= home.system(places)["heartbeat"]["threshold_seconds"]:

@@ -98,12 +98,16 @@ class Tail:
         waker = Waker((), "poll")
         while follow:
             ends = until_free is not None and not is_locked(until_free)
-            for path, position in self._positions.items():
-                with suppress(FileNotFoundError):
-                    position.show_new(path)
+            self.show_new()
             if ends:
                 return
             waker.wait(LOOK_SECONDS)
+
+    def show_new(self) -> None:
+        """Print what has been added since the last look."""
+        for path, position in self._positions.items():
+            with suppress(FileNotFoundError):
+                position.show_new(path)
 
 
 class _Position:

@@ -28,10 +28,15 @@ SERVES = {name: row.serves for name, row in ROLES.items()}
 
 
 @click.command(short_help="Start the kingdom, or whatever part of it does not run.")
-def up() -> int:
+@click.option(
+    "--foreground", is_flag=True, help="Stay and print the log, as a service; stop every role when asked to end."
+)
+@click.pass_context
+def up(context: click.Context, foreground: bool) -> int:
     """Start the kingdom, or whatever part of it does not run. Harmless when everything runs.
 
-    Exit code 1 when a role does not come up or is quarantined.
+    Exit code 1 when a role does not come up or is quarantined. With --foreground it is told to systemd ($NOTIFY_SOCKET)
+    when every role works, and again and again while none hangs.
     """
     places = Places(find_home())
     for line in furnish(places):
@@ -45,6 +50,12 @@ def up() -> int:
     steward.start_launcher(wanted)
     not_up = launchers.not_up(places, steward, wanted)
     _print_up(places, steward, rows, launchers.reasons(places, not_up, before))
+    if foreground:
+        from kingdom.cli.foreground import stay
+
+        code = stay(places)
+        context.invoke(down, soldiers=False)
+        return code
     return Exit.FAILED if not_up or any(desired_state(places, row.name) == "quarantined" for row in rows) else Exit.DONE
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from kingdom.cli import home
-from kingdom.home import config
 from kingdom.words import printable
 
 UNIT = """\
@@ -25,14 +24,15 @@ StartLimitIntervalSec=0
 User={user}
 Environment="KINGDOM_HOME={home}"
 Environment="PATH={path}"
-PIDFile={home}/state/run/supervisord.pid
-Type=forking
-ExecStart={program} up
-ExecStop={program} down
+# Ready when every role works; well while none hangs for longer than the chamberlain takes to replace it.
+Type=notify
+WatchdogSec=300
+ExecStart={program} up --foreground
+ExecStopPost=-{program} down
 # A dead launcher is raised by the chamberlain within seconds; this is for the day when both are dead.
-Restart=always
+Restart=on-failure
 RestartSec=15
-TimeoutStartSec=60
+TimeoutStartSec=infinity
 TimeoutStopSec=60
 # Soldiers finish their work: `down` ends the roles, and nobody is shot for belonging to this unit.
 KillMode=process
@@ -75,14 +75,9 @@ WantedBy=multi-user.target
 def systemd() -> None:
     """Print a systemd unit for this home, filled in and hardened: write it to /etc/systemd/system/kingdom.service, then
     `systemctl daemon-reload` and `systemctl enable --now kingdom`.
-
-    The unit follows supervisord: it needs `launcher: supervisord` in config/system.yaml.
     """
     places = home.find()
     places.check()
-    if config.for_looking(places, "system")[0]["launcher"] != "supervisord":
-        note = f"set `launcher: supervisord` in {places.config / 'system.yaml'} before you enable this unit"
-        click.echo(f"kingdom systemd: {note}", err=True)
     print(unit(places.home, getpass.getuser(), Path(shutil.which("kingdom") or f"{sys.prefix}/bin/kingdom")), end="")
 
 

@@ -23,6 +23,7 @@ from kingdom.home.places import Places, find_home
 from kingdom.log import Log
 from kingdom.records import heartbeats
 from kingdom.records.queues import Queues
+from kingdom.runtime import systemd
 from kingdom.runtime.config_files import ConfigFiles
 from kingdom.runtime.heartbeat import Heartbeat
 from kingdom.runtime.processes import end_with_parent
@@ -260,6 +261,7 @@ class _Loop:
                 break
             arrivals = self._wait(0.0 if again else min(turn.wait, self._longest_sleep()))
         self._job.close()
+        systemd.tell(systemd.ENDS)
         self._services.log.info("stops", event="system.shutdown", role=self._services.name)
         self._services.log.flush()
         self.heartbeat.write("stopped")
@@ -290,6 +292,7 @@ class _Loop:
             state, self._look_everywhere = "degraded", True
         self._services.log.flush()
         self.heartbeat.write(state, worked=turn.worked)
+        systemd.tell(systemd.READY, systemd.WELL)
         return turn
 
     def _longest_sleep(self) -> float:

@@ -43,7 +43,7 @@ def test_its_exposure_is_under_4(written: Path) -> None:
 
 def test_it_names_the_home_and_the_command(home: Path) -> None:
     text = unit(home, "kim", Path("/opt/venv/bin/kingdom"))
-    for line in (f'Environment="KINGDOM_HOME={home}"', "User=kim", "ExecStart=/opt/venv/bin/kingdom up"):
+    for line in (f'Environment="KINGDOM_HOME={home}"', "User=kim", "ExecStart=/opt/venv/bin/kingdom up --foreground"):
         assert line in text.splitlines()
 
 
