@@ -17,6 +17,7 @@ from tests.faults import changes, lines, mutants, random_mutants, reached, trees
 
 LISTS = (
     "test_mutants",
+    "test_command_mutants",
     "cage.test_cage_mutants",
     "engines.test_engine_mutants",
     "hall.test_gateway_mutants",
@@ -62,6 +63,7 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
         "engines": ("engines.",),
         "gateway": ("hall.test_gateway",),
         "hall": ("hall.test_hall",),
+        "commands": ("test_command",),
     }
     held = {
         room: sum(len(import_module(f"tests.faults.{name}").MUTANTS) for name in LISTS if name.startswith(begins))
@@ -69,7 +71,7 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
     }
     counts = "{court} defects of the court, {promises} of what people are promised, {watch} of the watch, "
     counts += "{sandbox} of the sandbox, {queue} of the queue, {sentinel} of the sentinel, {slack} of Slack, "
-    counts += "{engines} of the engines, {gateway} of the gateway and {hall} of the hall"
+    counts += "{engines} of the engines, {gateway} of the gateway, {hall} of the hall and {commands} of demo and adopt"
     assert counts.format(**held) in page
 
 

@@ -67,6 +67,16 @@ def is_caught(mutant: Mutant, check: Check) -> bool:
     return bool(found)
 
 
+def failing(tree: Path, test: str) -> list[str]:
+    """Return what a test of the checkout says when it fails with the program of a tree."""
+    shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc", "faults"))
+    shutil.copy(trees.CHECKOUT / "pyproject.toml", tree)
+    home = trees.new_folder()
+    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", test], timeout=120)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout.splitlines()[-3:] if done.returncode else []
+
+
 def chosen(mutants: Iterable[Mutant]) -> list[Mutant]:
     return [mutant for mutant in mutants if mutant.quick or trees.ALL_MUTANTS]
 

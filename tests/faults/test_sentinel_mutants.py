@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.faults import mutants, test_sweep_sentinel, trees
+from tests.faults import mutants, test_sweep_sentinel
 from tests.faults.changes import before, body, drop, replace, swap
 from tests.faults.mutants import Mutant
 from tests.faults.sweep import KILL, sweep
@@ -116,12 +115,7 @@ def check(tree: Path, name: str, near: str) -> list[str]:
     """Return what a check finds wrong with the program of a tree."""
     if name == "sentinel kill":
         return sweep(test_sweep_sentinel.SENTINEL, KILL, tree=tree, near=near, stop_at=1, budget=8).bad
-    shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc", "faults"))
-    shutil.copy(trees.CHECKOUT / "pyproject.toml", tree)
-    home = trees.new_folder()
-    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", name], timeout=120)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return done.stdout.splitlines()[-3:] if done.returncode else []
+    return mutants.failing(tree, name)
 
 
 @pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
