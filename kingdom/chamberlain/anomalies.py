@@ -39,7 +39,7 @@ def failures_in_a_row(facts: Facts) -> Iterator[Found]:
                 general,
                 (
                     f"{general} has failed {number} tasks in a row. `kingdom tasks --general {general}` lists them, "
-                    f"`kingdom why TASK` says why; `kingdom stop {general}` keeps it from the next."
+                    f"`kingdom why TASK` says why; `kingdom stop {general}` stops it."
                 ),
             )
 
@@ -86,7 +86,7 @@ def frequent_restarts(facts: Facts) -> Iterator[Found]:
                 role,
                 (
                     f"{role} was started again {count(len(times), 'time')} within an hour without having been stopped. "
-                    f"`kingdom logs {role}` shows how its lives end."
+                    f"`kingdom logs {role}` shows why it ends."
                 ),
             )
 

@@ -161,21 +161,21 @@ def _shrunk(file: _Found, was: int) -> Gap:
     lost = f"{was - file.size} bytes of {was} are gone"
     return Gap(
         f"shrank:{file.first}:{was}:{file.size}",
-        f"{file.path.name} has shrunk: {lost}. They were counted and stay so; counting goes on behind the rest.",
+        f"{file.path.name} has shrunk: {lost}. Earlier counts stay; counting continues after the rest.",
     )
 
 
 def _changed(file: _Found, offset: int) -> Gap:
-    unknown = f"{file.size - offset} bytes behind byte {offset} may be new and were not counted"
+    unknown = f"{file.size - offset} bytes after byte {offset} may be new and were not counted"
     return Gap(
         f"changed:{file.first}:{offset}:{file.size}",
-        f"{file.path.name} was cut or edited and has grown again: {unknown}. Counting goes on behind them.",
+        f"{file.path.name} was cut or edited and has grown again: {unknown}. Counting continues after them.",
     )
 
 
 def _replaced(path: Path, cursor: Mapping[str, Any]) -> Gap:
-    read = f"its first {cursor['offset']} bytes were counted and stay so; what was written behind them was not"
+    read = f"its first {cursor['offset']} bytes were counted and stay so; later ones were not"
     return Gap(
         f"replaced:{cursor['first']}:{cursor['offset']}",
-        f"{path.name} is gone or was replaced by another file: {read}. Counting goes on with what is there.",
+        f"{path.name} is gone or was replaced by another file: {read}. Counting continues with the current files.",
     )

@@ -146,7 +146,7 @@ class ChamberlainJob:
             changed = {"from": self._last_health, "to": health}
             services.log.info(said, event="system.health_changed", **changed)
             if health == "red":
-                self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work that asks a model waits")
+                self._alerts.tell("red", f"the machine is red ({_figures(reading)}): new work that needs a model waits")
             else:
                 self._alerts.forget("red")
             self._last_health = health
@@ -172,7 +172,7 @@ class ChamberlainJob:
             if watcher.get("state") == "refused":
                 step = f"`kingdom connect {name} --check` tries it"
                 why = one_line(str(watcher.get("why")).removeprefix("refused: "), 300)
-                self._alerts.tell(f"watcher {name}", f"the sentinel is not let in by {name}: {why}; {step}")
+                self._alerts.tell(f"watcher {name}", f"{name} refuses the sentinel: {why}; {step}")
             elif watcher.get("state") in ("ok", "off"):
                 self._alerts.forget(f"watcher {name}")
 

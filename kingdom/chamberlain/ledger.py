@@ -102,7 +102,7 @@ def _said(share: Share) -> str:
     when = "today" if len(share.period) > len("2026-02") else "this month"
     return (
         f"{share.spent:.2f} of {share.budget:g} USD of budgets.{share.name}{whose} are spent {when}. Work waits when "
-        f"it is used up; `kingdom report --money` shows for what. The budget stands in config/general.yaml."
+        f"it is used up; `kingdom report --money` shows for what. The budgets are in config/general.yaml."
     )
 
 

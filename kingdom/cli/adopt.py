@@ -64,15 +64,15 @@ class Plan:
     refused: list[str]
 
 
-@click.command(short_help="Take over the home, the packages or the prompts of another kingdom.")
+@click.command(short_help="Copy the home, the packages or the prompts of another kingdom.")
 @click.argument("source", required=False, metavar="[FOLDER]")
-@click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do it; without this, only print what would be done.")
 def adopt(source: str | None, yes: bool) -> int:
-    """Take over what another kingdom has left in FOLDER: a home, a general's package, or a folder of prompts.
+    """Copy from FOLDER what another kingdom has left: a home, a general's package, or a folder of prompts.
 
-    Without a FOLDER it is this home itself, in which another kingdom has worked. What this home lacks is copied;
-    nothing is changed or removed where it lies, and what is here already stays. It can be repeated. First it only says
-    what would be done. Exit code 1 when something cannot be taken.
+    Without FOLDER it is this home itself, used by another kingdom before. Only missing files are copied; the source and
+    existing files do not change. It can be repeated. Without --yes it only prints what would be done. Exit code 1 if
+    something cannot be copied.
     """
     places = home.own()
     found = places.home if source is None else Path(source).expanduser().absolute()

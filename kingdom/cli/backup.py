@@ -22,14 +22,14 @@ from kingdom.upkeep import backup as archives
 MEGABYTE = 1 << 20
 
 
-@click.command(short_help="Copy the home, also at work, into one file.")
+@click.command(short_help="Copy the home into one file, also while it runs.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--with-secrets", is_flag=True, help="Also .env, its copies, and the keys of the gateway.")
+@click.option("--with-secrets", is_flag=True, help="Include .env, its copies, and the keys of the gateway.")
 def backup(file: Path, with_secrets: bool) -> None:
-    """Copy this home, which may be at work, into FILE (a tar archive, only yours to read).
+    """Copy this home, also while it runs, into FILE (a tar archive that only you can read).
 
-    The copy is one in which all holds that `fsck` looks for. Not in it: secrets (unless --with-secrets), locks,
-    sockets, and clones of repositories, which are fetched again.
+    The copy is consistent by the rules of `fsck`. It leaves out secrets (unless --with-secrets), locks, sockets, and
+    clones of repositories, which are fetched again.
     """
     places, target = home.own(), file.absolute()
     places.check()
@@ -44,13 +44,13 @@ def backup(file: Path, with_secrets: bool) -> None:
     print(f"{target}: {os.stat(target).st_size / MEGABYTE:.1f} MB, {places.home} {secrets}.")
 
 
-@click.command(short_help="Put a home back from such a file.")
+@click.command(short_help="Restore a home from a backup.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--force", is_flag=True, help="Also where a home is already: that is set aside.")
+@click.option("--force", is_flag=True, help="Replace an existing home; its files move to its folder set-aside-TIME.")
 def restore(file: Path, force: bool) -> None:
-    """Make the home of --home or $KINGDOM_HOME from FILE, which `kingdom backup` wrote. Nothing may run there.
+    """Restore the home of --home or $KINGDOM_HOME from FILE, which `kingdom backup` wrote. Nothing may run there.
 
-    With --force what lies there is moved into a folder beside it. `.env` stays as it is if FILE holds none.
+    With --force the existing files move to the home's folder set-aside-TIME. `.env` stays if FILE holds none.
     """
     places = Places(find_home())
     make_folder(places.home)

@@ -22,15 +22,15 @@ class NotTaken(KingdomError):
     """{why}"""
 
 
-@click.command(short_help="Give a service's token, try it, and say what was seen.")
+@click.command(short_help="Enter a service's token and try it.")
 @click.argument("service", required=False, metavar="[SERVICE]", shell_complete=complete.services)
-@click.option("--check", is_flag=True, help="Ask for nothing: try what .env holds.")
+@click.option("--check", is_flag=True, help="Try the tokens in .env, without asking for new ones.")
 def connect(service: str | None, check: bool) -> int:
     """Connect the kingdom to SERVICE, or list the services.
 
-    Says which token it needs with which scopes, takes it from a prompt (when stdin is no terminal: a line for each
-    value), tries it, and keeps it in .env, which only you can read. A value left empty stays as it is. Tokens are never
-    taken from the command line, where others could read them. Exit code 1 when the service refuses.
+    Prints which token the service needs, asks for it (or reads stdin, one line per value), tries it, and stores it in
+    .env, which only you can read. An empty value changes nothing. Tokens are never arguments, because other users could
+    read them. Exit code 1 if the service refuses.
     """
     places = home.find()
     places.check()

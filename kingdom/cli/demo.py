@@ -43,15 +43,15 @@ class Failed(KingdomError):
     """the demo could not start its kingdom: {why}"""
 
 
-@click.command(short_help="See it all at work for a minute, without any account.")
-@click.option("--keep", is_flag=True, help="Leave its home where it is, and say where.")
+@click.command(short_help="Show everything at work for a minute, without any account.")
+@click.option("--keep", is_flag=True, help="Keep its home, and print where it is.")
 def demo(keep: bool) -> int:
-    """Show the whole kingdom at work, without any account or key, in less than a minute.
+    """Show everything at work, without any account or key, in less than a minute.
 
-    GitHub, Jira, Slack with its people and a model are played on this machine; the roles are real processes in a home
-    of their own, which is removed at the end. A review is asked for, a ticket is unclear, many notifications come at
-    once, and two processes are killed. At the end `kingdom why` tells what became of it, and everything is counted.
-    Exit code 1 when anything was lost or done twice.
+    Stand-ins play GitHub, Jira, Slack with its people, and a model; the roles are real processes in a home of their
+    own, which is removed at the end. A review is requested, a ticket is unclear, many notifications come at once, and
+    two processes are killed. At the end `kingdom why` explains what happened, and everything is counted. Exit code 1 if
+    anything was lost or done twice.
     """
     began = time.monotonic()
     with _folder(keep) as (folder, alive), World(folder) as world:

@@ -62,11 +62,11 @@ class Finding:
 Check = Callable[[Places], Iterator[Finding]]
 
 
-@click.command(short_help="Look for what could keep the kingdom from working.")
-@click.option("--all", "whole", is_flag=True, help="Show what is well too, a line for each check.")
+@click.command(short_help="Check the set-up for problems.")
+@click.option("--all", "whole", is_flag=True, help="Also show the checks that passed.")
 @click.option("--json", "in_json", is_flag=True, help="Print the findings as one line of JSON.")
 def doctor(whole: bool, in_json: bool) -> int:
-    """Look for what could keep the kingdom from working. Exit code 1 when something is BAD."""
+    """Check the set-up for problems. Exit code 1 when something is BAD."""
     places = home.find()
     findings = [finding for check in CHECKS for finding in check(places)]
     if in_json:

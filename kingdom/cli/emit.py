@@ -17,16 +17,16 @@ from kingdom.times import stamp
 SOURCE = "cli"
 
 
-@click.command(short_help="Put an event of any type in.")
+@click.command(short_help="Create an event of any type.")
 @click.argument("type_", metavar="TYPE")
-@click.option("--payload", metavar="JSON", default="{}", help="What it says: a JSON object; - reads it from stdin.")
+@click.option("--payload", metavar="JSON", default="{}", help="Its payload, a JSON object; - reads it from stdin.")
 @click.option("--repo", metavar="OWNER/NAME", help="The repository that it is about.")
 @click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
-@click.option("--wait", is_flag=True, help="Print the messages that it leads to; else only its id is printed.")
+@click.option("--wait", is_flag=True, help="Wait, and print the messages that it leads to, not only its id.")
 @click.option("--timeout", type=Finite(min=0), default=300.0, show_default=True, help="With --wait: seconds to wait.")
 @click.option("--json", "in_json", is_flag=True, help="With --wait: print each message as one line of JSON.")
 def emit(type_: str, payload: str, repo: str | None, priority: str, wait: bool, timeout: float, in_json: bool) -> int:
-    """Put an event of this TYPE in and print its id, like `kingdom emit github.pr.mentioned --repo acme/shop`.
+    """Create an event of this TYPE and print its id, like `kingdom emit github.pr.mentioned --repo acme/shop`.
 
     With --wait, exit code 0 when the last message is an answer or a question, 1 when it says [failed].
     """

@@ -26,7 +26,7 @@ OF_CLAUDE, OF_CODEX = f"~/{claude.CREDENTIALS}", f"~/{codex.CREDENTIALS}"
 
 
 class Claude:
-    serves = "soldiers with the engine claude work by it"
+    serves = "soldiers with the engine claude use it"
     needs = (
         Needed(claude.KEYS[0], "API key (sk-ant-api…)", is_optional=True, also=(claude.KEYS[1],)),
         Needed(claude.KEYS[2], "or the token of `claude setup-token`", is_optional=True, also=(OF_CLAUDE,)),
@@ -54,7 +54,7 @@ token that renews it (runtime.bring in config/system.yaml), and your own `claude
 
 
 class Codex:
-    serves = "soldiers with the engine codex work by it"
+    serves = "soldiers with the engine codex use it"
     needs = (Needed(codex.KEYS[0], "API key (sk-…)", is_optional=True, also=(codex.KEYS[1], OF_CODEX)),)
     guide = f"""\
 One of two. An API key: platform.openai.com, API keys; of a restricted key the permissions Models (read) and Responses

@@ -23,16 +23,16 @@ PAUSE_SECONDS = 1.0
 """Between two looks: what moves meanwhile is no finding."""
 
 
-@click.command(short_help="Does everything that must hold in this home hold?")
-@click.option("--repair", is_flag=True, help="Repair what can be repaired; nothing may run.")
+@click.command(short_help="Check the files of this home, and repair them.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired; all roles must be stopped.")
 @click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
 def fsck(repair: bool, in_json: bool) -> int:
-    """Look over every queue, result, counter and index of this home, also while it is at work.
+    """Check every queue, result, counter and index of this home, also while it runs.
 
-    Every finding names the file, the rule that it breaks, and what --repair would do. A repair deletes nothing: what is
-    in the way goes to dead/ with its reason, or to state/set-aside.
+    Each finding names the file, the broken rule, and what --repair would do. A repair deletes nothing: it moves files
+    to dead/ with a reason, or to state/set-aside.
 
-    Exit code 0 when all is well or was repaired, 1 when findings are left, 2 when it cannot be done.
+    Exit code 0: everything is in order or was repaired; 1: findings are left; 2: it cannot run.
     """
     places = home.own()
     places.check()

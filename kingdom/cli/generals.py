@@ -16,19 +16,22 @@ from kingdom.home.roster import general
 from kingdom.words import count, one_line, table
 
 
-@click.group(invoke_without_command=True, short_help="The installed generals: ls, new, validate, install, uninstall.")
+@click.group(
+    invoke_without_command=True,
+    short_help="List, make, install and remove generals: ls, new, validate, install, uninstall.",
+)
 @click.pass_context
 def generals(ctx: click.Context) -> int | None:
-    """The installed generals, and how to add and remove one."""
+    """List the installed generals, add and remove them."""
     return ctx.invoke(list_generals) if ctx.invoked_subcommand is None else None
 
 
 @generals.command("ls")
 @click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
 def list_generals(in_json: bool = False) -> int:
-    """List the generals that are installed and those that could be, and the manifests that cannot be used.
+    """List installed generals, available packages, and manifests that cannot be used.
 
-    Exit code 1 when there are any of the last.
+    Exit code 1 if a manifest cannot be used.
     """
     places = home.find()
     good, bad = manifests.installed(places)
@@ -57,7 +60,7 @@ def list_generals(in_json: bool = False) -> int:
 @generals.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Write a package to begin with for a general NAME. It is valid as it is, and answers once it is installed."""
+    """Write a starter package for a general NAME. It is valid, and answers once it is installed."""
     places = home.find()
     name = new_general.full_name(name)
     package = new_general.write(places, home.disk(places), name)
@@ -69,7 +72,7 @@ def new(name: str) -> None:
 @generals.command()
 @click.argument("package")
 def validate(package: str) -> None:
-    """Check a general's PACKAGE, named by its folder or its name, without installing it."""
+    """Check a general's PACKAGE (its folder or its name) without installing it."""
     manifest = packages.check(packages.find(home.find(), package))
     print(f"{manifest.name} can be installed: {_summary(manifest)}.")
 
@@ -77,9 +80,9 @@ def validate(package: str) -> None:
 @generals.command()
 @click.argument("package")
 def install(package: str) -> int:
-    """Install the general of a PACKAGE, named by its folder or its name; again, take over what has changed in it.
+    """Install the general of a PACKAGE (its folder or its name), or update it from a changed package.
 
-    Returns when the general works by the new manifest. Exit code 1 when it has not come up.
+    Returns when the general uses the new manifest. Exit code 1 if it does not come up.
     """
     places = home.find()
     places.check()

@@ -28,15 +28,15 @@ exec {kingdom} -C "$(cd "${{0%/*}}/.." && pwd)" generals install "$@"
 """
 
 
-@click.command(short_help="Make a folder a home of its own.")
+@click.command(short_help="Make a folder a home.")
 @click.argument("folder", default="", metavar="[FOLDER]")
 @click.pass_context
 def init(context: click.Context, folder: str) -> None:
-    """Make FOLDER a home of its own, with default configuration and generals.
+    """Make FOLDER a home, with default configuration and generals.
 
-    If none is named, it is that of --home or $KINGDOM_HOME, else the current one.
+    Without FOLDER it is that of --home or $KINGDOM_HOME, else the current folder.
 
-    In a folder that is a home already, what is missing is added and old copies of shipped generals are replaced.
+    In an existing home, missing files are added and old copies of shipped generals are replaced.
     """
     if context.get_parameter_source("folder") is not ParameterSource.COMMANDLINE:
         folder = set_home = os.environ.get("KINGDOM_HOME") or os.environ.get("KINGDOM_BASE_DIR") or ""

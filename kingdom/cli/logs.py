@@ -21,11 +21,11 @@ LOOK_SECONDS = 0.2
 BLOCK = 1 << 16
 
 
-@click.command(short_help="The end of a log.")
+@click.command(short_help="Show the end of a log.")
 @click.argument("role", default="", shell_complete=complete.roles)
-@click.option("-f", "--follow", is_flag=True, help="Print what is added, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Also print new lines, until Ctrl-C.")
 @click.option(
-    "-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many lines to begin with."
+    "-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many lines to show first."
 )
 def logs(role: str, follow: bool, count: int) -> None:
     """Print the end of a ROLE's log, or of the log that all roles share."""
@@ -39,7 +39,7 @@ def logs(role: str, follow: bool, count: int) -> None:
     Tail([path], count).run(follow)
 
 
-@click.command(short_help="A role's terminal, or what a task's soldier prints.")
+@click.command(short_help="Open a role's terminal, or follow a task's soldier.")
 @click.argument("role_or_task", shell_complete=complete.roles_and_tasks)
 def attach(role_or_task: str) -> None:
     """Open a ROLE's terminal (leave it with Ctrl-b d), or follow what the soldier of a TASK prints."""

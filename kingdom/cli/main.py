@@ -66,9 +66,9 @@ class Finite(click.FloatRange):
 def kingdom(context: click.Context, folder: str | None) -> None:
     """A team-mate that finds its own work, on one machine.
 
-    Start it with `kingdom up`, talk to it with `kingdom say "brief me"`, look at it with `kingdom status`. Everything
-    it knows lies in files under its home: that of --home, else $KINGDOM_HOME, else the current folder or the nearest
-    one above it that is a home, else the checkout.
+    Start it with `kingdom up`, talk to it with `kingdom say "brief me"`, look at it with `kingdom status`. All its data
+    is in files in its home: that of --home, else $KINGDOM_HOME, else the current folder or the nearest parent that is a
+    home, else the checkout.
     """
     if folder is not None:
         _act_on(context, Path(folder).expanduser().absolute())

@@ -14,9 +14,9 @@ from kingdom.home import config
 from kingdom.upkeep.metrics import Figures, render
 
 
-@click.command(short_help="The kingdom's figures for Prometheus.")
+@click.command(short_help="Print metrics for Prometheus.")
 def metrics() -> None:
-    """Print the kingdom's figures in the text format of Prometheus.
+    """Print the kingdom's metrics in the text format of Prometheus.
 
     The chamberlain writes the same every 30 s to state/chamberlain/kingdom.prom, for the textfile collector of the node
     exporter: link that file into its folder.

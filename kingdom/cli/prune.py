@@ -28,14 +28,14 @@ PATIENCE_SECONDS = 60.0
 """For the chamberlain to begin."""
 
 
-@click.command(short_help="Delete what has ended long ago, now.")
+@click.command(short_help="Delete old files now.")
 @click.option("--dry-run", is_flag=True, help="Only count what would be deleted.")
 @click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
 def prune(dry_run: bool, in_json: bool) -> None:
-    """Delete what `retention` in chamberlain.yaml calls old, which otherwise is done every night.
+    """Delete files older than `retention` in chamberlain.yaml allows, without waiting for the night.
 
-    Nothing that waits, is under way, has failed or lies in dead/ is deleted, nor what belongs to an open question or
-    conversation. While the chamberlain runs, it is asked to do it.
+    Files that wait, are in progress, have failed, are in dead/ or belong to an open question or conversation are kept.
+    While the chamberlain runs, it does the work.
     """
     places = home.own()
     places.check()

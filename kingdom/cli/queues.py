@@ -49,7 +49,7 @@ class Since(click.ParamType[float]):
 
 
 most_shown = click.option(
-    "-n", "most", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Show at most so many."
+    "-n", "most", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="The most to show."
 )
 in_json_lines = click.option("--json", "in_json", is_flag=True, help="Print each as one line of JSON.")
 of_type = click.option("--type", "type_", metavar="TYPE", help="Only those of this type, such as github.pr.*")
@@ -79,9 +79,9 @@ class WithDefault(click.Group):
         return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, found)]
 
 
-@click.group(cls=WithDefault, short_help="The newest events, or one: ls, show, discard, requeue.")
+@click.group(cls=WithDefault, short_help="List the newest events, or show one: ls, show, discard, requeue.")
 def events() -> None:
-    """The newest events, or one of them: `kingdom events ID`."""
+    """List the newest events, or show one: `kingdom events ID`."""
 
 
 @events.command("ls")
@@ -105,7 +105,7 @@ def list_events(
 @events.command("show")
 @click.argument("id", shell_complete=complete.ids("events"))
 def show_event(id: str) -> None:
-    """Show one event's file, and where it lies. The beginning of its ID will do."""
+    """Show one event's file, and where it lies. The first letters of its ID are enough."""
     _show_file(find_typed(home.find(), id, ("events",)))
 
 
@@ -125,9 +125,9 @@ def _event_row(event: Found) -> Cells:
     return (_short_id(event), _state(event), one_line(event.get("type") or "?", 40), _age(event), one_line(outcome))
 
 
-@click.group(cls=WithDefault, short_help="The newest tasks, or one: ls, show, retry, cancel.")
+@click.group(cls=WithDefault, short_help="List the newest tasks, or show one: ls, show, retry, cancel.")
 def tasks() -> None:
-    """The newest tasks, or one of them: `kingdom tasks ID`."""
+    """List the newest tasks, or show one: `kingdom tasks ID`."""
 
 
 @tasks.command("ls")
@@ -173,7 +173,7 @@ def _asking(places: Places) -> Iterator[Found]:
 @tasks.command("show")
 @click.argument("id", shell_complete=complete.ids("tasks"))
 def show_task(id: str) -> None:
-    """Show one task's file and its result. The beginning of its ID will do."""
+    """Show one task's file and its result. The first letters of its ID are enough."""
     places = home.find()
     found = find_typed(places, id, ("tasks",))
     _show_file(found)
@@ -224,9 +224,9 @@ def _made_at(file: Found) -> float:
         return file.changed
 
 
-@click.group(cls=WithDefault, short_help="What lies in every queue: ls, show, requeue.")
+@click.group(cls=WithDefault, short_help="List and requeue files of any queue: ls, show, requeue.")
 def queue() -> None:
-    """What lies in every queue, or one file of them: `kingdom queue FILE`."""
+    """List the queues, or show one of their files: `kingdom queue FILE`."""
 
 
 @queue.command("ls")
@@ -254,7 +254,7 @@ def list_queue(folder: str, most: int, in_json: bool) -> None:
 @queue.command("show")
 @click.argument("file", shell_complete=complete.ids())
 def show_file(file: str) -> None:
-    """Show one file of any queue, and where it lies. The beginning of its ID will do."""
+    """Show one file of any queue, and where it lies. The first letters of its ID are enough."""
     _show_file(find_typed(home.find(), file))
 
 
@@ -322,7 +322,7 @@ def _age(file: Found) -> str:
     return time_apart(file.get("created_at"), time.time())
 
 
-AGAIN = click.Option(["--again"], is_flag=True, help="Also one that has succeeded: its work is done a second time.")
+AGAIN = click.Option(["--again"], is_flag=True, help="Also retry one that has succeeded.")
 
 
 def _order_command(action: str, group: str, help: str) -> click.Command:

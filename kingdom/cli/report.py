@@ -37,16 +37,16 @@ class Report:
     questions: list[str] = field(default_factory=list)
 
 
-@click.command(short_help="What was done in the last days, and what it cost.")
+@click.command(short_help="Count what was done in the last days, and what it cost.")
 @click.option("--days", type=Finite(min=0, min_open=True), help="How far back to look: 1, or 30 for --money.")
 @since_then
 @click.option("--general", metavar="NAME", help="Only what this general did.")
 @click.option("--money", "of_money", is_flag=True, help="What was spent, by day, general, account and task.")
 @click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
 def report(days: float | None, since: float | None, general: str | None, of_money: bool, in_json: bool) -> None:
-    """Count what came in and what was done in the last days, by the files that lie in the queues.
+    """Count what came in and what was done in the last days, by the files in the queues.
 
-    With --money: what the soldiers' engines cost, as far as they say so, and how the budgets stand.
+    With --money: what soldiers cost, as far as their engines report it, and how much of each budget is used.
     """
     if days is not None and since is not None:
         raise click.UsageError("--days and --since say the same; give one of them")

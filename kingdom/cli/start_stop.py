@@ -27,13 +27,13 @@ from kingdom.words import STATES, closest, count, one_line, table
 SERVES = {name: row.serves for name, row in ROLES.items()}
 
 
-@click.command(short_help="Start the kingdom, or whatever part of it does not run.")
+@click.command(short_help="Start the kingdom, or the parts of it that do not run.")
 @click.option(
     "--foreground", is_flag=True, help="Stay and print the log, as a service; stop every role when asked to end."
 )
 @click.pass_context
 def up(context: click.Context, foreground: bool) -> int:
-    """Start the kingdom, or whatever part of it does not run. Harmless when everything runs.
+    """Start the kingdom, or the parts of it that do not run. Safe to repeat.
 
     Exit code 1 when a role does not come up or is quarantined. With --foreground it is told to systemd ($NOTIFY_SOCKET)
     when every role works, and again and again while none hangs.
@@ -60,9 +60,9 @@ def up(context: click.Context, foreground: bool) -> int:
 
 
 @click.command(short_help="Stop every role; soldiers finish their work.")
-@click.option("--soldiers", is_flag=True, help="End running soldiers too; their tasks begin again after the next up.")
+@click.option("--soldiers", is_flag=True, help="Also stop running soldiers; their tasks start again after the next up.")
 def down(soldiers: bool) -> None:
-    """Stop every role. Running soldiers finish their work, unless --soldiers ends them; that uses up no retry."""
+    """Stop every role. Running soldiers finish their work, unless --soldiers stops them (this uses up no retry)."""
     places = home.own()
     stopped = [name for name in launchers.all_names(places) if is_locked(places.lock(name))]
     with launching(places):
@@ -94,7 +94,7 @@ def down(soldiers: bool) -> None:
 @click.command(short_help="Start one role, also a stopped or quarantined one.")
 @click.argument("role", shell_complete=complete.roles)
 def start(role: str) -> int:
-    """Start one ROLE, also one that was stopped by hand or is quarantined after crashing again and again."""
+    """Start one ROLE, also one that was stopped by hand or is quarantined after repeated crashes."""
     places = home.own()
     with launching(places):
         steward, row = launchers.one_running(places), _row(places, role)
@@ -104,10 +104,10 @@ def start(role: str) -> int:
     return _print_started(places, steward, row, before)
 
 
-@click.command(short_help="Stop one role; it stays down until started.")
+@click.command(short_help="Stop one role; it stays stopped until it is started.")
 @click.argument("role", shell_complete=complete.roles)
 def stop(role: str) -> None:
-    """Stop one ROLE. It stays down until `kingdom start ROLE`, also through `kingdom up`."""
+    """Stop one ROLE. It stays stopped until `kingdom start ROLE`, also through `kingdom up`."""
     places = home.own()
     _row(places, role)
     make_folder(places.wanted_folder)

@@ -46,11 +46,11 @@ LONGEST_TEXT = 200
 PER_ROW = 60
 
 
-@click.command(short_help="What runs, waits and fails.")
-@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
-@click.option("--json", "in_json", is_flag=True, help="The whole picture as one line of JSON.")
+@click.command(short_help="Show what runs, waits and fails.")
+@click.option("--watch", is_flag=True, help="Repeat it every second, until Ctrl-C.")
+@click.option("--json", "in_json", is_flag=True, help="Print the whole picture as one line of JSON.")
 def status(watch: bool, in_json: bool) -> int:
-    """Show who needs you, what runs, waits and fails.
+    """Show open questions, and what runs, waits and fails.
 
     Exit code 0 when every role that should run has a fresh heartbeat, else 1.
     """

@@ -71,7 +71,7 @@ WantedBy=multi-user.target
 """
 
 
-@click.command(short_help="The systemd unit of this home.")
+@click.command(short_help="Print a systemd unit for this home.")
 def systemd() -> None:
     """Print a systemd unit for this home, filled in and hardened: write it to /etc/systemd/system/kingdom.service, then
     `systemctl daemon-reload` and `systemctl enable --now kingdom`.

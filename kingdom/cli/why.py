@@ -74,13 +74,13 @@ class Story:
         }
 
 
-@click.command(short_help="What became of an event, task or message, and what it waits for.")
+@click.command(short_help="Say what became of an event, task or message, and what it waits for.")
 @click.argument("id", required=False, shell_complete=complete.ids(*IDS))
 @click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
 def why(id: str | None, in_json: bool) -> None:
-    """Tell what happened to the event, task, message or order of this ID, and what it waits for.
+    """Say what happened to the event, task, message or order of this ID, and what it waits for.
 
-    The beginning of an ID will do while only one begins so. Without any, the newest event or scheduled task is meant.
+    The first letters of an ID are enough if they are unique. Without an ID it is the newest event or scheduled task.
     """
     places = home.find()
     story = _story(places, _newest(places) if id is None else find_typed(places, id, IDS))

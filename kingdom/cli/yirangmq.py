@@ -70,7 +70,7 @@ def cli() -> None:
     Exit codes: 0 done, 1 refused, 2 wrong usage,
     3 the manager is not running, 4 no answer in time.
 
-    Times may say their unit: 500ms, 30s, 5m, 2h, 1d. A bare number is in the unit that the option names.
+    Times may have a unit: 500ms, 30s, 5m, 2h, 1d. A bare number is in the unit that the option names.
     """
 
 
@@ -89,12 +89,10 @@ def cli() -> None:
 )
 @click.option("--delay", type=Time("ms"), metavar="MS", default=0, help="Deliver it after so many milliseconds.")
 @click.option("--target", metavar="ID", default="", help="Deliver it to this consumer only.")
-@click.option("--type", "type_", metavar="TEXT", help="What kind of message it is: stored with it.")
-@click.option("--trace-id", metavar="TEXT", help="An id for your own tracing: stored with it.")
-@click.option(
-    "--dedup-key", metavar="TEXT", help="Publish nothing when a recent message of the queue had the same key."
-)
-@click.option("--ttl", type=Time("s"), metavar="SECONDS", help="Delete it when nobody took it for so long.")
+@click.option("--type", "type_", metavar="TEXT", help="Its type, stored with it.")
+@click.option("--trace-id", metavar="TEXT", help="An id for your own tracing, stored with it.")
+@click.option("--dedup-key", metavar="TEXT", help="Publish nothing if a recent message of the queue had the same key.")
+@click.option("--ttl", type=Time("s"), metavar="SECONDS", help="Delete it if nobody takes it within this time.")
 @click.option("--attributes", metavar="JSON", help="A JSON object, delivered beside the message.")
 @connected
 def publish(
@@ -113,7 +111,7 @@ def publish(
 ) -> None:
     """Put a message into a queue, or each line of a file."""
     if (message is None) == (file is None):
-        raise click.UsageError("give --message or --file, one of them")
+        raise click.UsageError("give either --message or --file")
     if file is not None and dedup_key is not None:
         raise click.UsageError("--dedup-key would make one message of all lines of --file: leave one of them out")
     about = given(
@@ -178,22 +176,22 @@ _consume_timeout = click.option(
     "--consumer-id",
     metavar="ID",
     default=DEFAULT_CONSUMER,
-    help=f"Take it in the name of this consumer (default: {DEFAULT_CONSUMER}).",
+    help=f"Take it as this consumer (default: {DEFAULT_CONSUMER}).",
 )
 @click.option(
     "--visibility",
     type=Time("s", positive=True),
     metavar="SECONDS",
-    help="Lease it for so long (default: what the queue's policy says).",
+    help="Length of the lease (default: the queue's policy).",
 )
 @click.option("--wait", type=Time("ms"), metavar="MS", default=0, help="Wait for a message when there is none.")
-@click.option("--follow", is_flag=True, help="Take one message after the other, until stopped.")
+@click.option("--follow", is_flag=True, help="Keep taking messages, until stopped.")
 @click.option(
     "--exec",
     "command",
     metavar="COMMAND",
     help="Run this shell command with the message on stdin. Exit code 0 acknowledges it; "
-    "after any other it is tried again by the queue's retry rule.",
+    "any other retries it by the queue's retry rule.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Take at most so many messages.")
 @click.option(
@@ -214,7 +212,7 @@ def consume(
     limit: int | None,
     concurrency: int | None,
 ) -> None:
-    """Take the next message, or work through a queue.
+    """Take the next message, or process a queue.
 
     The message is printed, or handed to the command of --exec. It is leased: acknowledge it with `ack` before the
     lease ends, or it is delivered again. (--exec does so itself.)
@@ -265,7 +263,7 @@ def ack(connection: Connection, message_key: str, lease_id: str | None, consumer
 @holder_options
 @click.option("--reason", metavar="TEXT", default="", help="Why it failed: kept with the dead letter.")
 @click.option(
-    "--requeue", is_flag=True, help="Try again by the queue's retry rule; without this it is a dead letter at once."
+    "--requeue", is_flag=True, help="Retry it by the queue's retry rule; without this it becomes a dead letter at once."
 )
 @connected
 def nack(
@@ -276,7 +274,7 @@ def nack(
     reason: str,
     requeue: bool,
 ) -> None:
-    """Give a message back: its work failed."""
+    """Report that the work on a message failed."""
     connection.call("nack", **_held(message_key, lease_id, consumer_id), reason=reason, requeue=requeue)
 
 
@@ -286,7 +284,7 @@ def nack(
     "--visibility",
     type=Time("s", positive=True),
     metavar="SECONDS",
-    help="End the lease so long from now (default: what the queue's policy says).",
+    help="New length of the lease, from now (default: the queue's policy).",
 )
 @connected
 def extend(
@@ -318,18 +316,18 @@ def status(connection: Connection, queue: str) -> None:
 
 
 @cli.command()
-@click.option("--watch", is_flag=True, help="Show them again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat, until Ctrl-C.")
 @click.option("--every", type=Time("s", positive=True), metavar="SECONDS", help="With --watch: how often (default: 2).")
 @connected
 def queues(connection: Connection, watch: bool, every: float | None) -> None:
     """List all queues with their counts."""
     if every is not None and not watch:
-        raise click.UsageError("--every applies to --watch alone: add it, or leave --every out")
+        raise click.UsageError("--every needs --watch: add it, or leave --every out")
     if not watch:
         connection.call("queues")
         return
     if connection.direct:
-        raise click.UsageError("--watch needs the manager, and would keep others from the store: leave out --direct")
+        raise click.UsageError("--watch needs the manager, and would lock the store: leave out --direct")
     with connection.open() as calls:
         while True:
             answer = calls.call("queues", {})
@@ -367,7 +365,7 @@ def resume(connection: Connection, queue: str) -> None:
 
 @cli.command()
 @queue_option
-@click.option("--yes", is_flag=True, help="Really delete; without this nothing is done.")
+@click.option("--yes", is_flag=True, help="Confirm; without this nothing is deleted.")
 @click.option("--dlq", is_flag=True, help="Delete the queue's dead letters instead.")
 @click.option(
     "--older-than",
@@ -380,7 +378,7 @@ def resume(connection: Connection, queue: str) -> None:
 def purge(connection: Connection, queue: str, yes: bool, dlq: bool, older_than: int | None, archive: bool) -> None:
     """Delete the messages of a queue that nobody has taken."""
     if not dlq and (older_than is not None or archive):
-        raise click.UsageError("--older-than and --archive apply to dead letters alone: add --dlq or leave them out")
+        raise click.UsageError("--older-than and --archive need --dlq: add it, or leave them out")
     if not yes:
         raise click.UsageError(f"this deletes messages of {queue!r}: add --yes if you mean it")
     connection.call("purge", queue=queue, dlq=dlq, olderThanMs=older_than, archive=archive)
@@ -394,7 +392,7 @@ def purge(connection: Connection, queue: str, yes: bool, dlq: bool, older_than: 
 def move(connection: Connection, queue: str, to: str, limit: int | None) -> None:
     """Move the messages that wait in a queue to another queue, as they are.
 
-    Of a dead-letter queue (NAME-dlq) the dead letters are moved, and are messages again.
+    From a dead-letter queue (NAME-dlq), dead letters are moved and become messages again.
     """
     connection.call("move", queue=queue, to=to, limit=limit)
 
@@ -411,9 +409,9 @@ def move(connection: Connection, queue: str, to: str, limit: int | None) -> None
 @click.option("--as", "name", metavar="NAME", help="The queue's name in the other store (default: the same).")
 @connected
 def drain(connection: Connection, queue: str, to: str, name: str | None) -> None:
-    """Move all that waits in a queue elsewhere, with all that was published.
+    """Move all waiting messages of a queue elsewhere, with all their fields.
 
-    Killed in between, nothing is lost, and when it is done again, nothing is there twice.
+    If it is killed, run it again: nothing is lost or doubled.
     """
     if "/" not in to:
         if name is not None:
@@ -431,12 +429,12 @@ def drain(connection: Connection, queue: str, to: str, name: str | None) -> None
 
 @cli.command("delete-queue")
 @queue_option
-@click.option("--yes", is_flag=True, help="Really delete; without this nothing is done.")
+@click.option("--yes", is_flag=True, help="Confirm; without this nothing is deleted.")
 @connected
 def delete_queue(connection: Connection, queue: str, yes: bool) -> None:
     """Delete a queue with its messages, its dead letters, its archive and its policy."""
     if not yes:
-        raise click.UsageError(f"this deletes {queue!r} and all that it holds: add --yes if you mean it")
+        raise click.UsageError(f"this deletes {queue!r} and everything in it: add --yes to confirm")
     connection.call("delete_queue", queue=queue)
 
 
@@ -444,7 +442,7 @@ def delete_queue(connection: Connection, queue: str, yes: bool) -> None:
 @queue_option
 @connected
 def delete_policy(connection: Connection, queue: str) -> None:
-    """Forget the policy that a queue has kept: the configuration's holds."""
+    """Delete a queue's stored policy, so that the configuration's applies."""
     connection.call("delete_policy", queue=queue)
 
 
@@ -492,7 +490,10 @@ def dlq_stats(connection: Connection, queue: str, since: int) -> None:
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="With --queue: at most so many.")
 @click.option(
-    "--rate", type=Finite(min=0, min_open=True), metavar="N", help="With --queue: so many in a second, not all at once."
+    "--rate",
+    type=Finite(min=0, min_open=True),
+    metavar="N",
+    help="With --queue: how many per second (default: all at once).",
 )
 @connected
 def reprocess(
@@ -504,9 +505,9 @@ def reprocess(
     limit: int | None,
     rate: float | None,
 ) -> None:
-    """Put dead letters back into their queue, as if new."""
+    """Put dead letters back into their queue as new messages."""
     if (message_key is None) == (queue is None):
-        raise click.UsageError("give --message-key or --queue, one of them")
+        raise click.UsageError("give either --message-key or --queue")
     chosen = given(reasonCode=reason, olderThanMs=older_than, limit=limit)
     if message_key is not None and (chosen or rate):
         raise click.UsageError("--reason, --older-than, --limit and --rate are for the dead letters of a --queue")

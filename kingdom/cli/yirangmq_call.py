@@ -132,7 +132,7 @@ def wait_for_manager(client: Client, seconds: float = MANAGER_MAY_RESTART_SECOND
     end = time.monotonic() + seconds
     while not client.manager_runs():
         if time.monotonic() >= end:
-            raise NotRunning(what="the queue manager", hint=f"nobody serves {client.root}; {START_IT}")
+            raise NotRunning(what="the queue manager", hint=f"no manager serves {client.root}; {START_IT}")
         time.sleep(0.02)
 
 
@@ -151,7 +151,7 @@ def connected(
     timeout_is_lease = timeout is not timeout_option
 
     @timeout
-    @click.option("--json", is_flag=True, help="Print JSON also on a terminal, where tables are printed.")
+    @click.option("--json", is_flag=True, help="Print JSON on a terminal too, instead of tables.")
     @click.option("--direct", is_flag=True, help="Open the store itself. Only while no manager runs.")
     @click.option(
         "--config",

@@ -20,7 +20,7 @@ PASSWORD = Needed("SMTP_PASSWORD", "password of the account")
 
 
 class Email:
-    serves = "the envoy sends mail by it"
+    serves = "the envoy uses it to send mail"
     needs = (USER, PASSWORD)
     guide = """\
 First write `email: {host: …, from: …, to: …}` into config/envoy.yaml. Then the name and the password of an account that
@@ -30,7 +30,7 @@ may send: at large providers an app password of its own."""
         """Sign in and send nothing."""
         part = config.for_looking(places, "envoy")[0].get("email")
         if part is None:
-            raise ServiceRefused(service=NAME, why="config/envoy.yaml has no part `email` that names it")
+            raise ServiceRefused(service=NAME, why="config/envoy.yaml has no section `email` that names it")
         if not secrets.get(part["user_env"]):
             raise ServiceRefused(service=NAME, why=f".env has no {part['user_env']}, which email.user_env names")
         try:

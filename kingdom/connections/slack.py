@@ -23,7 +23,7 @@ PASSING = ("internal_error", "fatal_error", "service_unavailable", "request_time
 
 
 class Slack:
-    serves = "the envoy tells people by it, asks them, and hears what they say"
+    serves = "the envoy uses it to post, to ask and to read answers"
     needs = (BOT, APP)
     guide = f"""\
 On api.slack.com/apps: Create New App, from scratch, in your workspace.
@@ -47,11 +47,9 @@ App Home, Messages Tab: on. Install the app to the workspace: this makes the bot
 
 def _next_step(part: Mapping[str, Any] | None) -> str:
     if part is None:
-        return "now write `slack: {people: [ID]}` into config/envoy.yaml: nobody else is heard"
+        return "now write `slack: {people: [ID]}` into config/envoy.yaml: it listens to nobody else"
     people = part["people"]
-    return (
-        f"people who are heard: {', '.join(people)}" if people else "slack.people in config/envoy.yaml lists nobody yet"
-    )
+    return f"it listens to: {', '.join(people)}" if people else "slack.people in config/envoy.yaml lists nobody yet"
 
 
 def _ask(address: str, method: str, need: Needed, secrets: Mapping[str, str]) -> Answer:

@@ -155,7 +155,7 @@ class Web:
                 if size > LARGEST:
                     raise ServiceDown(service=self._service, why=f"its answer is larger than {LARGEST >> 20} MB")
                 if time.monotonic() > until:
-                    raise ServiceDown(service=self._service, why="it does not end its answer in time")
+                    raise ServiceDown(service=self._service, why="its answer took too long")
         except urllib3.exceptions.ReadTimeoutError:
             raise ServiceDown(service=self._service, why="it does not answer in time") from None
         except urllib3.exceptions.HTTPError:
@@ -236,8 +236,8 @@ def _cause(error: Exception) -> str:
     text = str(error)
     known = {
         "refused": "the connection is refused",
-        "NameResolutionError": "its name is not known",
-        "Temporary failure in name resolution": "its name is not known",
+        "NameResolutionError": "unknown host name",
+        "Temporary failure in name resolution": "unknown host name",
         "certificate": "its certificate is not trusted",
         "unreachable": "the network is unreachable",
         "Connection aborted": "the connection was cut",

@@ -14,7 +14,7 @@ URL = Needed("WEBHOOK_URL", "address (https://…)")
 
 
 class Webhook:
-    serves = "the envoy posts to Mattermost, Discord, Teams or another chat by it"
+    serves = "the envoy uses it to post to Mattermost, Discord, Teams or another chat"
     needs = (URL,)
     guide = """\
 Mattermost: Integrations, Incoming Webhooks. Discord: a channel's settings, Integrations, Webhooks.

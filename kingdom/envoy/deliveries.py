@@ -166,7 +166,7 @@ class Deliveries:
     def down(self, channel: str, error: ChannelDown) -> None:
         """Leave a channel alone for a while that cannot be reached; say so once."""
         if channel not in self._pauses:
-            self._services.log.error(f"{error}; what is meant for it waits")
+            self._services.log.error(f"{error}; its messages wait")
         if isinstance(error, ChannelLocked):
             self._locked_out.note(channel, str(error))
         pause = min(LONGEST_PAUSE, 2 * self._pauses.get(channel, 0.5))

@@ -58,7 +58,7 @@ class Inbound:
             return False
         if self._down.pop(name, None) is not None:
             self._locked_out.over(name)
-            self._services.log.info(f"{name} can be heard again")
+            self._services.log.info(f"{name} can be read again")
         return bool(said)
 
     def _answer(self, heard: list[tuple[Said, Event | None]], channel: str) -> None:
@@ -127,7 +127,7 @@ class Inbound:
             channel=thread.room,
             thread_ts=thread.thread,
             urgency="normal",
-            content="nobody waits for an answer in this thread any more; write to me outside of it to begin anew",
+            content="this conversation has ended; write a new message outside this thread",
             context={},
             source_ref={"source": thread.channel},
             created_at=now,

@@ -30,7 +30,7 @@ class LockedOut:
         messages = self._services.queues.messages
         id = f"msg-{since[:10].replace('-', '')}-envoy-{as_filename(f'{channel}-locked-out-{since[11:]}')}"
         if not messages.was_made(id):
-            text = f"{why}; until then nothing is said or heard there, and what is meant for it waits"
+            text = f"{why}; until then nothing is posted or received there, and its messages wait"
             messages.create([replace(alert(id, text, None, since), source_ref={"source": self._another(channel)})])
 
     def over(self, channel: str) -> None:

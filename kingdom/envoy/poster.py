@@ -63,7 +63,7 @@ class Poster:
         """Raise Stuck when what it does now has taken longer than so many seconds, or when it does nothing any more."""
         begun = self._begun
         if begun is not None and self._monotonic() - begun > longest:
-            raise Stuck(f"a call has not come back for {longest:g} s")
+            raise Stuck(f"a call has not returned for {longest:g} s")
         if not self._thread.is_alive():
             raise Stuck("the thread that posts has ended")
 

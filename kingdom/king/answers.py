@@ -34,7 +34,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         why = f"the question of {original} is already answered; `kingdom why {original}` shows by whom"
         raise Unanswerable(why, thread)
     if not isinstance(general, str) or general not in generals:
-        raise Unanswerable(f"nobody here goes on with it: there is no general {str(general)[:60]!r}")
+        raise Unanswerable(f"nobody can continue it: there is no general {str(general)[:60]!r}")
     payload: dict[str, Any] = {
         "original_task_id": original,
         "checkpoint_path": str(places.checkpoint(original)) if checkpoint else None,
@@ -62,7 +62,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     try:
         schemas.check(Task.kind, task.to_json())
     except BadMessage as error:
-        raise Unanswerable(f"nobody here can go on with it: {error}") from None
+        raise Unanswerable(f"nobody can continue it: {error}") from None
     return task
 
 

@@ -174,7 +174,7 @@ class Dispatch:
     def _first_task_of(self, event: Event) -> str | None:
         """Return what this event became when it came for the first time; None when this is the first time."""
         if self._king.queues.events.has(event.id, "dispatched", "completed"):
-            return self._king.replays.task_of(event.id) or "an event that was served before"
+            return self._king.replays.task_of(event.id) or "an event that was handled before"
         if event.task_id or event.message_ids or event.requeued_by:
             return None
         return self._king.replays.task_of(event.id)
@@ -183,7 +183,7 @@ class Dispatch:
         king, reason = self._king, f"duplicate of {task}"
         if king.queues.events.has(event.id, "dispatched", "completed"):
             if not self._is_a_repetition(event):
-                why = f"another event of this id became {task}; give this one an id of its own"
+                why = f"another event of this id became {task}; give this one another id"
                 king.queues.events.move_to_dead("pending", f"{event.id}.json", why)
                 return
             king.disk.remove(king.places.queue_file("events", "pending", event.id))
@@ -219,7 +219,7 @@ class Dispatch:
         for state in ("dispatched", "completed"):
             ids = [decision.cause.id for decision in decisions if decision.next_state == state]
             for stuck in self._king.queues.events.move(ids, "pending", state) if ids else ():
-                self._king.log.warn(f"event {stuck} could not move to {state}: gone, or there already")
+                self._king.log.warn(f"event {stuck} could not move to {state}: it is missing, or already there")
 
     def _log(self, decision: Decision[Event]) -> None:
         log, event, task = self._king.log, decision.cause, decision.task

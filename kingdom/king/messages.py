@@ -98,7 +98,7 @@ def unanswerable(event: Event, default_channel: str, why: str, thread: str | Non
 
 def nobody_takes(event: Event, default_channel: str) -> MessageDraft:
     """Tell a person that no general takes what was said."""
-    why = "nobody here takes this; `kingdom generals` lists who could"
+    why = "no general handles this; `kingdom generals` lists them"
     told = unanswerable(event, default_channel, why)
     return replace(told, thread_ts=_thread(reply_address(event)), dedup_key=f"{event.id}:untaken")
 

@@ -127,7 +127,7 @@ class Orders:
         if not queues.messages.was_made(message_id):
             queues.messages.create([draft.message(message_id, self._king.now())])
         self._end_event(task, order)
-        return "ended before anybody took it"
+        return "cancelled before it started"
 
     def _end_event(self, task: Task, order: Order) -> None:
         queues = self._king.queues
@@ -169,7 +169,7 @@ class Orders:
         for kind in ("events", "tasks", "messages"):
             if queues.of(kind).has(order.target, "dead"):
                 return self._requeue_dead(kind, order)
-        raise OrderRefused(f"nothing named {order.target} was discarded, has failed or lies in dead/")
+        raise OrderRefused(f"nothing named {order.target} is discarded, failed or in dead/")
 
     def _requeued_before(self, order: Order) -> str | None:
         """Return what an earlier life has done of this order: the thing has left its old place, with our note in it."""
@@ -196,7 +196,7 @@ class Orders:
 
     def _move_to_pending(self, kind: str, name: str, src: str) -> str:
         if self._king.queues.of(kind).move([name], src, "pending"):
-            raise OrderRefused(f"{name} could not go back: {kind}/pending holds one of that name")
+            raise OrderRefused(f"{name} could not be put back: {kind}/pending already has one of that name")
         return f"back in {kind}/pending"
 
     def discard(self, order: Order) -> str:

@@ -31,7 +31,7 @@ def report_result(arguments: Arguments) -> str:
     if status not in STATUSES:
         raise ValueError(f"status must be one of {', '.join(STATUSES)}")
     if status == "needs_human" and not arguments.get("question"):
-        raise ValueError("needs_human wants a question")
+        raise ValueError("needs_human requires a question")
     path = Path(os.environ["KINGDOM_RESULT_PATH"])
     given = {key: arguments[key] for key in FIELDS if arguments.get(key) is not None}
     Disk(path.parent).rewrite(path, to_json(given))
@@ -44,7 +44,7 @@ def ask_human(arguments: Arguments) -> str:
     if not isinstance(question, str) or not question.strip():
         raise ValueError("question must be a text")
     report_result({"status": "needs_human", "question": question})
-    return "A person will be asked. End now: you go on in this session and folder when they have answered."
+    return "A person will be asked. End now: you continue in this session and folder when they have answered."
 
 
 def remember(arguments: Arguments) -> str:

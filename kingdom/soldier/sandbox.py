@@ -110,7 +110,7 @@ def missing_hold() -> str | None:
     cgroup.kill_all()
     if held or _may_have_a_view():
         return None
-    return "neither control groups nor namespaces for users here"
+    return "neither cgroups nor user namespaces here"
 
 
 def _may_have_a_view() -> bool:

@@ -195,7 +195,7 @@ class Budgets:
         if probe is None:
             return Wait(turn, _rests(account, rest["until"]))
         later = min(until, now + self.rules["shortest_rest_seconds"])
-        return Wait(later, f"{probe} tries whether the account {account} works again")
+        return Wait(later, f"{probe} tests whether the account {account} works again")
 
     def _over_budget(self, file: JsonFile, general: str, now: float, for_person: bool) -> Wait | None:
         for name, spent in self._spent(file, general, now):
@@ -205,7 +205,7 @@ class Budgets:
             said = f"budgets.{name} is {self.rules[name]:g} and {spent:g} has been spent "
             said += "this month" if of_a_month else "today"
             if spent < self.rules[name]:
-                said += f"; the last {self.rules['reserve_percent']:g} % are for what people ask"
+                said += f"; the last {self.rules['reserve_percent']:g} % are for people's requests"
             return Wait(_next_month(now) if of_a_month else _tomorrow(now), said)
         return None
 
@@ -260,7 +260,7 @@ def _forget_old(file: JsonFile, now: float) -> None:
 
 
 def _rests(account: str, until: str) -> str:
-    return f"the account {account} has met its limit and rests until {until}"
+    return f"the account {account} has reached its limit and pauses until {until}"
 
 
 def _is_sound(key: str, value: Any) -> bool:

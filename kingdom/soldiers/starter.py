@@ -47,7 +47,7 @@ class Starter:
             return self._ask(task, environment, errors, lock)
         except (OSError, ValueError) as error:
             self._slow_until = time.monotonic() + SLOW_SECONDS
-            self._log.warn(f"starts soldiers the slow way for {SLOW_SECONDS:.0f} s: their warm server failed ({error})")
+            self._log.warn(f"starts soldiers directly for {SLOW_SECONDS:.0f} s: the preloaded process failed ({error})")
             self.close()
             return None
 

@@ -25,7 +25,7 @@ LONGEST_ENDED_SECONDS = 300.0
 
 class State(StrEnum):
     WELL = "its heartbeat changes, or it has just been started"
-    WAITING = "bin/role delays its next life"
+    WAITING = "bin/role delays its next start"
     HUNG = "it runs and its heartbeat has not changed for longer than the threshold"
     DEAD = "it crashed; its launcher restarts it"
     FORGOTTEN = "it crashed and its launcher has not restarted it"

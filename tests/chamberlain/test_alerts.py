@@ -182,7 +182,7 @@ def test_a_source_that_refuses_us_is_told_once_until_it_lets_us_in_again(home: P
         write(Places(home).watchers, {"github": shown, "jira": {"state": "off", "why": "no token"}})
         chamberlain.turn(None)
         clock.pass_(4000)
-    told = "the sentinel is not let in by github: GitHub refuses: Bad credentials (HTTP 401)"
+    told = "github refuses the sentinel: GitHub refuses: Bad credentials (HTTP 401)"
     # Line by line: on a busy machine the same message tells that it is red.
     of_it = [line for alert in said(home) for line in alert.splitlines() if "github" in line]
     assert [line.removeprefix("[alert] ") for line in of_it] == [

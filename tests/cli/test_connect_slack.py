@@ -78,4 +78,4 @@ def test_a_webhooks_address_is_a_secret_that_goes_over_https(
 def test_mail_needs_a_server_first(terminal: Terminal, types: io.StringIO) -> None:
     typed(types, "me", "canary-password")
     result = terminal("connect", "email")
-    assert (result.code, "no part `email`" in result.err, "canary" in result.err) == (78, True, False)
+    assert (result.code, "no section `email`" in result.err, "canary" in result.err) == (78, True, False)

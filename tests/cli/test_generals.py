@@ -147,7 +147,7 @@ def test_a_package_that_nobody_knows_by_that_name(terminal: Terminal) -> None:
     ("engine", "said"),
     [
         ("claudius", "Note: needs set-up: the engine 'claudius' of gen-x is not there"),
-        (None, "Note: needs set-up: gen-x has nobody to do the work"),
+        (None, "Note: needs set-up: gen-x cannot work"),
     ],
 )
 def test_an_engine_that_is_not_there_is_told(terminal: Terminal, tmp_path: Path, engine: str | None, said: str) -> None:

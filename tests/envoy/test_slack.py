@@ -241,7 +241,7 @@ def test_for_an_hour_people_go_on_with_what_has_ended_and_are_then_told_that_nob
     heard(envoy, slack)
     envoy.job.turn(None)
     turn_until(envoy, lambda: len(slack.from_kingdom()) == 3 and not here(home, "messages", "pending"), "they are told")
-    assert "nobody waits" in texts(slack)[-1]
+    assert "this conversation has ended" in texts(slack)[-1]
     assert slack.from_kingdom()[-1]["thread_ts"] == thread
     assert len(all_of(home, "events", "pending")) == 2
 

@@ -132,7 +132,7 @@ def test_a_bridge_that_was_away_is_given_again_what_it_had_taken(home: Path, env
     put(home, "messages", "pending", **message("msg-1"))
     turn_until(envoy, lambda: envoy.job.turn(None) and bridge.take(), "it has taken it")
     os.utime(bridge.folder / "bridge-health", (1, 1))
-    turn_until(envoy, lambda: "no sign of life" in log(home), "it says so")
+    turn_until(envoy, lambda: "has not reported" in log(home), "it says so")
     bridge.live()
     sent(home, envoy, bridge, "msg-1")
 
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read_holds_nobody_up(home: Path, envoy: Envoy, br
 def test_a_bridge_that_gives_no_sign_of_life_loses_nothing(home: Path, envoy: Envoy, bridge: Bridge) -> None:
     os.utime(bridge.folder / "bridge-health", (1, 1))
     put(home, "messages", "pending", **message("msg-1"))
-    turn_until(envoy, lambda: "no sign of life" in log(home), "it says so")
+    turn_until(envoy, lambda: "has not reported" in log(home), "it says so")
     assert (here(home, "messages", "pending"), os.listdir(bridge.folder / "outbox")) == (["msg-1"], [])
     bridge.live()
     sent(home, envoy, bridge, "msg-1")

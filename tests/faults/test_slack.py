@@ -175,7 +175,7 @@ def outage(tree: Path, name: str) -> list[str]:
         if not trees.until(lambda: here.filed("msg-console"), SOON):
             return ["the console waits for Slack"]
         trees.until(lambda: here.filed(*names), SOON)
-        loud = here.log().count("what is meant for it waits")
+        loud = here.log().count("its messages wait")
         return [f"it was said {loud} times that Slack is away"] * (loud > 3) + wrong_in(here, names)
 
 
@@ -187,7 +187,7 @@ def refused(tree: Path) -> list[str]:
     here = World(gone, home, {})
     with envoy(tree, here):
         names = here.put(*speeches())
-        if not trees.until(lambda: "what is meant for it waits" in here.log(), SOON):
+        if not trees.until(lambda: "its messages wait" in here.log(), SOON):
             return ["nobody says that Slack cannot be reached"]
         with Slack(port) as here.slack:
             trees.until(lambda: here.filed(*names), SOON)

@@ -24,7 +24,7 @@ from tests.faults.sweep import end_strays, processes_of
 from tests.waiting import wait_until
 
 SECONDS = 60.0
-SLOWLY = "the slow way"
+SLOWLY = "starts soldiers directly"
 PROGRAM = """#!/bin/sh
 echo $KINGDOM_TASK_ID >>{home}/lives
 while [ -e {home}/hold ]; do sleep 0.05; done

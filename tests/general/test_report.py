@@ -391,7 +391,7 @@ def test_plugins_of_another_engine_are_a_warning_in_the_result(general: GeneralR
     general.runs(says(status="success"))
     general.restart()
     put(general.home, "tasks", "pending", **task())
-    warning = "cc_plugins (friday) are for the engine claude, which did not do this work"
+    warning = "cc_plugins (friday) are for the engine claude, which was not used"
     assert general.result()["warnings"] == [warning]
     assert f"warn the result of {TASK}: {warning}" in general.log()
 

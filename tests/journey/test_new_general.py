@@ -88,7 +88,7 @@ def test_without_an_engine_that_thinks_a_task_needs_set_up(kingdom: Kingdom, gen
     task = kingdom.task_of(name)
     result = json.loads(kingdom.places.result(task).read_text())
     assert result["status"] == "skipped"
-    assert result["reason"].startswith(f"needs set-up: {general} has nobody to do the work")
+    assert result["reason"].startswith(f"needs set-up: {general} cannot work")
     assert kingdom.runs(general)
 
 

@@ -112,13 +112,13 @@ UNANSWERABLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "a wandering thread": (
         "hall.thread.reply",
         {"reply_context": {**CONTEXT, "task_id": "../../king"}},
-        "nobody here can go on with it: task: thread_task_id",
+        "nobody can continue it: task: thread_task_id",
     ),
     "a strange repo": ("hall.thread.reply", {"reply_context": {**CONTEXT, "repo": ["a"]}}, "task: repo must be"),
     "a wandering root": (
         "hall.thread.reply",
         {"reply_context": {**CONTEXT, "thread_task_id": "../x"}},
-        "nobody here can go on with it: task: thread_task_id",
+        "nobody can continue it: task: thread_task_id",
     ),
 }
 

@@ -818,7 +818,7 @@ def test_an_id_that_is_used_for_something_else_is_set_aside_with_its_reason(cast
     assert here(castle, "events", "pending") == []
     assert read(castle, "events", "dead", "evt-1")["payload"] == {"pr_number": "8"}
     why = json.loads((Places(castle).folder("events", "dead") / "evt-1.json.reason").read_text())["reason"]
-    assert why == f"another event of this id became {TASK}; give this one an id of its own"
+    assert why == f"another event of this id became {TASK}; give this one another id"
 
 
 @pytest.mark.parametrize("what", GARBAGE)

@@ -80,7 +80,7 @@ def test_a_retry_that_was_begun_makes_no_second_task(court_home: Path, clock: Cl
 def test_cancel_ends_a_task_that_nobody_has_claimed_and_its_event(court_home: Path, clock: Clock) -> None:
     put(court_home, "tasks", "pending", **task())
     put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
-    assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
+    assert order(court_home, clock, "cancel", TASK) == "cancelled before it started"
     assert read(court_home, "tasks", "completed", TASK)["outcome"] == "discarded"
     ended = read(court_home, "events", "completed", "evt-1")
     assert (ended["status"], ended["discarded_reason"]) == ("discarded", f"{TASK} was cancelled by kim")
@@ -113,7 +113,7 @@ def test_a_mended_task_is_not_cancelled_by_an_old_note(court_home: Path, clock: 
 def test_cancel_ends_a_task_whose_general_is_gone(court_home: Path, clock: Clock) -> None:
     put(court_home, "tasks", "in_progress", **task(general="gen-gone"))
     put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
-    assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
+    assert order(court_home, clock, "cancel", TASK) == "cancelled before it started"
     assert read(court_home, "tasks", "completed", TASK)["outcome"] == "discarded"
     assert here(court_home, "events", "completed") == ["evt-1"]
 
@@ -180,7 +180,7 @@ def test_discard_lets_a_waiting_event_go(court_home: Path, clock: Clock) -> None
     [
         ("retry", "task-20260207-077", "refused: there is no task task-20260207-077"),
         ("cancel", "task-20260207-077", "refused: there is no task task-20260207-077"),
-        ("requeue", "evt-77", "refused: nothing named evt-77 was discarded, has failed or lies in dead/"),
+        ("requeue", "evt-77", "refused: nothing named evt-77 is discarded, failed or in dead/"),
         ("discard", "evt-77", "refused: no event evt-77 is waiting"),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_task_cancelled_before_anybody_took_it_gets_a_closing_message(
 def test_an_order_to_cancel_that_was_interrupted_writes_its_message_once(court_home: Path, clock: Clock) -> None:
     noted = {"letters": {"final": "msg-20260207-007"}, "cancelled_by_order": "ord-1", "outcome": "discarded"}
     put(court_home, "tasks", "completed", **task(**noted))
-    assert order(court_home, clock, "cancel", TASK) == "ended before anybody took it"
+    assert order(court_home, clock, "cancel", TASK) == "cancelled before it started"
     assert here(court_home, "messages", "pending") == ["msg-20260207-007"]
 
 

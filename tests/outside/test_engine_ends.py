@@ -186,7 +186,7 @@ def test_a_limit_lets_the_account_rest_and_fails_no_task(
         with ours.at_work():
             ours.until(lambda: ours.waiting().get("waits_because"), "the task waits")
     task = ours.waiting()
-    assert f"the account {engine} has met its limit" in task["waits_because"]
+    assert f"the account {engine} has reached its limit" in task["waits_because"]
     rest = json.loads(ours.places.budgets.read_text())[f"rests {engine}"]
     until = moment(rest["until"])
     if reset is None:

@@ -85,7 +85,7 @@ def test_after_the_rest_one_task_probes_and_the_others_wait(home: Path) -> None:
     assert ours.wait_for("gen-pr", "claude", "task-1", later) is None
     waits = ours.wait_for("gen-pr", "claude", "task-2", later)
     assert waits is not None
-    assert waits.why == "task-1 tries whether the account claude works again"
+    assert waits.why == "task-1 tests whether the account claude works again"
 
 
 def test_a_task_that_meets_every_limit_leaves_the_probe_to_others(home: Path) -> None:
@@ -275,7 +275,7 @@ def test_the_reserve_is_for_what_people_ask(home: Path) -> None:
     ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 8.0}, clock())
     wait = ours.wait_for("gen-pr", "claude", "task-2", clock())
     assert wait is not None
-    assert wait.why.endswith("8 has been spent today; the last 20 % are for what people ask")
+    assert wait.why.endswith("8 has been spent today; the last 20 % are for people's requests")
     assert ours.wait_for("gen-pr", "claude", "task-3", clock(), for_person=True) is None
     assert ours.left_usd("gen-pr", clock(), for_person=True) == 2.0
     assert ours.left_usd("gen-pr", clock(), for_person=False) == 0.0

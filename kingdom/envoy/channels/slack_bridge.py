@@ -126,7 +126,7 @@ class Bridge(Channel):
     def _has_taken(self, name: str) -> bool:
         """Return whether an errand is the bridge's by now, which may yet answer: given again, it would be done twice.
 
-        One that has shown no sign of life since it was given the errand may have forgotten it.
+        One that has shown has not reported since it was given the errand may have forgotten it.
         """
         try:
             asked_at = os.stat(self._asked / name).st_mtime
@@ -168,10 +168,10 @@ class Bridge(Channel):
             silent = time.time() - os.stat(self._health).st_mtime
         except FileNotFoundError:
             self._silent_at = time.time()
-            raise ChannelDown(channel="slack", why=f"no bridge is at work in {self._health.parent}") from None
+            raise ChannelDown(channel="slack", why=f"no bridge runs in {self._health.parent}") from None
         if silent > STALE_SECONDS:
             self._silent_at = time.time()
-            raise ChannelDown(channel="slack", why="its bridge has given no sign of life for 30 s")
+            raise ChannelDown(channel="slack", why="its bridge has not reported for 30 s")
 
 
 def _name(draft: Draft, action: str) -> str:

@@ -62,7 +62,7 @@ class Line(threading.Thread):
     def heard(self) -> list[SocketModeRequest]:
         """Return what has been delivered since the last call. Stuck when this thread does not move."""
         if not self.is_alive() or time.monotonic() - self._moved > STUCK_SECONDS:
-            raise Stuck(f"Slack's line has not moved for {STUCK_SECONDS:g} s")
+            raise Stuck(f"Slack's connection has not moved for {STUCK_SECONDS:g} s")
         found = []
         with suppress(IndexError):
             while True:
@@ -114,7 +114,7 @@ class Line(threading.Thread):
 
     def _connect(self, now: float) -> None:
         if self.down_since is None:
-            self.down_since, self.why_down = now, "the line was cut"
+            self.down_since, self.why_down = now, "the connection was lost"
         try:
             if not self._is_ready:
                 self._before()

@@ -31,7 +31,7 @@ class NeedsSetUp(KingdomError):
 def without_plugins(manifest: Manifest) -> list[str]:
     """Return the warnings of an engine that knows no plugins of claude."""
     plugins = ", ".join(manifest.cc_plugins)
-    return [f"cc_plugins ({plugins}) are for the engine claude, which did not do this work"] if plugins else []
+    return [f"cc_plugins ({plugins}) are for the engine claude, which was not used"] if plugins else []
 
 
 class Surroundings(Protocol):

@@ -30,7 +30,7 @@ class Command:
         program = services.places.package(manifest.name) / PROGRAM
         if not os.access(program, os.X_OK):
             why = "no language model is set up as its engine, and it has no executable `run` of its own"
-            raise NeedsSetUp(why=f"{manifest.name} has nobody to do the work: {why} ({program})")
+            raise NeedsSetUp(why=f"{manifest.name} cannot work: {why} ({program})")
         if program.is_file() and (misfit := program_misfit(program)) is not None:
             raise NeedsSetUp(why=misfit)
         return str(program)
