@@ -29,14 +29,16 @@ SERVES = {name: row.serves for name, row in ROLES.items()}
 
 @click.command(short_help="Start the kingdom, or the parts of it that do not run.")
 @click.option(
-    "--foreground", is_flag=True, help="Stay and print the log, as a service; stop every role when asked to end."
+    "--foreground",
+    is_flag=True,
+    help="Keep running and print the log, as a service; stop every role when asked to end.",
 )
 @click.pass_context
 def up(context: click.Context, foreground: bool) -> int:
     """Start the kingdom, or the parts of it that do not run. Safe to repeat.
 
-    Exit code 1 when a role does not come up or is quarantined. With --foreground it is told to systemd ($NOTIFY_SOCKET)
-    when every role works, and again and again while none hangs.
+    Exit code 1 when a role does not come up or is quarantined. With --foreground systemd is notified
+    ($NOTIFY_SOCKET) when every role works, and regularly as long as none hangs.
     """
     places = Places(find_home())
     for line in furnish(places):
