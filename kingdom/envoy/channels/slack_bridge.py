@@ -126,7 +126,7 @@ class Bridge(Channel):
     def _has_taken(self, name: str) -> bool:
         """Return whether an errand is the bridge's by now, which may yet answer: given again, it would be done twice.
 
-        One that has shown has not reported since it was given the errand may have forgotten it.
+        One that has not reported since it was given the errand may have forgotten it.
         """
         try:
             asked_at = os.stat(self._asked / name).st_mtime
