@@ -181,6 +181,48 @@ MUTANTS = [
         replace("A == 'failed' and B", "A == 'failed'"),
         caught_by="tests/soldiers/test_results.py::test_what_another_try_cannot_change_is_not_tried_again",
     ),
+    Mutant(
+        "what is over is never forgotten",
+        "kingdom.chamberlain.anomalies:tell",
+        drop("alerts.forget_all_but"),
+        caught_by="tests/chamberlain/test_anomalies.py::test_a_success_ends_a_row_of_failures_and_the_next_row_is_told",
+    ),
+    Mutant(
+        "spending is forgotten with the file of those who spent",
+        "kingdom.chamberlain.ledger:_without_runs",
+        replace("(known['usd'], known['tokens']) > (own['usd'], own['tokens'])", "False"),
+        caught_by="tests/chamberlain/test_ledger.py::test_a_file_of_the_generals_that_began_anew_takes_nothing_back",
+    ),
+    Mutant(
+        "a run that is reported twice costs twice",
+        "kingdom.soldiers.budgets:_is_known",
+        body("return False"),
+        caught_by="tests/soldiers/test_budgets.py::test_a_run_that_is_reported_again_after_a_kill_costs_once",
+    ),
+    Mutant(
+        "schedules may use the reserve",
+        "kingdom.soldiers.budgets:Budgets._bound",
+        body("return float(self.rules[name])"),
+        caught_by="tests/soldiers/test_budgets.py::test_the_reserve_is_for_what_people_ask",
+    ),
+    Mutant(
+        "a report that is sent again is another message",
+        "kingdom.chamberlain.reports:Reports._send",
+        replace("letter.get('of') != A", "True"),
+        caught_by="tests/chamberlain/test_reports.py::test_a_report_that_could_not_be_sent_keeps_its_id_and_its_words",
+    ),
+    Mutant(
+        "a share is written as percent",
+        "kingdom.upkeep.metrics:_used",
+        replace("percent / 100", "percent"),
+        caught_by="tests/upkeep/test_metrics.py",
+    ),
+    Mutant(
+        "systemd is told ready before every role works",
+        "kingdom.cli.foreground:states",
+        replace("[] if found.not_up else A", "A"),
+        caught_by="tests/cli/test_foreground.py::test_ready_is_said_of_all_and_well_while_none_hangs",
+    ),
 ]
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
 PARTS = ("bin", "config/default", "docs", "generals", "kingdom", "schemas", "tests", "deploy")
