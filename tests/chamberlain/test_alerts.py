@@ -87,6 +87,17 @@ def test_the_pauses_between_the_messages_of_an_hour(sent_at: list[float], now: f
     assert _is_due(sent_at, now) is due
 
 
+def test_of_what_was_told_the_last_500_causes_are_known(home: Path) -> None:
+    clock = Clock()
+    alerts(home, clock).tell("cause-0", "first")
+    write(book(home), {"told": [f"cause-{number}" for number in range(500)]})
+    ours = alerts(home, clock)
+    ours.tell("another", "one more")
+    ours.send(clock)
+    told = read_json(book(home))["told"]
+    assert (len(told), told[0], told[-1]) == (500, "cause-1", "another")
+
+
 def test_a_message_that_could_not_be_written_keeps_its_id(home: Path) -> None:
     clock = Clock()
     ours = alerts(home, clock)

@@ -265,6 +265,11 @@ def test_what_happened_an_hour_ago_is_forgotten(court: Court) -> None:
     now = court.clock()
     assert chronicle.times_of("timeouts", now + 3599) == {"gen-pr": [now]}
     assert chronicle.times_of("timeouts", now + 3600) == {}
+    kept = court.services.places.own("chamberlain") / "chronicle.json"
+    assert read_json(kept)["timeouts"] == {"gen-pr": [now]}
+    court.clock.pass_(3600)
+    court.count()
+    assert read_json(kept)["timeouts"] == {}
 
 
 @pytest.mark.parametrize("what", ["inode", "first", "last", "offset"])

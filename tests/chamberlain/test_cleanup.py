@@ -82,7 +82,9 @@ def test_the_day_is_noted_before_it_begins_and_a_restart_does_not_do_it_again(ni
 
 
 def test_what_was_deleted_is_noted_logged_and_an_event(nights: Nights) -> None:
-    size = nights.old.stat().st_size
+    size = 3 << 20
+    os.truncate(nights.old, size)
+    os.utime(nights.old, (0, 0))
     nights.cleanup.disk_is_full(91.0)
     assert nights.note()["why"] == "the disk is 91 % full"
     nights.clock.pass_(60)
@@ -93,7 +95,7 @@ def test_what_was_deleted_is_noted_logged_and_an_event(nights: Nights) -> None:
     nights.services.log.flush()
     log = nights.places.role_log("chamberlain").read_text()
     assert "cleans up: the disk is 91 % full" in log
-    assert "cleaned up: deleted 1 file, 0.0 MB" in log
+    assert "cleaned up: deleted 1 file, 3.0 MB" in log
     (event,) = [json.loads(line) for line in nights.places.events_log.read_text().splitlines()]
     assert (event["type"], event["data"]) == ("recovery.files_cleaned", {"deleted_count": 1})
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kingdom.chamberlain import job
+from kingdom.chamberlain.cleanup import PAUSE_SECONDS
 from kingdom.chamberlain.job import ChamberlainJob
 from kingdom.chamberlain.vitals import Reading
 from kingdom.disk.codec import read_json
@@ -22,7 +23,7 @@ from kingdom.records.messages import SessionRow
 from kingdom.records.sessions import Sessions
 from kingdom.runtime.role import Services
 from kingdom.steward.roll_call import Finding, What
-from tests.fixtures import Clock, all_of, services
+from tests.fixtures import Clock, all_of, services, write
 from tests.waiting import SOON, wait_until
 
 TASK = "task-20260207-001"
@@ -152,6 +153,14 @@ def test_a_turn_leaves_the_figures_the_dashboard_and_the_counts(ours: Services, 
     clock.pass_(3600)
     role.turn(None)
     assert read_json(counts)["totals"]["system_startup"] == 1
+
+
+def test_a_cleaning_that_is_asked_for_begins_at_the_next_turn_and_goes_on_soon(ours: Services) -> None:
+    role = ChamberlainJob(ours)
+    role.folders()
+    write(ours.places.cleanup_request, {"id": "a request"})
+    assert role.turn(None).wait <= PAUSE_SECONDS
+    assert read_json(ours.places.cleanup)["why"] == "somebody asked for it"
 
 
 def test_new_configuration_is_taken_over_by_all_of_it(ours: Services, clock: Clock) -> None:

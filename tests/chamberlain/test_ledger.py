@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from kingdom.chamberlain.alerts import Alerts
 from kingdom.chamberlain.ledger import Ledger
 from kingdom.disk.codec import read_json
 from kingdom.soldiers.budgets import Budgets
-from tests.fixtures import Clock, services
+from tests.fixtures import Clock, services, write
 
 
 class Books:
@@ -72,6 +74,43 @@ def test_what_the_generals_forget_is_kept(home: Path) -> None:
     assert len(kept) == 60
     named = [day for day, rows in kept.items() if "task-1" in rows["gen-pr"]["tasks"]]
     assert (len(named), named[-1]) == (31, "2026-04-07")
+
+
+def day(number: int) -> str:
+    return str(date(2026, 2, 7) - timedelta(days=number))
+
+
+def test_a_ledger_of_more_than_400_days_forgets_the_oldest(home: Path) -> None:
+    books = Books(home)
+    row = {"gen-pr": {"usd": 1.0, "tokens": 1, "tasks": {}}}
+    write(books.services.places.ledger, {day(number): row for number in range(1, 402)})
+    books.spend(1.0)
+    assert sorted(books.read()) == sorted(day(number) for number in range(400))
+
+
+def test_of_a_general_and_a_day_the_fifty_dearest_tasks_are_kept(home: Path) -> None:
+    books = Books(home)
+    tasks = {f"task-{number}": {"usd": 1.0 + (number % 17), "tokens": number} for number in range(51)}
+    row = {"usd": 99.0, "tokens": 99, "accounts": {}, "tasks": tasks}
+    write(books.services.places.budgets, {"spent 2026-02-07": {"gen-pr": row}})
+    kept = books.read()["2026-02-07"]["gen-pr"]["tasks"]
+    assert set(tasks) - set(kept) == {"task-0"}
+
+
+def test_what_a_full_disk_did_not_take_is_saved_at_the_next_look(home: Path) -> None:
+    books = Books(home)
+    ledger = Ledger(books.services)
+    books.spend(1.0)
+    scratch = books.services.places.scratch("chamberlain")
+    shutil.rmtree(scratch)
+    scratch.write_text("no folder: nothing can be written")
+    with pytest.raises(NotADirectoryError):
+        ledger.read(books.alerts)
+    scratch.unlink()
+    scratch.mkdir()
+    books.services.places.budgets.unlink()
+    ledger.read(books.alerts)
+    assert read_json(books.services.places.ledger)["2026-02-07"]["gen-pr"]["usd"] == 1.0
 
 
 def test_what_was_spent_after_a_day_is_without_that_day(home: Path) -> None:

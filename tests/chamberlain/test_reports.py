@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kingdom import picture
 from kingdom.chamberlain.reports import Reports
 from kingdom.disk.codec import read_json
 from kingdom.picture import RoleView
+from kingdom.words import one_line
 from tests.fixtures import Clock, all_of, here, services, write
 
 
@@ -100,6 +102,29 @@ def test_a_report_that_could_not_be_sent_keeps_its_id_and_its_words(home: Path) 
     assert "no task ended" in ours.sent()[0]
 
 
+def test_what_a_full_disk_did_not_take_is_saved_at_the_next_look(home: Path) -> None:
+    ours = Evenings(home, "2026-02-03T08:00:00Z")
+    reports = Reports(ours.services)
+    view = replace(ours.view, taken_at=ours.clock())
+    send = lambda: reports.send(view, {}, lambda day: 0.0, lambda: "msg-20260207-chamberlain-001")  # noqa: E731
+    send()
+    book = ours.services.places.own("chamberlain") / "reports.json"
+    ours.clock.pass_(86400)
+    pending = ours.services.places.folder("messages", "pending")
+    scratch = ours.services.places.scratch("chamberlain")
+    shutil.rmtree(scratch)
+    scratch.write_text("no folder: nothing can be written")
+    with pytest.raises(NotADirectoryError):
+        send()
+    scratch.unlink()
+    scratch.mkdir()
+    pending.rename(home / "aside")
+    with pytest.raises(OSError, match="pending"):
+        send()
+    (home / "aside").rename(pending)
+    assert read_json(book)["letter"]["of"] == "daily 2026-02-03"
+
+
 def test_of_many_failures_five_are_named_and_of_many_questions_the_number(home: Path) -> None:
     ours = Evenings(home, "2026-02-03T10:00:00Z")
     ours.look()
@@ -129,7 +154,8 @@ def test_what_needs_a_person_stands_first(home: Path) -> None:
     ours = Evenings(home, "2026-02-03T10:00:00Z")
     ours.look()
     ours.clock.pass_(86400)
-    asks = {"id": "task-1", "target_general": "gen-pr", "question": "which branch?", "seconds": 7200.0}
+    question = "which branch?" + "x" * 300
+    asks = {"id": "task-1", "target_general": "gen-pr", "question": question, "seconds": 7200.0}
     failed = {"what": "task-2", "why": "no token", "at": ours.clock()}
     ours.view = replace(
         ours.view,
@@ -142,7 +168,7 @@ def test_what_needs_a_person_stands_first(home: Path) -> None:
     lines = ours.sent()[0].splitlines()
     assert lines[:4] == [
         "[daily report] What needs you:",
-        "- task-1 has asked for 2 h: which branch? (`kingdom why task-1`)",
+        f"- task-1 has asked for 2 h: {one_line(question, 200)} (`kingdom why task-1`)",
         "- envoy does not run (quarantined): `kingdom logs envoy`",
         "- task-2 failed: no token",
     ]

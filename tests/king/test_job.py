@@ -105,6 +105,23 @@ def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> Non
     assert of_events(castle, "task.created") == [{**told, "event_type": TYPE, "priority": "normal"}]
 
 
+def test_a_result_whose_event_cannot_be_read_ends_its_task_and_says_so(under_way: Path, clock: Clock) -> None:
+    king = reign(under_way, clock)
+    Places(under_way).queue_file("events", "dispatched", "evt-1").write_text("{")
+    result(under_way)
+    reign(under_way, clock, king)
+    assert here(under_way, "tasks", "completed") == [TASK]
+    assert f"the event of {TASK} cannot be ended: " in Places(under_way).role_log("king").read_text()
+
+
+def test_a_king_that_is_killed_leaves_a_gap_of_64_numbers(castle: Path, clock: Clock) -> None:
+    put(castle, "events", "pending", **event("evt-1"))
+    crown(castle, clock).job.turn(None)
+    put(castle, "events", "pending", **event("evt-2"))
+    crown(castle, clock).job.turn(None)
+    assert here(castle, "tasks", "pending") == [TASK, "task-20260207-066"]
+
+
 def test_numbers_that_were_not_used_are_given_back(castle: Path, clock: Clock) -> None:
     for number in (1, 2):
         put(castle, "events", "pending", **event(f"evt-{number}"))
@@ -122,6 +139,7 @@ class RollCall:
         self._finding = Finding("chamberlain", what, "chamberlain 1")
 
     def call(self, threshold: float, period: float) -> list[Finding]:
+        assert (threshold, period) == (120.0, 5.0)
         return [self._finding]
 
     def someone_ended(self) -> bool:
