@@ -36,10 +36,12 @@ def note_letter(home: Path, name: str) -> None:
 def test_a_trouble_is_told_at_once_and_once(home: Path) -> None:
     clock = Clock()
     ours = alerts(home, clock)
+    sent = []
     for _ in range(3):
         ours.tell("missed:king:1", "king hung")
-        ours.send(clock)
+        sent.append(ours.send(clock))
         clock.pass_(60)
+    assert sent == [True, False, False]
     assert said(home) == ["[alert] king hung"]
     assert all_of(home, "messages", "pending")[0]["urgency"] == "urgent"
 

@@ -60,8 +60,10 @@ def test_a_report_is_sent_once_a_day_at_its_hour_and_tells_what_came_after_the_l
     assert "Spent: 1.50 USD." in first
     ours.clock.pass_(24 * 3600)
     ours.counts("2026-02-04", "gen-pr", completed=4)
+    ours.days["2026-02-04"]["generals"]["gen-idle"] = {"task.created": 1}
     ours.look()
     assert "- gen-pr: tasks 4 done" in ours.sent()[1]
+    assert "gen-idle" not in ours.sent()[1]
 
 
 def test_the_week_is_told_on_friday(home: Path) -> None:

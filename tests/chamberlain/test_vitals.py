@@ -211,6 +211,13 @@ def test_the_first_measurement_knows_nothing_of_the_processor(home: Path) -> Non
     assert meter.measure(home).cpu_percent > 0
 
 
+def test_memory_that_is_available_is_measured_in_megabytes(home: Path) -> None:
+    total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    measured = Meter().measure(home)
+    used = 1 - measured.memory_available_mb * 1024 / int(total.split()[1])
+    assert used * 100 == pytest.approx(measured.memory_percent, abs=10)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk")
 def test_a_disk_without_inodes_is_full(tmp_path: Path) -> None:
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,nr_inodes=20", "tmpfs", tmp_path], check=False)

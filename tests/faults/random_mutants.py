@@ -89,19 +89,32 @@ def _order_matters(first: ast.stmt, second: ast.stmt) -> bool:
         return False
     if any(isinstance(statement.value, ast.Constant) for statement in pair if isinstance(statement, ast.Expr)):
         return False  # a docstring
-    if any(isinstance(node, ast.Call | ast.Yield | ast.Await) for statement in pair for node in ast.walk(statement)):
+    if any(_has_call(statement) for statement in pair):
         return True
     return bool(_set_by(first) & _used_by(second) or _set_by(second) & (_used_by(first) | _set_by(first)))
 
 
 def _independent(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether two values that do not need each other are computed, or one and a line of the log."""
+    """Whether two values that do not need each other are computed, or one and a line of the log.
+
+    Or a value is only given another name, or two entries of one thing are set.
+    """
     pair = (first, second)
+    needed = _set_by(first) & (_used_by(second) | _set_by(second)) or _set_by(second) & _used_by(first)
+    if not needed and any(isinstance(part, ast.Assign) and not _has_call(part) for part in pair):
+        return True
+    if all(".set(" in _line(part) and isinstance(part, ast.Expr) for part in pair):
+        heads = [_line(part).partition(",")[0].partition("(") for part in pair]
+        return heads[0][0] == heads[1][0] and heads[0] != heads[1]
     values = sum(isinstance(statement, ast.Assign) for statement in pair)
     lines = sum(isinstance(statement, ast.Expr) and "log." in _line(statement).partition("(")[0] for statement in pair)
     if values == 0 or values + lines < len(pair):
         return False
-    return not (_set_by(first) & (_used_by(second) | _set_by(second)) or _set_by(second) & _used_by(first))
+    return not needed
+
+
+def _has_call(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Call | ast.Yield | ast.Await) for node in ast.walk(statement))
 
 
 def _set_by(statement: ast.stmt) -> set[str]:
