@@ -64,14 +64,19 @@ def defects(tree: ast.Module) -> Iterator[Defect]:
         if isinstance(node, ast.If) and _line(node.test) == "TYPE_CHECKING":
             continue  # only types are imported there
         if isinstance(node, ast.If | ast.While | ast.IfExp):
-            is_main = _line(node.test) == "__name__ == '__main__'"
-            yield Defect(node.lineno, f"negate {_line(node.test)}", lambda n=node: _negate(n), not is_main)
+            yield Defect(node.lineno, f"negate {_line(node.test)}", lambda n=node: _negate(n), not _is_main(node.test))
         elif isinstance(node, ast.Compare) and type(node.ops[0]) in OPPOSITES:
-            yield Defect(node.lineno, f"other comparison in {_line(node)}", lambda n=node: _compare(n))
+            yield Defect(
+                node.lineno, f"other comparison in {_line(node)}", lambda n=node: _compare(n), not _is_main(node)
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
             yield Defect(node.lineno, f"{node.value} is {not node.value}", lambda n=node: _set(n, not n.value))
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             yield Defect(node.lineno, f"{node.value} is {node.value + 1}", lambda n=node: _set(n, n.value + 1))
+
+
+def _is_main(test: ast.expr) -> bool:
+    return _line(test) == "__name__ == '__main__'"
 
 
 def _classes(tree: ast.Module) -> list[ast.ClassDef]:

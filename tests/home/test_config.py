@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kingdom import words
-from kingdom.errors import BadConfig, BadFile
+from kingdom.errors import BadConfig
 from kingdom.home import config, dotenv
 from tests.fixtures import founded
 
@@ -320,9 +320,56 @@ def test_a_line_that_is_no_setting_is_told_without_its_value(home: Path, line: s
 
 def test_a_link_is_no_file_of_secrets(home: Path) -> None:
     (home / "elsewhere").write_text("A=1\n")
+    (home / "elsewhere").chmod(0o600)
     (home / ".env").symlink_to("elsewhere")
-    with pytest.raises((BadConfig, BadFile)):
+    with pytest.raises(BadConfig, match="permissions"):
         dotenv.secrets(founded(home))
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "written"),
+    [
+        ("", {"A": "1"}, "A=1\n"),
+        ("# tokens\nA=1\nB=2\n", {"A": "3"}, "# tokens\nA=3\nB=2\n"),
+        ("A=1\nB=2\nexport A=4\n", {"A": "3", "C": "5"}, "A=3\nB=2\nC=5\n"),
+        ("\nB=2", {}, "\nB=2\n"),
+    ],
+)
+def test_values_are_put_in_their_lines_and_every_other_line_stays(
+    text: str, values: dict[str, str], written: str
+) -> None:
+    assert dotenv.with_values(text, values) == written
+
+
+@pytest.mark.parametrize(("depth", "is_refused"), [(50, False), (51, True)])
+def test_so_deep_a_file_may_be(tmp_path: Path, depth: int, is_refused: bool) -> None:
+    path = tmp_path / "king.yaml"
+    path.write_text("[" * depth + "]" * depth)
+    if is_refused:
+        with pytest.raises(BadConfig, match="nested more than 50 deep"):
+            config.read_yaml(path)
+    else:
+        assert config.read_yaml(path)[0]
+
+
+@pytest.mark.parametrize(("keys", "is_refused"), [(2, False), (3, True)])
+def test_so_many_keys_a_file_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, is_refused: bool
+) -> None:
+    monkeypatch.setattr(config, "MOST_KEYS", 3)
+    path = tmp_path / "king.yaml"
+    path.write_text("".join(f"key{number}: 1\n" for number in range(keys)))
+    if is_refused:
+        with pytest.raises(BadConfig, match="more than 3 keys"):
+            config.read_yaml(path)
+    else:
+        assert len(config.read_yaml(path)[0]) == keys
+
+
+def test_of_very_many_unknown_keys_the_first_are_named(home: Path) -> None:
+    load(home, "".join(f"unknown_{number}: 1\n" for number in range(200)))
+    (remark,) = config.remarks(founded(home), "king")
+    assert len(remark) == 1000
 
 
 def test_a_secret_is_hidden_in_every_form_the_longest_first() -> None:

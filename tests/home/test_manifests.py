@@ -249,3 +249,12 @@ def test_a_program_that_could_not_be_started_is_seen_by_its_first_line(
     program.write_bytes(f"{first}echo hello\n".encode())
     found = manifests.program_misfit(program)
     assert found == (None if misfit is None else f"{tmp_path}/{misfit}")
+
+
+def test_a_manifest_under_a_name_that_is_none_is_an_error_of_its_own(home: Path) -> None:
+    places = founded(home)
+    install(home, "gen-a")
+    (places.manifests / "gen-B b.yaml").write_text("name: gen-B b\n")
+    good, (bad,) = manifests.installed(places)
+    assert [manifest.name for manifest in good] == ["gen-a"]
+    assert str(bad) == f"{places.manifests}/gen-B b.yaml: the file: its name cannot be a general's"

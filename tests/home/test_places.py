@@ -165,3 +165,25 @@ def test_somebody_elses_home_is_refused(home: Path) -> None:
     os.chown(home, 12345, -1)
     with pytest.raises(BadHome, match="it belongs to uid 12345, and this is uid 0"):
         Places(home).check()
+
+
+def test_the_tasks_that_ask_are_known_by_their_checkpoints(home: Path) -> None:
+    places = founded(home)
+    for path in (places.checkpoint("task-1"), places.result("task-2"), places.results / ".x-checkpoint.json"):
+        path.write_text("{}")
+    assert places.asking_tasks() == ["task-1"]
+
+
+def test_a_generals_soldiers_may_read_their_own_mirrors_and_memory_and_nobody_elses(home: Path) -> None:
+    places = founded(home)
+    for general in ("gen-a", "gen-b"):
+        for folder in (places.mirrors(general), places.general_memory(general)):
+            folder.mkdir(parents=True)
+        for name in ("camp", "homes"):
+            (places.own(general) / name).mkdir()
+    withheld = set(places.withheld_from("gen-a"))
+    assert {places.mirrors("gen-b"), places.general_memory("gen-b"), places.mq, places.hall} <= withheld
+    assert not {places.mirrors("gen-a"), places.general_memory("gen-a")} & withheld
+    assert {places.own(general) / name for general in ("gen-a", "gen-b") for name in ("camp", "homes")} <= withheld
+    assert {places.workspaces, places.soldiers, places.prompts, places.results, places.session_logs} <= withheld
+    assert places.launch_lock in withheld

@@ -65,3 +65,23 @@ def test_instances_of_the_hall_run_when_their_role_is_switched_on(home: Path) ->
     assert "worker-c" not in rows
     asked = ("gateway", "gateway-b", "gateway-x", "worker", "worker-c", "gen-briefing")
     assert [name for name in asked if roster.is_switched_on(places, name)] == ["gateway", "gateway-b", "gen-briefing"]
+
+
+@pytest.mark.parametrize(
+    ("written", "state"),
+    [
+        ("down\n", "down"),
+        ("quarantined\n", "quarantined"),
+        ("up\n", "up"),
+        ("no such word\n", "up"),
+        ("down" + " " * 60, "down"),
+        ("down" + " " * 61, "up"),
+        (None, "up"),
+    ],
+)
+def test_what_a_role_should_do_is_what_its_note_says(home: Path, written: str | None, state: str) -> None:
+    places = founded(home)
+    if written is not None:
+        places.wanted("king").parent.mkdir(parents=True, exist_ok=True)
+        places.wanted("king").write_text(written)
+    assert roster.desired_state(places, "king") == state

@@ -250,3 +250,10 @@ def test_the_code_of_a_schema_is_kept_beside_it_until_the_schema_changes(
     assert (takes({"a": "x"}), takes({"a": 1})) == (False, True)
     kept.write_bytes(b"half")
     assert (takes({"a": "x"}), takes({"a": 1})) == (False, True)
+
+
+def test_a_value_is_judged_in_words_and_stays_as_it_is() -> None:
+    judged = schemas.judge({"type": "object", "properties": {"a": {"type": "integer", "default": 1}}})
+    value: dict[str, Any] = {}
+    assert (judged(value), value) == ("", {})
+    assert judged({"a": "x"}) == "a must be integer"
