@@ -27,6 +27,7 @@ from tests.waiting import SOON
 EVENTS = 500 if trees.CAMPAIGN else 20
 SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
 PAUSE_SECONDS = 0.6
+HOMES = 20
 LOOKS = 20
 """So often the home is looked over while it is at work."""
 SECONDS = EVENTS * 6.0 + 120
@@ -173,6 +174,26 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
     figure(f"random kills: {EVENTS} events, {roles.kills.total()} kills ({kills}), {len(wrong)} wrong, {seconds:.0f} s")
     assert not wrong, "\n".join(wrong)
     assert roles.kills.total() >= EVENTS / 4
+
+
+@trees.in_campaigns
+def test_homes_at_work_raise_no_alarm(figure: oracle.Figure) -> None:
+    looks, alarms = 0, []
+    for number in range(HOMES):
+        folder = trees.new_folder()
+        places = prepare(folder)
+        with court(folder) as roles:
+            roles.raise_all()
+            began = time.monotonic()
+            for event in range(number % 5 + 2):
+                tell(places, event)
+            while ended(places) < number % 5 + 2 or not quiet(places):
+                assert time.monotonic() - began < SOON, f"{ended(places)} events ended"
+                looks += 1
+                alarms += oracle.by_fsck(folder, pause=partial(trees.until, lambda: False, 0.1))
+            roles.stop()
+    figure(f"fsck of {HOMES} homes at work: {looks} looks, {len(alarms)} alarms")
+    assert not alarms, "\n".join(alarms)
 
 
 def ended(places: Places) -> int:
