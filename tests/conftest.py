@@ -18,7 +18,7 @@ SHOWN_A_DEFECT = re.compile(r"::test_\w*(defect|hole)")
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A fresh 0700 folder. Under /tmp, because a socket's path may not be longer than about 107 bytes."""
+    """Return a fresh 0700 folder under /tmp, because a socket's path may have only about 107 bytes."""
     folder = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -26,7 +26,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Say a figure that a check has found; it stands in the summary at the end."""
+    """Record a figure of a check for the summary at the end."""
 
     def say(line: str) -> None:
         print(line)
@@ -55,7 +55,7 @@ def _tell_skipped(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _tell_figures(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the fault checks have found. Here, because who gathers the reports of workers loads no other conftest."""
+    """Print the figures of the fault checks. Here, because the controller of workers loads no other conftest."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
     calls = [report for report in reports if getattr(report, "when", "") == "call"]
     for report in calls:

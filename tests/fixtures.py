@@ -24,7 +24,7 @@ MORNING = "2026-02-07T10:00:00Z"
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self, at: str = MORNING) -> None:
         self.now = moment(at)
@@ -40,7 +40,7 @@ class Clock:
 
 
 def services(home: Path, name: str, clock: Clock, **files: Mapping[str, Any]) -> Services:
-    """What `role.run` hands to a role. `files` are written as `config/<name>.yaml` first."""
+    """Return what `role.run` passes to a role. `files` are written as `config/<name>.yaml` first."""
     places = founded(home, **files)
     system = configuration.load(places, "system")
     own = configuration.load(places, "general" if name.startswith("gen-") else name)
@@ -99,7 +99,7 @@ def install(home: Path, name: str, /, **fields: Any) -> None:
 
 
 def put(home: Path, kind: str, state: str, **thing: Any) -> Path:
-    """A file as a foreign writer would leave it."""
+    """Write a file as another program would."""
     path = Places(home).folder(kind, state) / f"{thing['id']}.json"
     return write(path, thing)
 
@@ -112,7 +112,7 @@ def write(path: Path, thing: Mapping[str, Any]) -> Path:
 
 
 def here(home: Path, kind: str, state: str) -> list[str]:
-    """The ids in a queue's folder."""
+    """Return the IDs in a queue's folder."""
     return sorted(path.stem for path in Places(home).folder(kind, state).glob("*.json"))
 
 

@@ -1,4 +1,4 @@
-"""The order of the tests on several workers: files that take long begin, and are dealt out among the workers."""
+"""Order the tests for several workers: slow files first, divided among the workers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Roles written in sh: the smallest programs that a launcher and a watcher take for roles.
+"""Roles written in sh: the smallest programs that a launcher and a watcher accept as roles.
 
 bin/role is given STAND_IN as its python. What a role does is written in its home by `behave`, and may be
-different for each life: the last line holds for all later ones.
+different for each start: the last line is used for all later ones.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Court:
         (self.places.home / f"does-{role}").write_text("".join(f"{life}\n" for life in lives))
 
     def lives(self, role: str) -> list[int]:
-        """The pids of every life a role has had, in order."""
+        """Return the pids of all runs of a role, in order."""
         try:
             return [int(line) for line in (self.places.home / f"lives-{role}").read_text().split()]
         except FileNotFoundError:
             return []
 
     def beats(self, role: str, life: int = 1) -> bool:
-        """The role's latest life, counted from 1, has beaten."""
+        """Return whether the role's latest run, counted from 1, has written a heartbeat."""
         lives = self.lives(role)
         try:
             return len(lives) >= life and self.beat(role)["pid"] == lives[-1]
@@ -97,7 +97,7 @@ class Court:
         return record
 
     def left(self) -> list[int]:
-        """Lives that have not ended. Many lives later their pids name others' programs: ours carry this home."""
+        """Return runs that have not ended; pids that other programs reuse are left out."""
         ours = frozenset({home_mark(self.places.home)})
         roles = [path.name.removeprefix("lives-") for path in self.places.home.glob("lives-*")]
         return [pid for role in roles for pid in self.lives(role) if runs(pid) and carries(pid, ours)]
@@ -116,7 +116,7 @@ def row(role: str) -> RoleRow:
 
 
 def found_court(home: Path, monkeypatch: pytest.MonkeyPatch) -> Court:
-    """No variable of the developer's own shell reaches the roles."""
+    """Make a home; no variable of the developer's shell reaches its roles."""
     for name in [name for name in os.environ if name.startswith("KINGDOM_")]:
         monkeypatch.delenv(name)
     stand_in = home / "python"

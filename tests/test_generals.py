@@ -49,14 +49,14 @@ def test_the_briefing_tells_what_is_under_way_without_itself(home: Path) -> None
 
 def test_the_briefing_is_not_content_with_what_failed_waits_or_asks(home: Path) -> None:
     places = founded(home)
-    pause = {"not_before": "2100-01-01T00:00:00Z", "waits_because": "try 1 failed: no tests", "attempt": 1}
+    pause = {"not_before": "2100-01-01T00:00:00Z", "waits_because": "attempt 1 failed: no tests", "attempt": 1}
     put(home, "tasks", "in_progress", **task("task-20260207-002", **pause))
     put(home, "tasks", "completed", **task("task-20260207-003", outcome="failed"))
     write(places.checkpoint("task-20260207-004"), {"question": "which?"})
     put(home, "tasks", "in_progress", **task(TASK, "gen-briefing"))
     told = result_of("gen-briefing", home)["summary"]
     assert "; 1 thing went wrong in the last day; 1 question waits for you (task-20260207-004)." in told
-    assert "task-20260207-002 (gen-pr, github.pr.review_requested, waits: try 1 failed: no tests)" in told
+    assert "task-20260207-002 (gen-pr, github.pr.review_requested, waits: attempt 1 failed: no tests)" in told
     os.utime(places.queue_file("tasks", "completed", "task-20260207-003"), (1000, 1000))
     assert "went wrong in the last day" not in result_of("gen-briefing", home)["summary"]
 

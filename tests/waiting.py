@@ -1,4 +1,4 @@
-"""Wait for what must happen, with a deadline. The only place where tests wait."""
+"""Wait for a condition, with a deadline. The only place where tests wait."""
 
 from __future__ import annotations
 

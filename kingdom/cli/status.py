@@ -163,7 +163,7 @@ def _is_at_work(task: dict[str, Any], view: Picture) -> bool:
 
 def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> tuple[str | Part, ...]:
     repo = f" in {one_line(task['repo'])}" if task.get("repo") else ""
-    tries = f", try {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
+    tries = f", attempt {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
     what = f"{one_line(task['type'])}{repo}{tries}"
     age = _soldier(soldier, now) if soldier else f"none; made {time_apart(task.get('created_at'), now)} ago"
     return one_line(task["id"]), one_line(task["target_general"]), what, age
@@ -202,7 +202,7 @@ def _waiting(places: Places, view: Picture) -> Iterator[Section]:
 def _resting(places: Places, task: dict[str, Any], now: float) -> Line:
     """Return what a task in progress waits for."""
     if (later := rests_until(task.get("not_before"), now)) is not None:
-        why = one_line(task.get("waits_because") or "a try failed", LONGEST_TEXT)
+        why = one_line(task.get("waits_because") or "an attempt failed", LONGEST_TEXT)
         when = f"goes on in {duration(later - now)}"
     else:
         why = _because(places, {**task, "kind": "tasks"})

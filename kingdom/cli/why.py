@@ -272,7 +272,7 @@ def _what_holds_task(places: Places, found: Found) -> str | None:
     if is_locked(places.control_folder(general, found.id) / "lock"):
         return f"a soldier works on it; `{home.command()} attach {found.id}` follows what it prints"
     if (later := rests_until(found.get("not_before"), time.time())) is not None:
-        because = one_line(found.get("waits_because") or f"try {found.get('attempt')} failed", 300)
+        because = one_line(found.get("waits_because") or f"attempt {found.get('attempt')} failed", 300)
         return f"{because}; it goes on at {_clock(later)}"
     if (others := _no_soldier_because(places, found, general)) is not None:
         return f"it waits for a soldier: {others}"

@@ -83,7 +83,9 @@ def tried(name: str, service: Service, places: Places, secrets: Mapping[str, str
     try:
         return service.try_it(places, secrets)
     except MISSHAPEN as error:
-        raise ServiceDown(service=name, why=f"its answer has another shape ({type(error).__name__}: {error})") from None
+        raise ServiceDown(
+            service=name, why=f"its answer has an unknown format ({type(error).__name__}: {error})"
+        ) from None
 
 
 def is_set_up(service: Service, secrets: Mapping[str, str]) -> bool:

@@ -286,7 +286,7 @@ class GeneralJob:
     def _timeout_reason(self, seconds: float, allowed: float) -> str:
         base = self._general.manifest.timeout_seconds
         rule = f"timeout_seconds of {self._general.name} is {base}"
-        extended = f", and it was given {allowed:.0f} while it was at work" if allowed > base else ""
+        extended = f", extended to {allowed:.0f} while it was active" if allowed > base else ""
         return f"timeout: it took {seconds:.0f} s ({rule}{extended})"
 
     def _allowed_seconds(self, task: Task, seconds: float) -> float:

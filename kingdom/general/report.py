@@ -120,7 +120,7 @@ def failed(
         outcome = replace(outcome, why=f"{outcome.why} (and {end})")
     elif retry.may_retry(task.attempt + 1, rules["max_attempts"]):
         later = stamp(general.services.clock() + retry.pause(rules, task.attempt + 1))
-        because = f"try {task.attempt + 1} failed: {log.clean(outcome.why)}"
+        because = f"attempt {task.attempt + 1} failed: {log.clean(outcome.why)}"
         again = replace(
             task, attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent
         )
@@ -129,7 +129,7 @@ def failed(
         general.services.queues.tasks.update("in_progress", [again])
         general.budgets.release_probe(task.id, general.services.clock())
         general.dismiss(soldier)
-        said = f"{task.id} failed ({outcome.why}); tries again after {later}"
+        said = f"{task.id} failed ({outcome.why}); retries after {later}"
         log.warn(said, event="task.retried", task_id=task.id, attempt=again.attempt, error=outcome.why)
         return False
     return finish(general, task, soldier, results.final_failure(task, outcome, seconds))

@@ -93,7 +93,7 @@ class Watch:
         except ServiceError as error:
             self._fails(error)
         except MISSHAPEN as error:
-            why = f"its answer has another shape ({type(error).__name__}: {error})"
+            why = f"its answer has an unknown format ({type(error).__name__}: {error})"
             self._fails(ServiceDown(service=self.name, why=why))
         return True
 
@@ -127,7 +127,7 @@ class Watch:
         if not self._errand.is_done:
             if now >= self._began + ABANDONED_AFTER:
                 self._began = now
-                self._say_trouble("down", f"{self.name}: an answer has been awaited for {duration(ABANDONED_AFTER)}")
+                self._say_trouble("down", f"{self.name}: no answer for {duration(ABANDONED_AFTER)}")
             return False
         errand, self._errand = self._errand, None
         result = errand.result()
@@ -221,7 +221,7 @@ class Watch:
     def _hold(self, number: int, why: str) -> None:
         if number and not self._held:
             self._services.log.warn(
-                f"{self.name}: holds {count(number, 'event')} back: {why}; they come when it is over"
+                f"{self.name}: holds {count(number, 'event')} back: {why}; they follow when the hour is over"
             )
         self._held = f"{count(number, 'event')} held back: {why}" if number else ""
 
@@ -231,7 +231,7 @@ class Watch:
             self._seen.is_known(event.id)
             schemas.check("event", event.to_json())
         except BadInput as error:
-            self._services.log.error(f"{self.name}: what it found makes no event: {one_line(error, 300)}")
+            self._services.log.error(f"{self.name}: this makes no event: {one_line(error, 300)}")
             return False
         return True
 

@@ -46,7 +46,7 @@ class Limits:
             why = f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
             return Exceeded(PROCESSOR, why)
         if any(os.stat(stream).st_size > LARGEST_OUTPUT for stream in self._streams):
-            return Exceeded(OUTPUT, f"what it printed, more than {LARGEST_OUTPUT >> 20} MB")
+            return Exceeded(OUTPUT, f"more than {LARGEST_OUTPUT >> 20} MB of output")
         return self._full_disk()
 
     def exceeded_at_end(self) -> Exceeded | None:

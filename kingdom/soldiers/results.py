@@ -114,4 +114,4 @@ def _amount(noted: object) -> float:
 
 def _without_result(report: RawReport) -> str:
     how = f"ended with code {report.exit_code}" if report.exit_code is not None else str(report.ended)
-    return f"no result ({how}): {report.output_tail or 'nothing was said'}"
+    return f"no result ({how}): {report.output_tail or 'no output'}"

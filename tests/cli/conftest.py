@@ -1,4 +1,4 @@
-"""The command line, called in this process, on a home where nobody runs unless a test says so."""
+"""Run the command line in this process, on a home without roles unless a test starts them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Terminal:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home as `kingdom init` makes it: made once, because making one waits for the disk."""
+    """Return a home as `kingdom init` makes it; made once, because that waits for the disk."""
     folder = tmp_path_factory.mktemp("model")
     furnish(Places(folder))
     return folder
@@ -74,7 +74,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def terminal(model: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    """The home stands; its roles sleep."""
+    """Return a terminal on a home whose roles do not run."""
     for name in [name for name in os.environ if name.startswith("KINGDOM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("KINGDOM_HOME", str(home))
@@ -84,7 +84,7 @@ def terminal(model: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 class Held:
-    """A role that runs, as far as anybody can see: its lock is held."""
+    """Pretend that a role runs: hold its lock."""
 
     def __init__(self, places: Places, role: str) -> None:
         self._lock = Lock(places.lock(role), role)
@@ -96,7 +96,7 @@ class Held:
 
 @pytest.fixture
 def court_answers(terminal: Terminal) -> Iterator[None]:
-    """King and envoy, as far as anybody can see: the first event becomes a task, and its message is sent."""
+    """Play king and envoy: make the first event a task, and mark its message as sent."""
     places = terminal.places
     pending = places.folder("events", "pending")
 

@@ -109,7 +109,10 @@ def test_an_answer_of_another_shape_is_one_line(
     types.seek(0)
     service.once(*[passes()] * number, says(None))
     typed(types, "", "", "")
-    assert f"{name}: not tried, {name} cannot be reached: its answer has another shape" in terminal("connect", name).out
+    assert (
+        f"{name}: not tried, {name} cannot be reached: its answer has an unknown format"
+        in terminal("connect", name).out
+    )
 
 
 @pytest.mark.parametrize("address", ["https://[half", "https://", "ftp://x.example", "jira"])

@@ -256,10 +256,10 @@ def test_why_a_task_waits_for_another_of_its_general(terminal: Terminal) -> None
 LATER = stamp(time.time() + 3600)
 UNDER_WAY: dict[str, tuple[dict[str, Any], str]] = {
     "between two tries": (
-        {"attempt": 1, "not_before": LATER, "waits_because": "try 1 failed: x"},
-        "try 1 failed: x; it",
+        {"attempt": 1, "not_before": LATER, "waits_because": "attempt 1 failed: x"},
+        "attempt 1 failed: x; it",
     ),
-    "an older file": ({"attempt": 1, "not_before": LATER}, "try 1 failed; it goes on at "),
+    "an older file": ({"attempt": 1, "not_before": LATER}, "attempt 1 failed; it goes on at "),
     "a used up budget": (
         {"not_before": LATER, "waits_because": "budgets.day_usd is 5"},
         "budgets.day_usd is 5; it goes",
@@ -300,9 +300,9 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
         assert told() == []
         terminal.places.queue_file("events", "pending", "evt-1").unlink()
         terminal.event("dispatched", "evt-1", task_id="task-1")
-        terminal.task("in_progress", "task-1", not_before=LATER, waits_because="try 1 failed: no tests")
+        terminal.task("in_progress", "task-1", not_before=LATER, waits_because="attempt 1 failed: no tests")
         (line,) = told()
-        assert line.startswith("task-1: try 1 failed: no tests; it goes on at ")
+        assert line.startswith("task-1: attempt 1 failed: no tests; it goes on at ")
         terminal.places.queue_file("tasks", "in_progress", "task-1").unlink()
         terminal.task("completed", "task-1", outcome="success", letters={"final": "msg-1"})
         terminal.put("messages", "pending", "msg-1", type="notification", content="done")
@@ -374,14 +374,14 @@ def test_a_run_that_is_held_is_shown_with_the_reason(terminal: Terminal) -> None
 
 
 def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Terminal) -> None:
-    terminal.task("in_progress", "task-1", attempt=1, not_before=LATER, waits_because="try 1 failed: no tests")
+    terminal.task("in_progress", "task-1", attempt=1, not_before=LATER, waits_because="attempt 1 failed: no tests")
     terminal.task("in_progress", "task-2", attempt=1)
     terminal.task("in_progress", "task-3", target_general="gen-gone")
     started = {"task_id": "task-2", "soldier": "soldier-2", "started_at": stamp(time.time() - 300)}
     terminal.places.sessions.write_text(json.dumps([started]))
     said = terminal("status").out
-    assert re.search(r"waiting\n  task-1  gen-briefing, goes on in \d+ min: try 1 failed: no tests\n", said)
-    assert re.search(r"running\n.*\n  task-2  gen-briefing  a.b, try 2  for 5 min\n", said)
+    assert re.search(r"waiting\n  task-1  gen-briefing, goes on in \d+ min: attempt 1 failed: no tests\n", said)
+    assert re.search(r"running\n.*\n  task-2  gen-briefing  a.b, attempt 2  for 5 min\n", said)
     assert re.search(r"\n  task-3  gen-gone, made \d+ \w+ ago: gen-gone is not installed; `", said)
 
 

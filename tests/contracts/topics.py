@@ -1,4 +1,4 @@
-"""What every transport of topics must do: over files in this folder, over brokers in tests/distributed."""
+"""Test what every transport of topics must do: on files in this folder, on brokers in tests/distributed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ODD_VALUES = {
 
 
 class World:
-    """One transport, opened any number of times, each time as another process would."""
+    """Open one transport any number of times, each time as another process would."""
 
     def __init__(self, transport: str, home: Path, **settings: Any) -> None:
         self.home = home
@@ -54,12 +54,12 @@ class World:
         return self._opened[-1]
 
     def topic(self) -> str:
-        """Return the name of a topic that is not there yet."""
+        """Return the name of a new topic."""
         return f"chat.test-{uuid.uuid4()}.v1"
 
 
 class TopicsContract:
-    """The tests; who inherits them has a fixture `world`."""
+    """The tests; a subclass provides the fixture `world`."""
 
     def test_an_event_that_is_stored_is_found_with_key_and_value_as_they_were(self, world: World) -> None:
         topic, topics = world.topic(), world.open()
@@ -223,7 +223,7 @@ class TopicsContract:
 
 
 class Told:
-    """Collects what became of events."""
+    """Collect the outcomes of events."""
 
     def __init__(self) -> None:
         self._outcomes: dict[int, list[tuple[Outcome, str]]] = {}
@@ -233,7 +233,7 @@ class Told:
         return lambda outcome, why: told.append((outcome, why))
 
     def outcomes(self) -> dict[int, Outcome]:
-        """Return the outcome of each event; each was told once."""
+        """Return the outcome of each event; each was reported once."""
         assert {len(told) for told in self._outcomes.values()} <= {1}
         return {number: told[0][0] for number, told in self._outcomes.items()}
 
@@ -247,7 +247,7 @@ def published(producer: Producer, topic: str, events: Iterable[bytes], key: str 
 
 
 def taken(reader: Follower, number: int) -> list[Record]:
-    """The next so many records, in the order in which they were found."""
+    """Return the next `count` records, in order."""
     return taken_by([reader], number)
 
 

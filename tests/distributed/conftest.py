@@ -1,4 +1,4 @@
-"""Brokers and a database for the whole run. What is missing here is skipped in capitals."""
+"""Brokers and a database for the whole run; tests are skipped in capitals if they are missing."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ num.io.threads=2
 
 
 class Missing(Exception):
-    """What keeps brokers from running here."""
+    """The reason why brokers cannot run here."""
 
 
 def jars() -> Path:
-    """The folder of the broker's jars, each with the digest that is written down."""
+    """Return the folder of the broker's jars, after checking their digests."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise Missing(f"no {program} here")
@@ -93,7 +93,7 @@ def _differs(folder: Path) -> str:
 
 
 class Brokers:
-    """A cluster of nodes that are broker and controller at once."""
+    """A cluster of nodes, each both broker and controller."""
 
     def __init__(self, folder: Path, nodes: int = 1) -> None:
         self._jars = jars()
@@ -181,7 +181,7 @@ class Brokers:
 
 
 def _cluster_id() -> str:
-    """A random id. One that begins with a dash would be taken for an option."""
+    """Return a random ID that does not begin with a dash, which would be read as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

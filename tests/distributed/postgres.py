@@ -1,4 +1,4 @@
-"""A real PostgreSQL on loopback, in a folder of its own and as a user who is not root."""
+"""Run a real PostgreSQL on loopback, in its own folder and as a user other than root."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START_SECONDS = 60.0
 
 
 def programs() -> Path:
-    """The folder with initdb and postgres."""
+    """Return the folder with initdb and postgres."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     if found:
         return found[-1].parent

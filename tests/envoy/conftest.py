@@ -16,7 +16,7 @@ def clock() -> Clock:
 
 @pytest.fixture(autouse=True)
 def more_channels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One more channel is one file and one row."""
+    """Add the test channels' rows: one more channel is one file and one row."""
     monkeypatch.setitem(CHANNELS, "grumpy", "tests.envoy.grumpy:Grumpy")
     monkeypatch.setitem(CHANNELS, "pigeon", "tests.envoy.pigeon:Pigeon")
     grumpy.posted.clear()

@@ -1,4 +1,4 @@
-"""An envoy in a home, and what it leaves there."""
+"""Run an envoy in a home, and read what it leaves there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Envoy(NamedTuple):
 
 
 def settle(home: Path, clock: Clock, envoy: Envoy | None = None) -> Envoy:
-    """Let a new envoy, or the one given, turn until nothing is left to do. Return it."""
+    """Run turns of a new or given envoy until nothing is left to do, and return it."""
     if envoy is None:
         given = services(home, "envoy", clock)
         envoy = Envoy(given, EnvoyJob(given))
@@ -35,7 +35,7 @@ def settle(home: Path, clock: Clock, envoy: Envoy | None = None) -> Envoy:
 
 
 def turn(envoy: Envoy, turns: int = 1) -> None:
-    """Let it turn a few times, whatever it finds."""
+    """Run a few turns."""
     for _ in range(turns):
         envoy.job.turn(None)
 
@@ -46,12 +46,12 @@ def transcript(home: Path) -> list[dict[str, Any]]:
 
 
 def posted(home: Path) -> list[str]:
-    """The ids of the messages on the console, in order."""
+    """Return the IDs of the messages on the console, in order."""
     return [line["letter"] for line in transcript(home)]
 
 
 def traces(home: Path) -> list[str]:
-    """What is left of intents and receipts."""
+    """Return the intents and receipts that are left."""
     own = Places(home).own("envoy")
     return sorted(path.name for folder in ("intents", "receipts") for path in (own / folder).iterdir())
 

@@ -1,4 +1,4 @@
-"""A channel that refuses as often as it is told to. What is posted there is a list that tests read."""
+"""A channel that refuses a given number of times, and lists its posts for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ posted: list[tuple[str, str, str | None]] = []
 
 class Grumpy(Channel):
     def __init__(self, kit: Kit) -> None:
-        """It keeps nothing."""
+        """Keep no state."""
 
     def post(self, draft: Draft) -> Post:
         if refusals:

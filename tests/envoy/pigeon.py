@@ -1,6 +1,6 @@
-"""A channel whose other end is a folder: it is spoken to and listened to, and wakes the envoy by a descriptor.
+"""A channel over a folder: it posts and receives, and wakes the envoy by a descriptor.
 
-What people say lies in `said/` until it is acknowledged; whoever puts it there rings by a byte in `bell`.
+What people say is in `said/` until it is acknowledged; a writer adds a byte to `bell`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def loft(folder: Path) -> Path:
 
 
 def say(folder: Path, said: Said) -> None:
-    """A person writes."""
+    """Write as a person."""
     path = loft(folder) / "said" / f"{said.id}.json"
     path.with_suffix(".draft").write_bytes(to_json(said._asdict()))
     path.with_suffix(".draft").rename(path)
@@ -68,7 +68,7 @@ def say(folder: Path, said: Said) -> None:
 
 
 def posts(folder: Path) -> list[dict[str, str]]:
-    """What was posted."""
+    """Return the posts."""
     try:
         return [json.loads(line) for line in (folder / "posts").read_text().split("\n") if line]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A webhook and a mail server on loopback, and what envoy.yaml says of them."""
+"""A webhook and a mail server on loopback, with their parts of envoy.yaml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kingdom.standins.server import Answer, Request, StandIn
 
 
 class Hook(StandIn):
-    """Takes posts, after the failures it was given."""
+    """Accept posts, after the given failures."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Hook(StandIn):
 
 
 class MailServer(socketserver.ThreadingTCPServer):
-    """Takes mail on loopback, after the refusals it was given."""
+    """Accept mail on loopback, after the given refusals."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""An envoy that speaks with a Slack on loopback, and what is seen on both sides."""
+"""Run an envoy with a Slack on loopback, and look at both sides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRETS = {"SLACK_BOT_TOKEN": "xoxb-canary-4711", "SLACK_APP_TOKEN": "xapp-canar
 
 
 def settings(slack: Slack, **more: Any) -> dict[str, Any]:
-    """envoy.yaml for this Slack, with everybody listed and nothing to wait for."""
+    """Return an envoy.yaml for this Slack, with everybody listed and no pauses."""
     part = {"api_url": slack.api_url, "people": ["U0ANN"], "seconds_between_posts": 0, "settle_seconds": 0}
     return {"slack": {**part, **more}, "retry": {"backoff_seconds": 0}}
 
@@ -34,7 +34,7 @@ def slack_envoy(home: Path, clock: Clock, slack: Slack, **more: Any) -> Envoy:
 
 
 def turn_until(envoy: Envoy, seen: Callable[[], object], what: str, seconds: float = SOON) -> None:
-    """Let it turn, as its loop would, until something is seen."""
+    """Run turns, as its loop would, until the condition holds."""
 
     def turned() -> object:
         envoy.job.turn({})

@@ -36,7 +36,7 @@ class Text:
 
 
 class DoesNotApply(AssertionError):
-    """The program has changed: a mutant looks in vain or finds it twice, or the new text uses an unknown name."""
+    """The program has changed: a mutant matches nowhere or twice, or its text uses an unknown name."""
 
 
 def changed(root: Path, place: str, change: Change | Text) -> tuple[Path, str]:

@@ -1,4 +1,4 @@
-"""A step of the chronicle beside roles that log and a log that is rotated: `chronicle_step.main(HOME)`."""
+"""Count internal events while roles log and the log is rotated: `chronicle_step.main(HOME)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVENTS = 4
 
 
 def main(home: Path) -> None:
-    """Log, count, log and rotate, three times: what is new lies partly in the rotated log."""
+    """Log, count, log and rotate, three times, so that new lines are partly in the rotated log."""
     plain = services(home, "chamberlain", Clock())
     power = Disk(plain.places.scratch("chamberlain"))
     power.sweep_scratch()

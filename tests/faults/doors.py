@@ -1,8 +1,8 @@
-"""Every path of the home that takes a name, tried with names that want to be more than that.
+"""Try every path of the home that takes a name with names that contain paths.
 
     python tests/faults/doors.py COUNT
 
-prints what is wrong, a line for each name that was let through, and nothing otherwise.
+prints one line for each name that was accepted, else nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Homes filled as foreign writers would fill them: plain dicts, only what the schemas require."""
+"""Fill homes as other programs would: plain dicts with only the required fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = "2026-02-07T10:00:00Z"
 
 
 def make(home: Path, *, config: dict[str, dict[str, Any]] | None = None) -> Places:
-    """The folders of a home with one general, and room for twenty soldiers."""
+    """Make the folders of a home with one general and max_soldiers of twenty."""
     places = Places(home)
     home.chmod(0o700)
     for folder in places.folders():
@@ -40,7 +40,7 @@ def install(home: Path, name: str, **fields: Any) -> None:
 
 
 def write(path: Path, thing: dict[str, Any]) -> None:
-    """A whole file, durable before the step begins."""
+    """Write a whole file, durable before the step begins."""
     make_folder(path.parent)
     Disk(path.parent).create(path, to_json(thing))
 

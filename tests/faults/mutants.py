@@ -1,4 +1,4 @@
-"""Seeded defects: a check that cannot see the defect it is for is no check.
+"""Seeded defects: every check must catch the defect that it is for.
 
 A mutant changes one place of the program in a copy of it; the same check then runs on that copy and must
 find something wrong. A row of MUTANTS is one mutant; `checks` in test_mutants.py says what each check runs.

@@ -1,4 +1,4 @@
-"""What must hold in a home whatever happened to those who wrote there. Each function returns what is wrong."""
+"""What must hold in a home after any fault. Each function returns what is wrong."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WHOLE = [check for check in CHECKS if check.name in ("queues", "results")]
 
 
 def by_fsck(home: Path, checks: Sequence[Check] = CHECKS, pause: Callable[[], object] = lambda: None) -> list[str]:
-    """What `kingdom fsck` finds: every invariant of a home, whatever happened to those who wrote there."""
+    """Return the findings of `kingdom fsck`."""
     return [f"{found.path}: {found.what} ({found.rule})" for found in look(Places(home), checks, time.time, pause)]
 
 
 def half_visible(home: Path) -> list[str]:
-    """Every file that a reader may see is whole, strict JSON, and called after its id."""
+    """Check that every visible file is whole, strict JSON, and named after its ID."""
     return by_fsck(home, WHOLE)
 
 
@@ -46,7 +46,7 @@ def litter(home: Path) -> list[str]:
 
 
 def states_of(home: Path, kind: str) -> dict[str, list[str]]:
-    """Where each id of a queue lies: more than one place is one too many."""
+    """Return the states in which each ID of a queue is; more than one is wrong."""
     found: dict[str, list[str]] = defaultdict(list)
     for state in MOVES[kind]:
         for name in _names(Places(home).folder(kind, state)):
@@ -56,7 +56,7 @@ def states_of(home: Path, kind: str) -> dict[str, list[str]]:
 
 
 def in_one_place(home: Path) -> list[str]:
-    """Nothing lies twice, and nothing was parked that was good when it was put there."""
+    """Check that no file is in two states, and no valid one in dead/."""
     return [
         f"{kind}: {name} lies in {' and '.join(states)}"
         for kind in MOVES
@@ -76,7 +76,7 @@ def parked(home: Path) -> list[str]:
 def contents(home: Path, kind: str) -> list[dict[str, Any]]:
     """Every good file of a queue, with the state it lies in under "state".
 
-    The home may be at work meanwhile: what moves while the folders are read counts where it has gone.
+    Roles may run meanwhile: a file that moves while the folders are read counts in its new state.
     """
     places = Places(home)
     found: dict[Path, dict[str, Any]] = {}
@@ -90,13 +90,13 @@ def contents(home: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def tidy(home: Path) -> list[str]:
-    """What holds for every role after a clean restart on good input."""
+    """Check what holds for every role after a clean restart on valid input."""
     checks = [check for check in CHECKS if check.name not in LAID_BY_HAND]
     return [*by_fsck(home, checks), *litter(home), *in_one_place(home), *parked(home)]
 
 
 def beats(places: Places, role: str) -> int:
-    """How many turns this life of a role has done."""
+    """Return the number of turns since the role's start."""
     try:
         text = places.heartbeat(role).read_text()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Power cuts, replayed: what a disk may hold after the current went away at any moment of a run.
+"""Replay power cuts: what a disk may hold after a power cut at any moment of a run.
 
 For any program, any root folder and any oracle:
 
@@ -55,7 +55,7 @@ _LONGEST_WRITE = 1 << 26
 
 @dataclass(frozen=True)
 class Cut:
-    """One moment at which the power went, and one legal state of the disk."""
+    """One moment of a power cut, and one possible state of the disk."""
 
     after: str
     outcome: str
@@ -99,7 +99,7 @@ class Report:
 
 
 class Unknown(Exception):
-    """A call that the model does not know how to follow."""
+    """A call that the model does not support."""
 
 
 def record(argv: Sequence[str], root: Path, *, cwd: Path, env: Mapping[str, str], timeout: float = 60) -> Record:
@@ -195,7 +195,7 @@ def build(picture: Mapping[str, Leaf], home: Path) -> None:
 
 
 def pictures(recorded: Record, outcomes: Sequence[str]) -> Iterator[tuple[Cut, dict[str, Leaf]]]:
-    """The disk after every change, once for each outcome."""
+    """Yield the disk after every change, once for each outcome."""
     disk = _Model(recorded)
     yield from disk.pictures("the start", outcomes)
     for call in recorded.calls:
@@ -308,7 +308,7 @@ class _Model:
         return self._group.get(pid, pid)
 
     def _follow_child(self, call: Call) -> None:
-        """A thread shares its maker's descriptors, a child begins with a copy of them."""
+        """A thread shares its creator's descriptors; a child process gets a copy."""
         if not call.value:
             return
         if any("CLONE_FILES" in part for part in call.args):

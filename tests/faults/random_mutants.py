@@ -1,4 +1,4 @@
-"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king]`: small defects drawn by dice.
+"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king]`: random small defects.
 
 Each is put into a copy of the checkout, one at a time, and the quick tests of its room are run on it:
 `killed` when one of them fails or hangs, and does so again, `SURVIVED` when all pass. The same seed draws the same

@@ -1,4 +1,4 @@
-"""What strace writes, read back as calls, and which of them touch a folder."""
+"""Read strace's output as calls, and select those that touch a folder."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def strace() -> str:
 
 @contextmanager
 def slow_forks(server: int) -> Iterator[None]:
-    """Whatever this supervisord forks is a copy of it for a second."""
+    """Make every fork of this supervisord stay a copy of it for a second."""
     delayed = ("-e", "trace=setpgid", "-e", "inject=setpgid:delay_exit=1000000")
     argv = [strace(), "-f", "-o", "/dev/null", *delayed, "-p", str(server)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE) as tracing:

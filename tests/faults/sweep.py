@@ -118,7 +118,7 @@ class Report:
 
 
 class StepFails(AssertionError):
-    """The step goes wrong even without a fault, so a sweep would say nothing."""
+    """The step fails even without a fault, so a sweep would prove nothing."""
 
 
 def sweep(
@@ -193,7 +193,7 @@ def power_cuts(
 
 
 def spread(places: Sequence[int], budget: int) -> Sequence[int]:
-    """At most so many of them, evenly spaced, the first and the last among them."""
+    """Return at most so many of them, evenly spaced, with the first and the last."""
     if len(places) <= budget:
         return places
     if budget == 1:
@@ -202,7 +202,7 @@ def spread(places: Sequence[int], budget: int) -> Sequence[int]:
 
 
 class Stand:
-    """One place to run the step again and again: always the same path, freshly filled."""
+    """One folder to run the step in repeatedly: always the same path, freshly filled."""
 
     def __init__(self, step: Step, tree: Path, calls: Sequence[str] = CHANGING) -> None:
         self.step = step
@@ -227,7 +227,7 @@ class Stand:
         remove_home(self.folder)
 
     def learn(self, fault: str) -> list[str]:
-        """Find the points in two runs. Returns how the runs differ."""
+        """Find the points in two runs, and return how the runs differ."""
         self.points, again = self.trace(fault), self.trace(fault)
         pairs = zip_longest(self.points, again)
         return [f"{one} and {other}" for one, other in pairs if one != other] if self.step.steady else []
@@ -252,7 +252,7 @@ class Stand:
         return points
 
     def strike(self, point: Point, fault: str) -> tuple[bool, list[str]]:
-        """Whether the fault struck at this point, and what is wrong afterwards (wherever it struck)."""
+        """Return whether the fault happened at this point, and what is wrong afterwards."""
         self.fresh()
         injection = f"inject={point.syscall}:{_INJECTION[fault]}:when={point.ordinal}"
         ended = self._start(["-e", f"trace={point.syscall}", "-e", injection])
@@ -268,7 +268,7 @@ class Stand:
         return self._struck(point, fault), wrong + restart_and_check(self.step, self.tree, self.home)
 
     def likeness(self, call: Call) -> str:
-        """A call as it reads in every run: without pids, numbers and the home's place."""
+        """Return a call without what differs between runs: pids, numbers and the home's path."""
         return f"{call.name} {' '.join(self._spelt(path) for path in paths_of(call, str(self.tree)))}"
 
     def _spelt(self, path: str) -> str:
@@ -382,7 +382,7 @@ def remove_home(home: Path) -> None:
 
 
 def processes_of(home: Path) -> Iterator[int]:
-    """Every living process that was started with this home."""
+    """Return every running process that was started with this home."""
     mark = f"KINGDOM_HOME={home}".encode()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -392,7 +392,7 @@ def processes_of(home: Path) -> Iterator[int]:
 
 
 def end_strays(home: Path) -> None:
-    """Whatever a killed step has left running. The home's path is ours alone, so these are too."""
+    """Kill what a killed step has left running; the home's path identifies the processes."""
     for pid in processes_of(home):
         if pid != os.getpid():
             with suppress(ProcessLookupError):

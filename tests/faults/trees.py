@@ -1,4 +1,4 @@
-"""The program under test: a compiled copy of the checkout, so that nobody's edit disturbs a run half-way."""
+"""The program under test: a compiled copy of the checkout, so that edits do not disturb a run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _PARTS = ("kingdom", "schemas", "config", "generals", "bin")
 
 @cache
 def program() -> Path:
-    """The copy that every check of this process runs."""
+    """Return the copy that every check of this process runs."""
     folder = new_folder()
     copy_program(CHECKOUT, folder)
     return folder
 
 
 def new_folder() -> Path:
-    """A fresh 0700 folder that goes when this process ends; a short path, because sockets lie below it."""
+    """Return a fresh 0700 folder, removed when this process ends; with a short path, because sockets are below it."""
     folder = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -52,7 +52,7 @@ def copy_program(source: Path, folder: Path) -> None:
 
 
 def compile_program(folder: Path) -> None:
-    """Compile what was not compiled where it came from."""
+    """Compile files that have no compiled version."""
     compileall.compile_dir(folder / "kingdom", quiet=2, invalidation_mode=UNCHECKED)
 
 
@@ -61,7 +61,7 @@ def compile_file(path: Path) -> None:
 
 
 def environment(tree: Path, home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The same for every run, so that two runs make the same calls in the same order."""
+    """Return the same environment for every run, so that two runs make the same calls in the same order."""
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": str(home),
@@ -82,7 +82,7 @@ def run(
     timeout: float = 60,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """One program of ours to its end: `argv` is what follows the interpreter."""
+    """Run one of our programs to its end; `argv` follows the interpreter."""
     return subprocess.run(
         [sys.executable, *argv],
         cwd=tree,
@@ -100,7 +100,7 @@ def run(
 def running(
     tree: Path, home: Path, argv: Sequence[str], env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program of ours that goes on; killed at the end if it still runs."""
+    """Start one of our programs; it is killed at the end if it still runs."""
     with subprocess.Popen(
         [sys.executable, *argv],
         cwd=tree,
@@ -118,7 +118,7 @@ def running(
 
 
 def until(happened: Callable[[], object], seconds: float = 30.0) -> bool:
-    """Whether it happened in time; looked at fifty times a second."""
+    """Return whether it happened in time; checked fifty times per second."""
     give_up = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > give_up:

@@ -1,4 +1,4 @@
-"""One hall for all tests of a file that only look at what it answers."""
+"""Share one hall among the tests of a file that only check its answers."""
 
 import shutil
 import tempfile
@@ -12,7 +12,7 @@ from tests.gateway.halls import Hall
 
 @pytest.fixture(scope="module")
 def hall() -> Iterator[Hall]:
-    """A gateway and a worker at work."""
+    """Return a running gateway and worker."""
     home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     opened = Hall(home)
     try:

@@ -1,4 +1,4 @@
-"""What must hold of the way of a message through the gateway, as checks that say what is wrong."""
+"""Checks of a message's way through the gateway; each returns what is wrong."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def wrong_when_the_topic_is_away(hall: Hall) -> list[str]:
 
 
 async def wrong_redelivery(hall: Hall) -> list[str]:
-    """What a killed worker has published twice is told once."""
+    """Check that an event published twice by a killed worker is delivered once."""
     anna = hall.person()
     room = anna.room()
     first = _persisted(anna, room, next_ulid(1_000))
@@ -109,7 +109,7 @@ def _append(hall: Hall, events: list[tuple[str, str, bytes]]) -> None:
 
 
 async def wrong_after_leaving(hall: Hall) -> list[str]:
-    """Who has left a room hears nothing of it any more."""
+    """Check that a person who has left a room receives nothing from it."""
     anna, ben = hall.person(), hall.person()
     room = anna.room(ben)
     async with anna.socket(room) as hers, ben.socket(room) as his:
@@ -138,7 +138,7 @@ def _signal(hall: Hall, signal: Signal) -> None:
 
 
 async def wrong_poller(hall: Hall) -> list[str]:
-    """A client that polls no more is cut before it costs memory without end."""
+    """Check that a client that stops polling is disconnected before it costs much memory."""
     anna, ben = hall.person(), hall.person()
     room = anna.room(ben)
     poll = {"EIO": "4", "transport": "polling"}

@@ -1,4 +1,4 @@
-"""A hall at work for tests: its roles as processes in a home, and people who speak to it."""
+"""Run a hall for tests: its roles as processes in a home, and people who use it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Hall:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, for a gateway that is to come back where it was."""
+    """Return a free port, for a gateway that restarts on the same port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 

@@ -1,4 +1,4 @@
-"""Whatever a page elsewhere, or a forger, may try with the gateway: one table of requests and what they must get."""
+"""What a foreign page or a forger may try with the gateway: a table of requests and their answers."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def wrong_cross_site(hall: Hall, person: Person) -> list[str]:
 
 
 def wrong_html(hall: Hall, person: Person) -> list[str]:
-    """Names come back as they are, in JSON, which no browser takes for a page."""
+    """Check that names come back unchanged, in JSON, which no browser shows as a page."""
     made = person.call("POST", "/rooms", json={"name": HTML})
     found = [] if made.json()["name"] == HTML else ["a name is changed"]
     listed = person.call("GET", "/rooms")

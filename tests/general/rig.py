@@ -1,4 +1,4 @@
-"""One home, one general, and lives of it one after another, with real soldiers."""
+"""One home, one general that can be restarted, and real soldiers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLEEPS = "sleep 300 & echo $! >>$KINGDOM_HOME/children; wait"
 
 
 class GeneralRig:
-    """One home, one general, and lives of it one after another."""
+    """One home and one general that can be restarted."""
 
     def __init__(self, home: Path, clock: Clock) -> None:
         self.home, self.clock, self.places = home, clock, Places(home)
@@ -42,20 +42,20 @@ class GeneralRig:
         install(self.home, GENERAL, **{"sandbox": "off", "timeout_seconds": 30, **fields})
 
     def runs(self, script: str) -> None:
-        """What the soldiers' engine does. Each life of it leaves a line in `lives`."""
+        """Set what the soldiers' engine does. Each run of it adds a line to `lives`."""
         program = self.places.package(GENERAL) / "run"
         program.write_text(f"#!/bin/sh\necho $$ >>{self.home}/lives\n{script}\n")
         program.chmod(0o755)
 
     def restart(self, given: Services | None = None) -> GeneralJob:
-        """A new life of the general, with these services."""
+        """Restart the general with these services."""
         self.end()
         self.services = given or services(self.home, GENERAL, self.clock)
         self.job = GeneralJob(self.services)
         return self.job
 
     def end(self) -> None:
-        """The end of this life."""
+        """Stop the general."""
         if hasattr(self, "job"):
             self.job.close()
             for child in self.job._starter._children:
@@ -100,12 +100,12 @@ class GeneralRig:
         return [json.loads(line)["type"] for line in self.places.events_log.read_text().splitlines()]
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        """What was said of each such event."""
+        """Return the data of each such event."""
         every = [json.loads(line) for line in self.places.events_log.read_text().splitlines()]
         return [about["data"] for about in every if about["type"] == event]
 
     def log(self) -> list[str]:
-        """The sentences of its log so far, each with its level."""
+        """Return the lines of its log so far, each with its level."""
         self.services.log.flush()
         lines = self.places.role_log(GENERAL).read_text().splitlines()
         return [" ".join(line.split(" ", 1)[1].replace(f" {GENERAL}:", "").split()) for line in lines]

@@ -136,9 +136,9 @@ def test_a_failure_is_tried_again_after_a_pause_then_final(general: GeneralRig, 
     general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt"), "a second try")
     waiting = read(general.home, "tasks", "in_progress", TASK)
     assert (waiting["attempt"], waiting["not_before"], waiting["colour"]) == (1, "2026-02-07T10:01:00Z", "blue")
-    assert waiting["waits_because"] == "try 1 failed: no tests"
+    assert waiting["waits_because"] == "attempt 1 failed: no tests"
     assert general.told("task.retried") == [{"task_id": TASK, "attempt": 1, "error": "no tests"}]
-    assert f"warn {TASK} failed (no tests); tries again after 2026-02-07T10:01:00Z" in general.log()
+    assert f"warn {TASK} failed (no tests); retries after 2026-02-07T10:01:00Z" in general.log()
     assert general.traces() == []
     clock.pass_(59)
     for _ in range(3):

@@ -51,13 +51,13 @@ class Kingdom:
         )
 
     def ok(self, *words: str) -> str:
-        """What it prints, when it ends well."""
+        """Run a command that must succeed, and return its output."""
         done = self.run(*words)
         assert done.returncode == 0, f"{words}: {done.returncode}: {done.stdout}{done.stderr}{self.complaints()}"
         return done.stdout
 
     def refused(self, *words: str) -> tuple[int, str]:
-        """The exit code and the one line of complaint."""
+        """Run a command that must fail, and return its exit code and its one error line."""
         done = self.run(*words)
         assert done.returncode != 0, f"{words}: {done.stdout}"
         assert done.stderr.count("\n") == 1, done.stderr
@@ -75,7 +75,7 @@ class Kingdom:
         return "\n".join(log.read_text().splitlines()[-25:]) if log.exists() else "nothing was logged"
 
     def event(self, name: str, type_: str, **fields: Any) -> None:
-        """As a foreign writer puts it: hidden first, then renamed."""
+        """Write an event as another program does: hidden first, then renamed."""
         event = {"id": name, "type": type_, "source": "test", "payload": {}, "created_at": "2026-11-18T09:00:00Z"}
         self.put("events", name, {**event, **fields})
 
@@ -86,12 +86,12 @@ class Kingdom:
         draft.rename(folder / f"{name}.json")
 
     def read(self, kind: str, state: str, name: str) -> Document:
-        """A file that is there, or is about to be: what belongs together comes one after the other."""
+        """Return a file's content, waiting for it for a moment."""
         document: Document = json.loads(self.until_there(self.places.queue_file(kind, state, name)).read_text())
         return document
 
     def all(self, kind: str, state: str) -> list[Document]:
-        """Whatever lies there; a file that moves away meanwhile is left out."""
+        """Return all files there; one that moves away meanwhile is left out."""
         found = []
         for path in sorted(self.places.folder(kind, state).glob("[!.]*.json")):
             with suppress(FileNotFoundError):
@@ -99,7 +99,7 @@ class Kingdom:
         return found
 
     def messages(self, task: str) -> list[str]:
-        """What has been said in a task's thread, in order."""
+        """Return the messages of a task's thread, in order."""
         return [message["content"] for message in self.all("messages", "sent") if message["task_id"] == task]
 
     def task_of(self, event: str) -> str:
@@ -116,7 +116,7 @@ class Kingdom:
         return is_locked(self.places.lock(role))
 
     def processes(self) -> list[str]:
-        """Whatever lives with this home in its environment, tests' own processes aside."""
+        """Return the processes with this home in their environment, except the tests' own."""
         found = []
         for pid in all_pids():
             try:
@@ -129,7 +129,7 @@ class Kingdom:
         return found
 
     def general(self, name: str, run: str, **manifest: Any) -> Path:
-        """A package with a shell script for a soldier."""
+        """Write a package whose soldier is a shell script."""
         package = self.home / "packages" / name
         package.mkdir(parents=True, exist_ok=True)
         about = {"name": name, "description": f"tests {name}", "timeout_seconds": 30, "engine": "command"}

@@ -121,7 +121,7 @@ def test_cancel_ends_a_task_whose_general_is_gone(court_home: Path, clock: Clock
 def test_a_retry_inherits_the_work_and_not_what_became_of_it(court_home: Path, clock: Clock) -> None:
     of_one_life = {
         "cancelled_by_order": "ord-9",
-        "waits_because": "try 1 failed",
+        "waits_because": "attempt 1 failed",
         "spent_usd": 3.0,
         "retried_as": ["task-1"],
     }

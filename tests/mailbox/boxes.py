@@ -1,4 +1,4 @@
-"""A mailbox for tests: the server turned by hand with a clock of ours, or the manager as its own process."""
+"""A mailbox for tests: the server stepped by hand with a test clock, or the manager as its own process."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ByHand:
         self.server.open()
 
     def reopen(self) -> None:
-        """As after a kill: a new life on the same files."""
+        """Restart on the same files, as after a kill."""
         self.engine.close()
         self.open()
 

@@ -29,7 +29,7 @@ def shared_manager() -> Iterator[Running]:
 
 @pytest.fixture
 def manager(shared_manager: Running) -> Running:
-    """One manager for all who only talk to it; each test has a queue of its own."""
+    """Share one manager among tests that only send requests; each test has its own queue."""
     return shared_manager
 
 

@@ -1,4 +1,4 @@
-"""An engine over a store that a test can shut, kill and open again."""
+"""An engine over a store that a test can close, kill and reopen."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class House:
         return due
 
     def die(self, queue: str = QUEUE, reason: str = "broken") -> str:
-        """A message that is a dead letter now; its key."""
+        """Make a message a dead letter, and return its key."""
         key = self.publish(queue=queue)
         self.nack(self.lease(queue=queue), reason, requeue=False)
         return key
@@ -92,7 +92,7 @@ class House:
         return status.ready, status.inflight, status.delayed, status.dlq
 
     def reopen(self, kill: bool = False) -> None:
-        """As after a restart. A killed life writes nothing more."""
+        """Reopen the store, as after a restart; after a kill nothing more is written before."""
         if self.backend != "memory":
             if kill:
                 self._kill()
@@ -105,7 +105,7 @@ class House:
         self.mq.close()
 
     def _kill(self) -> None:
-        """Let go of everything without the farewells of close()."""
+        """Drop everything without what close() does."""
         store = self.mq.store
         connection = getattr(store, "_connection", None)
         if connection is not None:

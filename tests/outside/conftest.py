@@ -1,4 +1,4 @@
-"""The real programs, where npm could install them and they start; what is missing is said in capitals."""
+"""Use the real programs, if npm could install them and they start; tests without them are skipped in capitals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A home whose generals send the real programs, and the services on loopback that they speak to."""
+"""A home whose generals start the real programs, with stand-ins of their services on loopback."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Home:
             general.wait(30)
 
     def until(self, seen: Callable[[], Any], what: str) -> Any:
-        """What is seen at last, while its general works."""
+        """Wait for the condition while its general works, and return its value."""
         try:
             return wait_until(seen, WHOLE_RUN_SECONDS, what)
         except AssertionError as error:

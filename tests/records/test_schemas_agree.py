@@ -119,7 +119,7 @@ SHAPES: list[tuple[type[Record], dict[str, Any], dict[str, Any]]] = [
 NOTES: dict[str, dict[str, Any]] = {
     "event": {"requeued_by": "ord-1", "discarded_by_order": "ord-2"},
     "task": {
-        "waits_because": "try 1 failed",
+        "waits_because": "attempt 1 failed",
         "waits_for": "account",
         "spent_usd": 0.5,
         "spent_tokens": 7,

@@ -1,4 +1,4 @@
-"""A sentinel in a home, the services it speaks to, and what it leaves there."""
+"""Run a sentinel in a home with stand-ins of its services, and read what it leaves there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = 20.0
 
 
 class Monotonic:
-    """Stands still until a test moves it; the clock of the wall moves with it."""
+    """A monotonic clock that stands still until a test moves it, together with the wall clock."""
 
     def __init__(self, clock: Clock) -> None:
         self.now = 1000.0
@@ -41,7 +41,7 @@ class Monotonic:
 
 
 class Sentinel:
-    """A sentinel in one life. Another one on the same home is a new process."""
+    """One run of a sentinel. Another one on the same home is a restart."""
 
     def __init__(
         self, home: Path, clock: Clock, polling: Mapping[str, Any], secrets: Mapping[str, str] = SECRETS, **more: Any
@@ -54,12 +54,12 @@ class Sentinel:
         self.job = SentinelJob(self.services)
 
     def settle(self) -> list[str]:
-        """Let it turn until it rests. Return the ids of the events that are there, sorted."""
+        """Run turns until it is idle, and return the IDs of all events, sorted."""
         self.turn_until(lambda: False)
         return self.events()
 
     def turn_until(self, enough: Callable[[], object]) -> None:
-        """Let it turn until it rests, or until there is enough: then it is left in the middle, as a kill would."""
+        """Run turns until it is idle or the condition holds, which leaves it in the middle like a kill."""
         waker = Waker(())
         waker.add_descriptor(self.services.alarm.fileno(), self.services.alarm.clear)
         try:
@@ -75,7 +75,7 @@ class Sentinel:
             self.services.log.flush()
 
     def look(self, after: float = 60.0) -> list[str]:
-        """Let time pass, and let it look again."""
+        """Move the clock, and let it look again."""
         self.time.pass_(after)
         return self.settle()
 
@@ -94,7 +94,7 @@ class Sentinel:
         return event
 
     def said(self) -> str:
-        """What people could read in its log."""
+        """Return the lines of its log."""
         self.services.log.flush()
         path = self.places.role_log("sentinel")
         return path.read_text() if path.exists() else ""
@@ -103,12 +103,12 @@ class Sentinel:
         return read_json_or(self.places.own("sentinel") / f"{name}-state.json", {})
 
     def shows(self, name: str) -> dict[str, Any]:
-        """How it says that a watcher is."""
+        """Return the state that it reports for a watcher."""
         shown: dict[str, Any] = read_json_or(self.places.watchers, {})[name]
         return shown
 
 
 def detected(home: Path) -> list[str]:
-    """The ids of which the internal events tell."""
+    """Return the IDs named in internal events."""
     lines = Places(home).events_log.read_text().splitlines()
     return [one["data"]["event_id"] for one in map(json.loads, lines) if one["type"] == "event.detected"]

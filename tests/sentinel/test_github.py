@@ -400,7 +400,7 @@ def test_one_of_another_shape_is_told_and_keeps_none_back(build: Build, hub: Git
     hub.once(says([odd, *hub.threads.values()]))
     sentinel = build()
     assert len(sentinel.settle()) == 1
-    assert sentinel.said().count("another shape") == 1
+    assert sentinel.said().count("unknown format") == 1
 
 
 def test_without_a_token_it_is_off_with_one_line(build: Build, hub: GitHub) -> None:

@@ -314,7 +314,7 @@ def test_a_ticket_of_another_shape_is_told_and_keeps_none_back(build: Build, tic
     sentinel = build()
     assert sentinel.settle() == ["evt-jira-QP-2-20260207100000"]
     sentinel.look(PERIOD)
-    assert sentinel.said().count("has another shape") == 2
+    assert sentinel.said().count("has an unknown format") == 2
 
 
 def test_without_all_three_lines_it_is_off(build: Build, tickets: Jira, home: Path, clock: Clock) -> None:

@@ -29,7 +29,7 @@ def a_task(**fields: Any) -> Task:
 
 REPORTS: list[tuple[dict[str, Any], str]] = [
     ({"code": 0, "seen": "bye", "result": None}, "no result (ended with code 0): bye"),
-    ({"code": 3, "seen": "", "result": None}, "no result (ended with code 3): nothing was said"),
+    ({"code": 3, "seen": "", "result": None}, "no result (ended with code 3): no output"),
     ({"code": None, "ended": "resource", "seen": "612 processes"}, "no result (resource): 612 processes"),
     ({"result": {"status": "failed", "error": "no tests"}}, "no tests"),
     ({"result": {"status": "failed"}}, "failed without a reason"),

@@ -1,4 +1,4 @@
-"""A home in which everything holds: a day's work of every kind, as the roles leave it."""
+"""A valid home: a day's work of every kind, as the roles leave it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def event(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def healthy(home: Path, now: float) -> Places:
-    """One task that ended, one that asks, one that runs; an event that waits; a parked file."""
+    """Make an ended task, one with a question, a running one, a waiting event, and a file in dead/."""
     places = founded(home)
     home.chmod(0o700)
     index = []

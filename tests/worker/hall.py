@@ -1,4 +1,4 @@
-"""A hall without gateway and network: rooms and people in its database, messages in its topics, a worker that turns."""
+"""A hall without gateway and network: rooms and people in its database, messages in its topics, and a worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG_AGO = iso(0.0)
 
 
 class Hall:
-    """One home with a hall, in which tests play the gateway."""
+    """A home with a hall; tests play the gateway."""
 
     def __init__(self, home: Path, clock: Clock, **settings: Any) -> None:
         self.home = home
@@ -75,7 +75,7 @@ class Hall:
         return room
 
     def publish(self, *values: bytes | MessageCreated, key: str = "") -> list[Outcome]:
-        """What the gateway does with a message that it accepts."""
+        """Publish a message as the gateway does."""
         told = Told()
         for number, value in enumerate(values):
             if isinstance(value, MessageCreated):
@@ -86,15 +86,15 @@ class Hall:
         return list(told.outcomes().values())
 
     def history(self, room: str) -> list[dict[str, Any]]:
-        """The messages of a room, oldest first."""
+        """Return the messages of a room, oldest first."""
         return self.database.read(lambda db: db.all("messages_after", room_id=room, after="", most=1_000_000))
 
     def told(self, number: int) -> list[dict[str, Any]]:
-        """The next messages that gateways are told of."""
+        """Return the next messages for gateways."""
         return [json.loads(record.value) for record in self._next(self.persisted, number)]
 
     def buried(self, number: int) -> list[dict[str, Any]]:
-        """The next dead letters."""
+        """Return the next dead letters."""
         return [json.loads(record.value) for record in self._next(self.dead, number)]
 
     @staticmethod
@@ -121,7 +121,7 @@ def message(room: str, sender: str, content: str = "hello", **fields: Any) -> Me
 
 @contextmanager
 def at_work(hall: Hall) -> Iterator[Worker]:
-    """A worker of its own, closed at the end as a role's loop does."""
+    """Start a worker, and close it at the end as a role's loop does."""
     worker = Worker(hall.of("worker"))
     try:
         yield worker
@@ -130,7 +130,7 @@ def at_work(hall: Hall) -> Iterator[Worker]:
 
 
 def work(hall: Hall, worker: Worker, passed: int) -> None:
-    """Let it turn until its group has passed so many more messages."""
+    """Run turns until its group has read so many more messages."""
     before = hall.topics.lag("chat-persistor", MESSAGES)
 
     def turned() -> bool:

@@ -128,7 +128,7 @@ class FilesWatcher:
         begin = self._kit.clock() - FIRST_LOOK_SECONDS
         recent = [laid for laid in here if laid.mark[0] / 1e9 >= begin]
         if older := len(here) - len(recent):
-            self._kit.tell(f"files: {count(older, 'file')} in {folder}, there for longer, make no events")
+            self._kit.tell(f"files: {count(older, 'file')} in {folder}, older than the first look, make no events")
         return recent
 
     def _has_changed(self, folder: str, here: Sequence[Laid]) -> bool:

@@ -242,7 +242,7 @@ class GitHubWatcher(ServiceWatcher):
     def _tell_odd(self, one: Any) -> None:
         if not self._has_told_odd:
             self._has_told_odd = True
-            self._kit.tell(f"github: left alone a notification of another shape: {one_line(one, 200)}")
+            self._kit.tell(f"github: skipped a notification in an unknown format: {one_line(one, 200)}")
 
     def _tell_older(self, older: Sequence[Notification]) -> None:
         if older and not self._kit.state.get("told_older"):

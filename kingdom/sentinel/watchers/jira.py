@@ -138,7 +138,7 @@ class JiraWatcher(ServiceWatcher):
             if token == asked.get("nextPageToken"):
                 break
             asked["nextPageToken"] = token
-        raise ServiceDown(service=jira.NAME, why="its search does not come to an end")
+        raise ServiceDown(service=jira.NAME, why="its search does not end")
 
     def _whole(self, ticket: Ticket) -> Ticket:
         """Return a ticket with its newest comments, of which a search tells only some."""
@@ -166,7 +166,7 @@ class JiraWatcher(ServiceWatcher):
     def _judged(self, ticket: Ticket, before: Known | None, me: str) -> tuple[Event | None, Known]:
         """Return the event that follows, if any, and what to remember of the ticket."""
         if not _KEY.match(ticket["key"]):
-            raise ValueError(f"{ticket['key']!r} is no key of a ticket")
+            raise ValueError(f"{ticket['key']!r} is not a ticket key")
         fields = ticket["fields"]
         status = str(fields["status"]["name"])
         comments = sorted((fields.get("comment") or {}).get("comments") or [], key=lambda one: int(one["id"]))
@@ -226,7 +226,7 @@ class JiraWatcher(ServiceWatcher):
         name = one_line(ticket.get("key") if isinstance(ticket, dict) else ticket, 60)
         if name not in self._odd:
             self._odd.add(name)
-            self._kit.tell(f"jira: left alone {name}, which has another shape: {one_line(repr(error), 200)}")
+            self._kit.tell(f"jira: skipped {name}, which has an unknown format: {one_line(repr(error), 200)}")
 
 
 def _noted_elsewhere(entry: object) -> Known:

@@ -234,7 +234,7 @@ def _told(event: Mapping[str, Any]) -> Iterator[str]:
         case "system", "init":
             yield f"· {event.get('model')} begins"
         case "system", "api_retry":
-            yield f"· tries again: {event.get('error')} {event.get('error_status') or ''}".rstrip()
+            yield f"· retries: {event.get('error')} {event.get('error_status') or ''}".rstrip()
         case "system", "permission_denied":
             yield f"! {event.get('message')}"
         case "assistant", _:

@@ -131,7 +131,7 @@ def result(order: SoldierOrder, ending: Ending | None) -> dict[str, Any] | None:
 def _without_own(ending: Ending) -> dict[str, Any]:
     said = ending.text.strip()[-MOST_SAID:]
     if ending.error is None:
-        return {"status": "failed", "error": f"no result: it ended saying {said!r}" if said else "no result"}
+        return {"status": "failed", "error": f"no result; its last words: {said!r}" if said else "no result"}
     error = ending.error.strip()[:MOST_SAID]
     if ending.kind == SET_UP:
         return {"status": "skipped", "reason": f"needs set-up: {error}"}
@@ -146,7 +146,7 @@ def _without_own(ending: Ending) -> dict[str, Any]:
     if ending.kind == FINAL:
         done["final"] = True
     if "summary" in done:
-        done["error"] = f"{error}; what was said before: {said}"
+        done["error"] = f"{error}; it said before: {said}"
     return done
 
 

@@ -1,4 +1,4 @@
-"""More that a soldier may try: what has to be refused, and what it may do as long as nobody else feels it."""
+"""More break-out attempts of a soldier: forbidden ones, and those allowed as long as nobody else is affected."""
 
 from __future__ import annotations
 

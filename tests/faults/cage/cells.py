@@ -1,4 +1,4 @@
-"""A home with one general whose soldiers do their worst, and a way to send one out and see what came of it."""
+"""A home with one general and hostile soldiers; starts one and returns what it did."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cell:
         return Places(self.home)
 
     def arm(self, script: str, **manifest: Any) -> None:
-        """The soldier's program, in Python, and what its general's manifest says besides."""
+        """Write the soldier's program, in Python, and its general's manifest."""
         package = self.places.package(GENERAL)
         package.mkdir(parents=True, exist_ok=True)
         (package / "prompt.md").write_text("Do {{TASK_ID}} of {{TASK_TYPE}} for {{REPO}}.\n\n{{payload.body}}\n")
@@ -53,7 +53,7 @@ class Cell:
         return name
 
     def serve(self, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """The general, until none of its tasks is left to do."""
+        """Run the general until none of its tasks is left."""
         return trees.run(self.tree, self.home, ["-m", "kingdom.general", GENERAL, "--once"], timeout=seconds)
 
     def result(self, task: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Cell:
         return read_json(path, 64 << 20) if path.exists() else {}
 
     def said(self, task: str) -> dict[str, Any]:
-        """What the soldier itself reports, as JSON in its summary."""
+        """Return the soldier's own report, JSON in its summary."""
         result = self.result(task)
         assert result.get("status") == "success", f"{task}: {result} {self.log()}"
         said: dict[str, Any] = json.loads(result["summary"])
@@ -73,7 +73,7 @@ class Cell:
 
 
 def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cell:
-    """Everything that a soldier could wish to reach, each with something in it."""
+    """Create everything that a soldier must not reach, each with a content."""
     retry = {"max_attempts": 1, "backoff_seconds": 0}
     homes.make(home, config={"king": {"retry": retry}, **config})
     places = Places(home)
@@ -113,7 +113,7 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
 
 
 def seen(cell: Cell, *tasks: str) -> dict[str, tuple[Any, ...]]:
-    """What a soldier may not change: contents, kinds, modes and times. Without what its general writes for it."""
+    """Return what a soldier may not change (contents, kinds, modes, times), without its general's files for it."""
     own = (*THE_GENERALS_OWN, *(f"state/soldiers/{task}" for task in tasks), f"workspace/{GENERAL}")
     own += tuple(f"state/results/{task}" for task in tasks)
     found = {}
@@ -140,7 +140,7 @@ def changed(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]
 
 
 def secrets_told(cell: Cell) -> list[str]:
-    """The secret in any file that is not its own."""
+    """Return the files that hold the secret and should not."""
     own = (*cell.home.glob(".env*"), cell.places.own("gateway") / "jwt-secret")
     return [
         f"the secret stands in {path.relative_to(cell.home)}"

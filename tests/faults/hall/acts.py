@@ -1,4 +1,4 @@
-"""One life of a publisher or a reader of a topic in files.
+"""Run a publisher or a reader of a topic in files once.
 
     python tests/faults/hall/acts.py HOME DURABILITY publish|read
 
@@ -36,7 +36,7 @@ def opened(home: Path, durability: str, who: str) -> Topics:
 
 
 def publish(home: Path, durability: str) -> None:
-    """Publish what was not acknowledged yet, in groups, and note what is acknowledged."""
+    """Publish events that are not acknowledged yet, in groups, and note the acknowledged ones."""
     ledger = Disk(home / "ledger-scratch", durability="power")
     known = set(lines(home / "acked"))
     topics = opened(home, durability, "publisher")
@@ -81,7 +81,7 @@ def lines(path: Path) -> list[str]:
 
 
 def whole(home: Path) -> list[str]:
-    """Every file that a reader may see is whole."""
+    """Check that every visible file is whole."""
     wrong = []
     for path in (home / "topics").rglob("*.json*"):
         for line in path.read_bytes().splitlines() or [b""]:
@@ -93,7 +93,7 @@ def whole(home: Path) -> list[str]:
 
 
 def events(home: Path) -> list[int]:
-    """What lies in the topic, in order; AssertionError-like lines are left to `check`."""
+    """Return the topic's events, in order."""
     found = []
     for path in sorted((home / "topics" / TOPIC).glob("*.jsonl")):
         found += [(json.loads(line)["value"]["n"]) for line in path.read_text().splitlines()]
@@ -101,7 +101,7 @@ def events(home: Path) -> list[int]:
 
 
 def numbering(home: Path) -> list[str]:
-    """Files follow one another without a gap."""
+    """Check that the files' numbers have no gap."""
     wrong, at = [], 0
     for path in sorted((home / "topics" / TOPIC).glob("*.jsonl")):
         if int(path.stem) != at:
@@ -133,7 +133,7 @@ def check_reading(home: Path) -> list[str]:
 
 
 def check_while_reading(home: Path) -> list[str]:
-    """Right after a fault nothing is passed that had no effect."""
+    """Check right after a fault that the position has not moved past an event without its effect."""
     note = home / "topics" / TOPIC / "groups" / f"{GROUP}.json"
     wrong = whole(home)
     if not wrong and note.exists():
@@ -144,7 +144,7 @@ def check_while_reading(home: Path) -> list[str]:
 
 
 def check_while_publishing(home: Path) -> list[str]:
-    """Right after a fault all that was acknowledged is there."""
+    """Check right after a fault that all acknowledged events are there."""
     if wrong := whole(home):
         return wrong
     there = set(events(home))

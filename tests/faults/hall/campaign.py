@@ -1,4 +1,4 @@
-"""People who talk in rooms while the parts of the hall are killed, and what must hold of what they see in the end.
+"""People chat in rooms while parts of the hall are killed; then what they saw is checked.
 
 A client does what the web client does: it sends again under the same clientMsgId until a message is ACCEPTED, and after
 a reconnect it joins, then reads on from its last message, and drops what it has seen.
@@ -30,7 +30,7 @@ GONE = (socketio.exceptions.SocketIOError, aiohttp.ClientError, OSError, asyncio
 
 
 class Seen(NamedTuple):
-    """One line of a screen."""
+    """One message on a screen."""
 
     id: str
     client_msg_id: str
@@ -56,7 +56,7 @@ class Client:
     _early: list[Seen] | None = None
 
     async def live(self) -> None:
-        """Talk and listen until told to end, with a new socket whenever one breaks."""
+        """Send and receive until told to end, with a new socket whenever one breaks."""
         sending = [(f"{self.name}-{number}", str(uuid.uuid4())) for number in range(self.messages)]
         while not self.ended.is_set():
             with suppress(*GONE):
@@ -66,7 +66,7 @@ class Client:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _once(self, web: aiohttp.ClientSession, sending: list[tuple[str, str]]) -> None:
-        """One socket, from its connection to its end."""
+        """Use one socket, from its connection to its end."""
         socket = socketio.AsyncClient(reconnection=False, handle_sigint=False, http_session=web)
         lost = asyncio.Event()
         socket.on("newMessage", self._hear)
@@ -95,7 +95,7 @@ class Client:
                 await asyncio.sleep(answer.get("retryAfterMs", 100) / 1000)
 
     async def _resume(self, socket: Any, web: aiohttp.ClientSession) -> None:
-        """Join, then read what was missed; what comes meanwhile is shown behind it."""
+        """Join, then read what was missed; later messages are shown after it."""
         self._early = []
         joined = await socket.call("joinRoom", {"roomId": self.room}, timeout=CALL_SECONDS)
         if not joined.get("success"):
@@ -131,7 +131,7 @@ class Client:
 
 @dataclass
 class Outcome:
-    """What a campaign has found."""
+    """The result of a campaign."""
 
     wrong: list[str]
     line: str
@@ -139,7 +139,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is said and killed."""
+    """The numbers of messages and kills."""
 
     messages: int
     #: Undisturbed, people would talk for so many seconds.
@@ -153,7 +153,7 @@ class Plan:
 
 
 async def talk(hall: Hall, kills: Mapping[str, Callable[[], None]], plan: Plan) -> Outcome:
-    """Let people talk while something is killed and started again at random moments."""
+    """Let people chat while something is killed and restarted at random moments."""
     clients, rooms, messages = plan.clients, plan.rooms, plan.messages
     people = [hall.person() for _ in range(clients)]
     groups = [people[at::rooms] for at in range(rooms)]
@@ -241,7 +241,7 @@ def _history(person: Person, room: str) -> list[Seen]:
 
 
 def _history_page(person: Person, room: str, after: str) -> list[dict[str, Any]]:
-    """The next messages, once the database is back after its last kill."""
+    """Return the next messages, once the database is back after its last kill."""
 
     def asked() -> requests.Response | None:
         answer = person.call("GET", f"/rooms/{room}/messages", params={"limit": PAGE, "after": after})

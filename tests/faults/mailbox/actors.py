@@ -1,4 +1,4 @@
-"""Those who use the mailbox while its manager is killed: each notes what it asked, was told and was given.
+"""Clients of the mailbox while its manager is killed; each notes its requests, answers and messages.
 
 python -m tests.faults.mailbox.actors produce|consume|mortal|hog ROOT NOTES NAME
 """
@@ -64,7 +64,7 @@ def publish(client: Client, notes: Notes, label: str, two: bool) -> None:
 
 
 def mortal(client: Client, notes: Notes, stop: Path, name: str) -> None:
-    """Publish many that expire together. Nobody minds that, so nothing is promised."""
+    """Publish many messages that expire together; none of them is promised."""
     number = 0
     while not stop.exists():
         labels = [f"{name}-{number + one}" for one in range(MANY)]
@@ -87,7 +87,7 @@ def hog(client: Client, notes: Notes, stop: Path, name: str) -> None:
 
 
 def consume(client: Client, notes: Notes, stop: Path, name: str) -> None:
-    """Works until it is told to stop and nothing is left anywhere."""
+    """Consume until told to stop and nothing is left."""
     while True:
         try:
             delivery = client.consume(QUEUE, consumer_id=name, visibility=VISIBILITY, wait=0.5)

@@ -1,4 +1,4 @@
-"""Judge a history: what was promised to producers and consumers, against what happened."""
+"""Compare what was promised to producers and consumers with what happened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(folder: Path) -> list[Note]:
 
 
 def judge(notes: Iterable[Note], dead: Iterable[str], left: int) -> Judgement:
-    """`dead` are the ids of the dead letters at the end, `left` how many messages still lie in the queue."""
+    """Return what is wrong. `dead`: IDs of the dead letters at the end; `left`: number of messages in the queue."""
     counts: Counter[str] = Counter()
     unsure: set[str] = set()
     promised: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""One life of a mailbox with a client at it, who says on standard output what it asks and what it was told.
+"""Run a mailbox once, with a client that prints its requests and answers.
 
 python tests/faults/mailbox/life.py HOME
 """

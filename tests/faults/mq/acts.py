@@ -1,4 +1,4 @@
-"""One life of a queue: a few operations, each noted once it is promised, and done again where it was not.
+"""Run a queue once: a few operations, each noted once it is promised, and repeated if it was not.
 
     python tests/faults/mq/acts.py HOME BACKEND DURABILITY OPERATION...
 
@@ -53,7 +53,7 @@ sqlite.QUIET_S = 60.0
 
 
 class Client:
-    """An engine, and what its client knows."""
+    """An engine and its client's knowledge."""
 
     def __init__(self, home: Path, backend: str, durability: Durability, clock: Callable[[], int], seed: int) -> None:
         self.home = home
@@ -71,7 +71,7 @@ class Client:
         os.close(fd)
 
     def lease(self, operation: str) -> tuple[str, str]:
-        """The lease that was prepared for this operation."""
+        """Return the lease that was prepared for this operation."""
         key, lease = self.known[f"leased {operation}"]
         return key, lease
 
@@ -247,7 +247,7 @@ def prepare(home: Path, backend: str, durability: Durability, operations: Sequen
 
 
 def act(home: Path, backend: str, durability: Durability, operations: Sequence[str]) -> int:
-    """What a manager does with these requests. A failing disk is answered, and tried again by the client."""
+    """Handle these requests as a manager does; after a disk error the client retries."""
     failed = 0
     try:
         _count_life(home)

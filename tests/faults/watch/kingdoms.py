@@ -1,4 +1,4 @@
-"""Whole kingdoms of real roles under a real launcher, and what may befall them."""
+"""Whole kingdoms of real roles under a real launcher, and faults for them."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class Kingdom:
         return {role: self.pid(role) for role in ROLES}
 
     def lives_on(self, lives: Mapping[str, int]) -> bool:
-        """Nobody has been replaced since."""
+        """Return whether no role has been replaced since."""
         return all(runs(pid) and self.pid(role) == pid for role, pid in lives.items())
 
     def wait_for_beats(self, *roles: str, seconds: float = UP_SECONDS, not_by: Mapping[str, int] | None = None) -> None:
-        """Each of the roles lives and has ended a turn; with `not_by` in another life than that."""
+        """Wait until each role runs and has finished a turn; with `not_by` in another process than that."""
         old = not_by or {}
         wait_until(
             lambda: all(self.works(role) and self.pid(role) != old.get(role) for role in roles),
@@ -97,7 +97,7 @@ class Kingdom:
         return None
 
     def befall(self, role: str, kind: str) -> int:
-        """Returns the pid it befell."""
+        """Cause a fault, and return the pid that it hit."""
         pid = self.pid(role)
         if kind == "stop":
             os.kill(pid, signal.SIGSTOP)
@@ -114,7 +114,7 @@ class Kingdom:
         )
 
     def processes(self) -> list[int]:
-        """Every process of this home: roles, launcher, soldiers."""
+        """Return every process of this home: roles, launcher, soldiers."""
         ours = frozenset({b"KINGDOM_HOME=" + os.fsencode(self.home)})
         pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
         return [pid for pid in pids if pid != os.getpid() and runs(pid) and carries(pid, ours)]
@@ -131,7 +131,7 @@ class Kingdom:
         return "\n".join(texts)
 
     def missed(self) -> list[str]:
-        """Roles whose heart stood still, as the watchers told it."""
+        """Return the roles whose heartbeat stopped, as the watchers logged it."""
         lines = self.places.events_log.read_text().splitlines()
         events = [json.loads(line) for line in lines if '"system.heartbeat_missed"' in line]
         return [f"{event['data']['role']} was taken for hung" for event in events]
@@ -160,7 +160,7 @@ def kingdom(
     env: Mapping[str, str] | None = None,
     manifest: Mapping[str, Any] | None = None,
 ) -> Iterator[Kingdom]:
-    """A kingdom that is not up yet; whatever the test leaves of it is ended."""
+    """Return a kingdom that is not up yet; its processes are killed at the end."""
     home = trees.new_folder()
     tree = tree or trees.program()
     system = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}, "roles": {"mailbox": True}}
@@ -208,7 +208,7 @@ def since(began: float) -> float:
 
 
 def chunks(things: Sequence[str], count: int) -> list[str]:
-    """`count` of them, going round."""
+    """Return `count` of them, repeated in order."""
     return [things[number % len(things)] for number in range(count)]
 
 
@@ -226,7 +226,7 @@ WORKING_GENERAL = {"engine": "command", "sandbox": "off", "max_soldiers": 4}
 
 
 class Load:
-    """Events that go on arriving, and what must have become of them."""
+    """Keep creating events, and check what became of them."""
 
     def __init__(self, court: Kingdom) -> None:
         self._court = court

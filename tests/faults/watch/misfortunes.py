@@ -1,4 +1,4 @@
-"""What may befall a role: loaded as sitecustomize by the interpreter of the unmodified roles, when USR2 comes.
+"""Faults of a role: loaded as sitecustomize by the interpreter of the unmodified roles, caused by USR2.
 
 Which one is in the home's file misfortune-<pid>. With KINGDOM_CLOCK_FILE set, the wall clock is off by the
 seconds in that file: what a step of the machine's clock looks like to every role, without one.
