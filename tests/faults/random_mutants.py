@@ -188,7 +188,8 @@ class Run:
     def __init__(self, tests: list[str], known: Path) -> None:
         self.tree = trees.new_folder()
         self._tests = tests
-        self._known = known
+        self._kept = known
+        self._known = self.tree / "known.json"  # its own: another run may be at work on another version
         for part in COPIED:
             shutil.copytree(trees.CHECKOUT / part, self.tree / part)
         for file in (*trees.CHECKOUT.glob("*.toml"), *trees.CHECKOUT.glob("*.md"), trees.CHECKOUT / "Makefile"):
@@ -212,7 +213,7 @@ class Run:
         for folder in {file.parent for file in tests}:
             helpers = [file.read_text() for file in sorted(folder.glob("*.py")) if not file.name.startswith("test_")]
             digests[str(folder.relative_to(self.tree))] = _digest(*helpers)
-        return self._ask({"learn": str(self._known), "digests": digests})
+        return self._ask({"learn": str(self._kept), "known": str(self._known), "digests": digests})
 
     def caught_by(self, file: Path, number: int) -> str:
         """Return what the first test that fails says; "" is that the defect survives."""
@@ -247,7 +248,6 @@ class Run:
     def _alone(self, changed: str) -> str:
         """Run the tests in a fresh process: what is only computed at import, or when tests are collected, is seen."""
         known = json.loads(self._known.read_text())
-        known = {name: row for name, row in known.items() if name.startswith(tuple(self._tests))}
         meet = {name: row for name, row in known.items() if changed in row["lines"]} or known
         files = sorted({name.partition("::")[0] for name in meet})
         limit = reached.SLOWER_AT_MOST * sum(row["seconds"] for row in meet.values()) + 60

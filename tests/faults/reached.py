@@ -91,11 +91,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
     """Note what each test runs that is new, or whose files are; return what those say that fail: they are not used."""
     kept = Path(job["learn"])
-    known = _kept(kept)
+    before, known = _kept(kept), Known()
     digests = job["digests"]
     failed = []
     for number, item in enumerate(session.items):
-        row = known.pop(item.nodeid, None)
+        row = before.get(item.nodeid)
         if row and row["of"].items() <= digests.items():
             known[item.nodeid] = row
             continue
@@ -111,6 +111,7 @@ def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
             of = [str(path.relative_to(TREE)) for path in (item.path, item.path.parent)] + [*ran]
             known[item.nodeid] = {"seconds": seconds, "lines": ran, "of": {file: digests[file] for file in of}}
     lines.note_no_more()
+    Path(job["known"]).write_text(json.dumps(known))
     draft = kept.with_name(f"{kept.name}.{os.getpid()}")
     draft.write_text(json.dumps({**_kept(kept), **known}))
     draft.replace(kept)
