@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.home import manifests
 from kingdom.soldiers import engines
+from kingdom.soldiers.engines import codex, endings
+from tests.fixtures import Clock, install, services
 from tests.records.test_soldiers import ORDER
 
 PLAIN: dict[str, Any] = {"session_id": None, "plugins": [], "settings": {}, "mcp": {}, "home": None, "sandbox": True}
@@ -94,8 +99,43 @@ def test_plugins_are_those_that_lie_in_the_soldiers_home(home: Path) -> None:
     [
         ({"type": "text", "part": {"text": "hello"}}, "hello"),
         ({"type": "tool_use", "part": {"tool": "bash", "state": {"input": "왕" * 400}}}, f'> bash "{"왕" * 299}'),
+        ({"type": "error", "error": {"data": {"message": "boom"}}}, "! boom"),
         ({"type": "step_start"}, ""),
     ],
 )
 def test_what_people_see_of_opencode(event: dict[str, Any], shown: str) -> None:
     assert engines.load("opencode").readable(json.dumps({"sessionID": "s-1", **event})) == shown
+
+
+NOW = datetime(2026, 2, 7, 10, 0).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("told", "at"),
+    [
+        ("try again in 2 h 3m 4s", NOW + timedelta(hours=2, minutes=3, seconds=4)),
+        ("try again in 500ms", NOW + timedelta(seconds=0.5)),
+        ("try again at 10:30 AM", NOW + timedelta(minutes=30)),
+        ("try again at 9:59 AM", NOW + timedelta(days=1, minutes=-1)),
+        ("try again at 9:30 AM", NOW + timedelta(hours=23, minutes=30)),
+        ("try again at Feb 9th, 2026 10:00 AM", NOW + timedelta(days=2)),
+        ("try again at Feb 5th, 2026 10:00 AM", NOW - timedelta(days=2)),
+        ("try again at Feb 31st, 2026 10:00 AM", None),
+        ("try again later", None),
+    ],
+)
+def test_when_a_limit_of_codex_ends(home: Path, told: str, at: datetime | None) -> None:
+    (home / "out").touch()
+    os.utime(home / "out", (NOW.timestamp(),) * 2)
+    found = codex._reset(ORDER._replace(out=str(home / "out")), told)
+    assert found == (None if at is None else pytest.approx(at.timestamp()))
+
+
+def test_codex_finds_the_shape_of_a_result_in_its_home(home: Path) -> None:
+    ours = services(home, "gen-pr", Clock())
+    install(home, "gen-pr", engine="codex")
+    (home / "own").mkdir()
+    engines.load("codex").furnish(ours, manifests.of(ours.places, "gen-pr"), home / "own")
+    assert json.loads((home / "own" / ".codex/result.schema.json").read_text()) == json.loads(
+        json.dumps(endings.SCHEMA)
+    )

@@ -19,7 +19,7 @@ from kingdom.soldiers import prepare
 from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import SoldierHandle
 from tests import fixtures
-from tests.fixtures import Clock, install, services
+from tests.fixtures import Clock, install, services, write
 
 GENERAL = "gen-pr"
 
@@ -95,6 +95,14 @@ def test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folde
 def test_a_resumed_task_goes_on_with_its_session(ours: Services, type: str, session_id: str | None) -> None:
     task = a_task(type=type, payload={"session_id": "s-1", "original_task_id": "task-0"})
     assert ordered(ours, task).session_id == session_id
+
+
+@pytest.mark.parametrize(("of", "may"), [(GENERAL, True), ("gen-other", False)])
+def test_whoever_goes_on_may_read_its_own_checkpoint_and_no_others(ours: Services, of: str, may: bool) -> None:
+    checkpoint = ours.places.checkpoint("task-0")
+    write(checkpoint, {"task_id": "task-0", "target_general": of, "question": "which?"})
+    order = ordered(ours, a_task(type="resume", payload={"original_task_id": "task-0"}))
+    assert (str(checkpoint) in order.may_read) is may
 
 
 @pytest.mark.parametrize(

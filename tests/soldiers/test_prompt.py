@@ -135,6 +135,14 @@ def test_the_oldest_memory_is_cut_first(memory: str) -> None:
     assert filled.endswith(f"THE NEWEST{CLOSED}\n")
 
 
+@pytest.mark.parametrize(("room", "told"), [(-1, ""), (0, ""), (1, "y")])
+def test_memory_gets_the_room_that_is_left_to_the_byte(room: int, told: str) -> None:
+    body = len(words("x").encode())
+    around = len(words("x", memory="y").encode()) - body - 1
+    found = words("x", memory="a lesson y", largest=body + around + room)
+    assert found == words("x", memory=told)
+
+
 def test_the_task_is_never_cut() -> None:
     filled = words("Do it.", memory="- old", payload={"text": "t" * 300_000})
     assert "t" * 300_000 in filled
