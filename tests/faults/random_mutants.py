@@ -277,8 +277,9 @@ class Run:
 
 
 def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    """Bound what is used by default; a test may set other bounds for its own processes."""
+    for kind, most in ((resource.RLIMIT_FSIZE, LARGEST_FILE), (resource.RLIMIT_DATA, MOST_MEMORY)):
+        resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
 
 
 def files_below(path: Path) -> list[Path]:
