@@ -50,6 +50,14 @@ class JsonFile:
             self._values[key] = value
             self._changed = True
 
+    def put_last(self, key: str, value: Any, most: int) -> None:
+        """Set a value behind all others, and keep only so many of the last."""
+        self._values.pop(key, None)
+        self._values[key] = value
+        for oldest in list(self._values)[:-most]:
+            del self._values[oldest]
+        self._changed = True
+
     def remove(self, key: str) -> None:
         if self._values.pop(key, None) is not None:
             self._changed = True

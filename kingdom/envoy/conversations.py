@@ -214,10 +214,7 @@ class Conversations:
         if isinstance(lasts, int | float) and lasts > 0:
             row["ttl_seconds"] = seconds = lasts
         row |= {"last_reply_ts": None, "expires_at": stamp(now + float(seconds)), "reply_context": dict(context)}
-        self._replies.remove(str(posted.thread.thread))
-        self._replies.set(str(posted.thread.thread), row)
-        for oldest in list(self._replies)[:-MOST_CLOSED]:
-            self._replies.remove(oldest)
+        self._replies.put_last(str(posted.thread.thread), row, MOST_CLOSED)
 
     def overdue(self) -> Iterator[Waiting]:
         """Yield the questions that have waited for another day since people were reminded of them."""
@@ -250,10 +247,7 @@ class Conversations:
     def _close(self, task: str) -> None:
         if (thread := self._threads.get(task)) is not None:
             self._threads.remove(task)
-            self._closed.remove(task)
-            self._closed.set(task, thread)
-        for oldest in list(self._closed)[:-MOST_CLOSED]:
-            self._closed.remove(oldest)
+            self._closed.put_last(task, thread, MOST_CLOSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from kingdom.envoy.channels import Channels
@@ -122,11 +123,11 @@ class Deliveries:
                 del self._waiting[room]
         return found
 
-    def next_due(self) -> float | None:
-        """Return when something can be posted, by the monotonic clock; None while only the channels' answers count."""
+    def next_due(self) -> float:
+        """Return when something can be posted, by the monotonic clock; inf while only the channels' answers count."""
         waiting = [room for room in self._waiting if room not in self._under_way]
         resting = [room for room, one in self._under_way.items() if not one.is_asked]
-        return min(map(self._free, [*waiting, *resting]), default=None)
+        return min(map(self._free, [*waiting, *resting]), default=inf)
 
     def rest(self, room: Room, until: float) -> None:
         """Leave a room alone until then."""

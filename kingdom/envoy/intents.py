@@ -6,7 +6,7 @@ An intent without a receipt means that the message may have been posted: its cha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kingdom.disk.atomic import make_folder
@@ -63,9 +63,8 @@ class Intents:
             [(self._receipts / f"{post.message.id}.json", to_json(_receipt(post))) for post in posted]
         )
 
-    def remove(self, message_ids: Iterable[str]) -> None:
+    def remove(self, ids: Sequence[str]) -> None:
         """Delete the intents and receipts of messages that have been filed."""
-        ids = list(message_ids)
         if ids:
             paths = [folder / f"{message_id}.json" for message_id in ids for folder in (self._receipts, self._intents)]
             self._services.unsynced.remove_all(paths)

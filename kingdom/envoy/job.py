@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 from kingdom.envoy.channels import Channels
@@ -41,12 +42,14 @@ class EnvoyJob:
         messages = self._next_messages()
         if messages or arrivals is None:
             self._outbound.send(messages)
-        filed = self._renewed is None and self._outbound.deliver()
+        is_delivering = len(self._deliveries) > 0
+        filed = is_delivering and self._renewed is None and self._outbound.deliver()
         more = heard or filed or bool(self._backlog.waiting)
+        due = min(self._backlog.next_look, self._deliveries.next_due() if is_delivering else inf)
         return Turn(
             more or bool(messages),
-            wait=self._wait(),
-            busy=self._backlog.unsettled or len(self._deliveries) > 0,
+            wait=max(0.0, due - self._services.monotonic()),
+            busy=self._backlog.unsettled or is_delivering,
             settled=not more,
         )
 
@@ -73,10 +76,6 @@ class EnvoyJob:
         self._outbound = Outbound(services, self._channels, self._conversations, self._backlog, self._deliveries)
         self._inbound = Inbound(services, self._channels, self._conversations, locked_out)
         self._reminders = Reminders(services, self._conversations)
-
-    def _wait(self) -> float:
-        due = min(filter(None, (self._backlog.next_look, self._deliveries.next_due())))
-        return max(0.0, due - self._services.monotonic())
 
     def _next_messages(self) -> list[Message]:
         """Take the next messages off the backlog, but those that wait for their channel.

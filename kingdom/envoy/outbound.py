@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from kingdom.envoy.channels import Channels
@@ -57,7 +57,8 @@ class Outbound:
 
         Remove the traces of those that were filed before.
         """
-        self._with_care(messages, lambda: self._send(messages))
+        with self._careful(messages):
+            self._send(messages)
         self._intents.remove_filed()
 
     def deliver(self) -> bool:
@@ -79,7 +80,8 @@ class Outbound:
         if not messages:
             return False
         try:
-            self._with_care(messages, lambda: self._settle(posted, outcomes.refused))
+            with self._careful(messages):
+                self._settle(posted, outcomes.refused)
         except (KingdomError, OSError):
             for message in messages:
                 self.has_to_wait(message)
@@ -87,9 +89,11 @@ class Outbound:
         self._backlog.drop([f"{message.id}.json" for message in messages])
         return True
 
-    def _with_care(self, messages: list[Message], act: Callable[[], None]) -> None:
+    @contextmanager
+    def _careful(self, messages: list[Message]) -> Iterator[None]:
+        """Mark these messages uncertain when posting or filing them fails."""
         try:
-            act()
+            yield
         except (KingdomError, OSError):
             # It is open which of them were posted: next time their channels are asked first.
             self._intents.mark_uncertain(messages)
@@ -206,10 +210,8 @@ class Outbound:
 
     def _file(self, state: str, messages: Iterable[Message]) -> None:
         filed = list(messages)
-        queue, ids = self._services.queues.messages, [message.id for message in filed]
-        queue.update("pending", filed)
-        queue.move(ids, "pending", state)
-        self._intents.remove(ids)
+        self._services.queues.messages.end(filed, "pending", state)
+        self._intents.remove([message.id for message in filed])
 
 
 def _posted(message: Message, address: Address, post: Post) -> Posted:

@@ -77,7 +77,6 @@ class GeneralJob:
             self._refresh(arrivals)
         except OSError as error:
             failed.append(error)
-        self._general.services.exits.new()  # what has woken us is looked at below
         self._starter.reap()
         self._resting.clear()
         self._starts_again = False

@@ -146,7 +146,8 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
         notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]
     memory.collect(services.disk, services.places, general.name, most)
-    memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
+    if result.memory_updates:
+        memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
     status: str | None = result.status
     try:
         services.disk.create(services.places.result(task.id), to_json(result.to_json()))

@@ -27,18 +27,12 @@ class Dispatch:
     def __init__(self, king: Context, schedules: ScheduleLog) -> None:
         self._king = king
         self._schedules = schedules
-        self._backlog = king.backlog(king.queues.events)
+        self.events = king.backlog(king.queues.events)
         self._routes = king.routes
         self._chats_need_model: dict[str, bool] = {}
         """Of what people said and the gate held, by file name: its words decide who gets it."""
         self.has_more = False
         """Whether the last group left something that could have been in it."""
-
-    def is_due(self, now: float) -> bool:
-        """Return whether there is anything that may become a task."""
-        schedules = self._schedules
-        is_time = now >= schedules.next_look or schedules.holds
-        return is_time or bool(self._backlog.waiting)
 
     def next_group(self, look: bool) -> bool:
         """Turn a run that is due and the next group of events into tasks. Return whether there was any."""
@@ -56,7 +50,7 @@ class Dispatch:
     def _admitted(self, gate: Callable[[], Gate], taken: int) -> list[Queued]:
         """Return the next events in the order of service. What has begun, and what people answer, is never held."""
         chosen: list[Queued] = []
-        for queued in self._backlog.waiting:
+        for queued in self.events.waiting:
             if len(chosen) == BATCH:
                 break
             if queued.begun or queued.is_answer:
@@ -79,18 +73,18 @@ class Dispatch:
         if not queued.is_chat:
             return routes.needs_model(routes.by_type(queued.type))
         if name not in self._chats_need_model:
-            event = self._backlog.take(name)
+            event = self.events.take(name)
             self._chats_need_model[name] = event is None or routes.needs_model(routes.route(event))
         return self._chats_need_model[name]
 
     def _serve_events(self, chosen: Sequence[Queued]) -> None:
         names = [queued.filename for queued in chosen]
-        events = [event for name in names if (event := self._backlog.take(name)) is not None]
+        events = [event for name in names if (event := self.events.take(name)) is not None]
         fresh = [self._without_foreign_task(event) for event in self._drop_duplicates(events)]
         ids = iter(self._king.task_ids(sum(event.task_id is None for event in fresh)))
         decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
         self._king.hand_over(decisions, partial(self._king.queues.events.update, "pending"), self._finish)
-        self._backlog.drop(names)
+        self.events.drop(names)
         for name in names:
             self._chats_need_model.pop(name, None)
 
@@ -188,8 +182,8 @@ class Dispatch:
                 return
             king.disk.remove(king.places.queue_file("events", "pending", event.id))
         else:
-            king.queues.events.update("pending", [replace(event, status="discarded", discarded_reason=reason)])
-            king.queues.events.move([event.id], "pending", "completed")
+            discarded = replace(event, status="discarded", discarded_reason=reason)
+            king.queues.events.end([discarded], "pending", "completed")
         said, told = f"{event.id} is discarded: {reason}", {"event_id": event.id, "event_type": event.type}
         king.log.info(said, event="event.discarded", **told, reason=reason)
 

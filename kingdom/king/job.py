@@ -53,7 +53,8 @@ class KingJob:
         completed = self._outcomes.complete(arrivals, look)
         ordered = self._orders.carry_out_next()
         dispatched = False
-        if look or arrivals is None or king.places.manifests in arrivals or self._dispatch.is_due(now):
+        is_time = look or now >= self._schedules.next_look or self._schedules.holds or self._dispatch.events.waiting
+        if is_time or arrivals is None or king.places.manifests in arrivals:
             self._read_manifests()
             dispatched = self._dispatch.next_group(look)
         self._check_chamberlain()

@@ -135,8 +135,7 @@ class Orders:
             return
         event = queues.events.read("dispatched", task.event_id)
         reason = f"{task.id} was cancelled by {order.by}"
-        queues.events.update("dispatched", [replace(event, status="discarded", discarded_reason=reason)])
-        queues.events.move([event.id], "dispatched", "completed")
+        queues.events.end([replace(event, status="discarded", discarded_reason=reason)], "dispatched", "completed")
 
     def _task(self, name: str, state: str) -> Task:
         if not self._king.queues.tasks.has(name, state):
@@ -209,8 +208,7 @@ class Orders:
         event = self._king.queues.events.read("pending", order.target)
         reason = f"by {order.by}"
         discarded = replace(event, status="discarded", discarded_reason=reason, discarded_by_order=order.id)
-        self._king.queues.events.update("pending", [discarded])
-        self._king.queues.events.move([event.id], "pending", "completed")
+        self._king.queues.events.end([discarded], "pending", "completed")
         self._king.log.event("event.discarded", event_id=event.id, event_type=event.type, reason=reason)
         return "discarded"
 

@@ -110,7 +110,7 @@ class Outcomes:
         if task is None:
             self._in_progress.drop([filename])
             return None
-        result = self._result(task)
+        result = self._result(task, self._king.places.results / filename)
         if result is None:
             return None
         outcome = OUTCOMES[result.status]
@@ -119,8 +119,7 @@ class Outcomes:
         self._told[task.id] = {outcome.tells: said and one_line(said, 300)}
         return Decision(noted, outcome.drafts(noted, result, self._king.channel), next_state="completed")
 
-    def _result(self, task: Task) -> Result | None:
-        path = self._king.places.result(task.id)
+    def _result(self, task: Task, path: Path) -> Result | None:
         try:
             result, dropped = foreign.result(read_json(path))
             if result.task_id != task.id:
@@ -181,8 +180,7 @@ class Outcomes:
                 continue
             except BadInput as error:
                 self._king.log.warn(f"the event of {task.id} cannot be ended: {error}")
-        events.update("dispatched", ended)
-        events.move([event.id for event in ended], "dispatched", "completed")
+        events.end(ended, "dispatched", "completed")
 
     def _fail_lost(self) -> None:
         """End the events whose tasks were moved to dead or removed by hand: they would wait for ever."""

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from kingdom.disk.atomic import Disk, is_there
 from kingdom.disk.codec import read_json, to_json
-from kingdom.errors import BadFile, BadInput, IllegalMove
+from kingdom.errors import BadFile, BadInput, BadName, IllegalMove
 from kingdom.home.places import Places, check_name, is_hidden
 from kingdom.home.states import MOVES
 from kingdom.log import Log
@@ -65,6 +65,12 @@ class Queue(Generic[R]):
         stuck = self._disk.move_all([(f"{before}/{name}", f"{after}/{name}") for name in names])
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
 
+    def end(self, records: Iterable[R], src: str, dst: str) -> None:
+        """Rewrite records that were read in `src`, durable together, and move them to where they stay."""
+        ended = list(records)
+        self.update(src, ended)
+        self.move([record.id for record in ended], src, dst)
+
     def file_names(self, state: str) -> list[str]:
         """Return the names that a reader may see, in no order."""
         with os.scandir(self._folders[state]) as entries:
@@ -92,9 +98,6 @@ class Queue(Generic[R]):
         """
         path = f"{self._folders[state]}/{filename}"
         try:
-            if not filename.endswith(".json"):
-                raise BadFile(path=filename, why="its name does not end in .json")
-            check_name("file", filename.removesuffix(".json"))
             return self._parse(path)
         except FileNotFoundError:
             return None
@@ -102,7 +105,7 @@ class Queue(Generic[R]):
             if owner and not self._may_be_unfinished(path):
                 # Its name and place are kept beside the reason.
                 why = error.facts["why"] if isinstance(error, BadFile) else error
-                self.move_to_dead(state, filename, str(why))
+                self.move_to_dead(state, filename, _misnamed(filename) or str(why))
             return None
 
     def move_to_dead(self, state: str, filename: str, reason: str) -> None:
@@ -166,6 +169,17 @@ class Queues:
         queues: dict[str, Queue[Event] | Queue[Task] | Queue[Message]]
         queues = {"events": self.events, "tasks": self.tasks, "messages": self.messages}
         return queues[kind]
+
+
+def _misnamed(filename: str) -> str:
+    """Return why no record can lie in a file of this name; "" when one can."""
+    if not filename.endswith(".json"):
+        return "its name does not end in .json"
+    try:
+        check_name("file", filename.removesuffix(".json"))
+    except BadName as error:
+        return str(error)
+    return ""
 
 
 def _printable(text: str) -> str:

@@ -357,7 +357,7 @@ class _Loop:
 
     def _new_waker(self, services: Services) -> Waker:
         waker = Waker(self._folders, services.system["wake"], self._folders)
-        waker.add_descriptor(services.exits.fileno())
+        waker.add_descriptor(services.exits.fileno(), services.exits.note)
         waker.add_descriptor(services.alarm.fileno(), services.alarm.clear)
         return waker
 

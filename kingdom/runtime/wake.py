@@ -175,6 +175,7 @@ class ProcessExits:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._watched: dict[int, int] = {}
+        self._is_new = False
 
     def fileno(self) -> int:
         return self._epoll.fileno()
@@ -188,13 +189,18 @@ class ProcessExits:
             self._watched[fd] = pid
             self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
 
-    def new(self) -> frozenset[int]:
-        """Return the watched processes that have ended since the last call."""
-        ended = set()
+    def note(self) -> None:
+        """Take note of those that have ended, so that they do not end the next sleep."""
         for fd, _ in self._epoll.poll(0):
-            ended.add(self._watched.pop(fd))
+            del self._watched[fd]
             os.close(fd)
-        return frozenset(ended)
+            self._is_new = True
+
+    def new(self) -> bool:
+        """Return whether a watched process has ended since the last call."""
+        self.note()
+        was_new, self._is_new = self._is_new, False
+        return was_new
 
 
 def _close(*fds: int) -> None:

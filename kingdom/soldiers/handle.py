@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_json, read_json_or, to_json
+from kingdom.disk.codec import read_json, to_json
 from kingdom.disk.lock import Lock, is_locked
 from kingdom.errors import BadFile, BadInput, Locked
 from kingdom.home import schemas
@@ -26,8 +26,7 @@ from kingdom.soldiers.starter import Starter
 
 STDERR_TAIL = 500
 
-Note = TypeVar("Note", Started, Stopping)
-Record = TypeVar("Record", SoldierOrder, RawReport)
+Record = TypeVar("Record", SoldierOrder, RawReport, Started, Stopping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,11 @@ class SoldierHandle:
         if not self.control_folder.exists():
             return Look(False, None, None, None)
         is_running = self.is_running()
-        report = _read_record(RawReport, "raw-report", self._report)
+        report = _read(RawReport, self._report, "raw-report")
         return Look(
             is_running,
-            _read_note(Started, self._started),
-            _read_note(Stopping, self._stopping),
+            _read(Started, self._started),
+            _read(Stopping, self._stopping),
             report if report and report.attempt == attempt else None,
         )
 
@@ -98,7 +97,7 @@ class SoldierHandle:
     @cached_property
     def order(self) -> SoldierOrder | None:
         """What it was started with: the manifest and the default engine may be others by now."""
-        return _read_record(SoldierOrder, "soldier-order", self._order)
+        return _read(SoldierOrder, self._order, "soldier-order")
 
     def used(self) -> dict[str, float]:
         """Return what this run has used so far, by what its engine has printed: cost_usd, tokens_used."""
@@ -152,7 +151,7 @@ class SoldierHandle:
 
         Those are who carries its markers and is not older than it, and who is in its control group.
         """
-        started = _read_note(Started, self._started)
+        started = _read(Started, self._started)
         return end_carriers(self._markers, started.start if started else 0) + Cgroup(self._home, self.task).kill_all()
 
     def stderr_tail(self) -> str:
@@ -184,15 +183,10 @@ def last_output(logs: list[Path]) -> float:
     return max(times, default=0.0)
 
 
-def _read_note(kind: type[Note], path: Path) -> Note | None:
+def _read(kind: type[Record], path: Path, schema: str = "") -> Record | None:
+    """Return what stands in a file; None when it is gone or damaged. What a soldier could have written has a schema."""
     try:
-        return kind.from_json(read_json_or(path, {}))
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _read_record(kind: type[Record], schema: str, path: Path) -> Record | None:
-    try:
-        return kind.from_json(schemas.check(schema, read_json(path)))
-    except (FileNotFoundError, NotADirectoryError, BadInput):
+        value = read_json(path)
+        return kind.from_json(schemas.check(schema, value) if schema else value)
+    except (FileNotFoundError, NotADirectoryError, BadInput, KeyError, TypeError, ValueError):
         return None

@@ -54,6 +54,25 @@ def test_it_is_written_only_when_it_has_changed(envoy: Services) -> None:
     assert os.stat(path_of(envoy)).st_ino == before
 
 
+def test_files_are_saved_together_and_only_those_that_have_changed(envoy: Services) -> None:
+    names = ("one", "two", "three")
+    paths = [envoy.places.own("envoy") / f"{name}.json" for name in names]
+    one, two, three = (JsonFile(path, envoy.disk, envoy.log.error, lambda _name, _value: True) for path in paths)
+    two.set("a", 1)
+    three.set("b", 2)
+    one.save(two, three)
+    assert [path.exists() for path in paths] == [False, True, True]
+    assert [read_json(path) for path in paths[1:]] == [{"a": 1}, {"b": 2}]
+
+
+def test_only_so_many_of_the_last_are_kept(envoy: Services) -> None:
+    ours = opened(envoy)
+    for key in ("a", "b", "c", "a", "d"):
+        ours.put_last(key, 1, most=3)
+    ours.save()
+    assert list(opened(envoy)) == ["c", "a", "d"]
+
+
 def test_what_a_full_disk_did_not_take_is_written_later(envoy: Services) -> None:
     ours = opened(envoy)
     ours.set("a", 1)

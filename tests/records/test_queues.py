@@ -53,6 +53,14 @@ def test_unknown_fields_are_kept(queues: Queues, home: Path) -> None:
     assert (kept["colour"], kept["nested"], kept["status"]) == ("blue", {"왕": [1]}, "dispatched")
 
 
+def test_a_record_ends_with_what_was_noted_in_it(queues: Queues, home: Path) -> None:
+    put(home, "events", "pending", **event("evt-1"))
+    ended = replace(queues.events.read("pending", "evt-1"), status="discarded")
+    queues.events.end([ended], "pending", "completed")
+    assert here(home, "events", "pending") == []
+    assert read(home, "events", "completed", "evt-1")["status"] == "discarded"
+
+
 def test_a_move_tells_what_did_not_move(queues: Queues, home: Path) -> None:
     put(home, "events", "pending", **event("evt-1"))
     put(home, "events", "pending", **event("evt-2"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from kingdom.runtime import tables
@@ -17,6 +18,7 @@ ENGINES = {
 }
 
 
+@cache
 def load(name: str) -> Engine:
     """Return the engine of this name; KeyError when there is none."""
     engine: Engine = tables.load(ENGINES[name])()
