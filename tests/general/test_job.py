@@ -534,8 +534,13 @@ def test_soldiers_cost_their_general_no_descriptor(general: GeneralRig) -> None:
     for number in range(3):
         put(general.home, "tasks", "pending", **task(f"task-{number}"))
         general.result(f"task-{number}")
-    # One more at most: the socket of a warm server that was not there for the first.
-    general.until(lambda: len(os.listdir("/proc/self/fd")) <= before + 1, "what watched their ends is closed")
+
+    def is_closed() -> bool:
+        general.services.exits.note()  # as the loop does when they have woken it
+        # One more at most: the socket of a warm server that was not there for the first.
+        return len(os.listdir("/proc/self/fd")) <= before + 1
+
+    general.until(is_closed, "what watched their ends is closed")
 
 
 def test_a_soldier_sees_only_what_it_was_given(general: GeneralRig, monkeypatch: pytest.MonkeyPatch) -> None:
