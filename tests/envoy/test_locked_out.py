@@ -23,8 +23,7 @@ def test_it_is_told_once_elsewhere_under_the_time_since_when_it_is_so(home: Path
     (told,) = all_of(home, "messages", "pending")
     assert told["id"] == "msg-20260207-envoy-grumpy-locked-out-10+3a+00+3a+00Z"
     assert told["content"] == (
-        "[alert] grumpy does not take our token; until then nothing is said or heard there, "
-        "and what is meant for it waits"
+        "[alert] grumpy does not take our token; until then nothing is posted or received there, and its messages wait"
     )
     assert told["source_ref"] == {"source": "console"}
 
