@@ -8,7 +8,7 @@ HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def keeps_secrets(address: str) -> bool:
-    """Return whether nobody on the way can read what is sent to an address: https, or http on this machine."""
+    """Return whether an address keeps secrets private: https, or http on this machine."""
     try:
         scheme, host = urlsplit(address).scheme, urlsplit(address).hostname
     except ValueError:

@@ -1,4 +1,4 @@
-"""The chamberlain's own messages to people: each problem once, many at once in few messages, none lost."""
+"""The chamberlain's messages to people: each problem once, many together in few messages, none lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Alerts:
         self._services, self._zone = services, zone
 
     def tell(self, cause: str, text: str) -> None:
-        """Note a problem at once; it is sent when the next message is due. The same cause is told once."""
+        """Note a problem at once; it is sent with the next message. The same cause is reported once."""
         waiting = self._file.get("waiting", [])
         if cause in self._file.get("told", []) or any(problem["cause"] == cause for problem in waiting):
             return

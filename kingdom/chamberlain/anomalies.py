@@ -1,4 +1,4 @@
-"""What is out of the ordinary though every role runs: told once while it lasts, with what to do."""
+"""Anomalies although every role runs: each is reported once while it lasts, with what to do."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ ANOMALIES: Mapping[str, Callable[[Facts], Iterator[Found]]] = {
 
 
 def tell(facts: Facts, alerts: Alerts) -> None:
-    """Tell what has become true, and forget what is over: if it comes back, it is told again."""
+    """Report what has become true, and forget what is over, so that it is reported if it comes back."""
     found = {f"{PREFIX}{name}:{whose}": text for name, look in ANOMALIES.items() for whose, text in look(facts)}
     for cause, text in found.items():
         alerts.tell(cause, text)

@@ -18,7 +18,7 @@ from kingdom.runtime.role import Services
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Processes of a task whose soldier is gone."""
+    """Processes of a task whose soldier has ended."""
 
     task: str
     #: The soldier; empty when its general has not noted it.
@@ -27,7 +27,7 @@ class Orphans:
 
 
 def kill(services: Services) -> Iterator[Orphans]:
-    """Kill what outlived its soldier, and yield it. A soldier holds the lock in its control folder while it lives.
+    """Kill processes that outlived their soldier, and yield them. A running soldier holds its control folder's lock.
 
     Processes are listed before the locks are looked at: whose lock is free then cannot have just begun.
     """

@@ -1,4 +1,4 @@
-"""`kingdom adopt`: copy what another kingdom, or a package of one, has left. Nothing is changed where it lies."""
+"""`kingdom adopt`: copy the home, packages or prompts of another kingdom. The source is not changed."""
 
 from __future__ import annotations
 

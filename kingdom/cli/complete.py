@@ -1,4 +1,4 @@
-"""What the shell completes: roles, generals, and the ids of what lies in the queues."""
+"""Shell completion: roles, generals, and the ids of files in the queues."""
 
 from __future__ import annotations
 

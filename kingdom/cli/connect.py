@@ -1,4 +1,4 @@
-"""`kingdom connect`: take the token of a service from a prompt into `.env`, try it, and say what was seen."""
+"""`kingdom connect`: ask for a service's token, try it, and store it in `.env`."""
 
 from __future__ import annotations
 

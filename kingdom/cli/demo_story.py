@@ -1,4 +1,4 @@
-"""The story of `kingdom demo`: what is done, what is waited for, what is told of it, and what is counted at its end."""
+"""The script of `kingdom demo`: its steps, the conditions it waits for, its output, and the counts at its end."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _kill_king(world: World, diary: Diary) -> str:
 
 
 class Step(NamedTuple):
-    """Something is done, and until something else is seen, what happens is told."""
+    """One step: do something, and print what happens until a condition holds."""
 
     who: str
     #: Does it and says what was done.

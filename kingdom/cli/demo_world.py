@@ -1,4 +1,4 @@
-"""The world of `kingdom demo`: GitHub, Jira, Slack and a model played on loopback, and the home that knows them."""
+"""The surroundings of `kingdom demo`: stand-ins of GitHub, Jira, Slack and a model, and a home that uses them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NoGit(KingdomError):
 
 
 class World:
-    """Everything outside, for as long as `with` lasts. What it was told and has said stays in it."""
+    """All stand-ins, for as long as `with` lasts, with what they received and sent."""
 
     def __init__(self, folder: Path) -> None:
         self.places = Places(folder / "home")

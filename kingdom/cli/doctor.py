@@ -1,4 +1,4 @@
-"""`kingdom doctor`: name what could keep the kingdom from working, each with what to do about it."""
+"""`kingdom doctor`: check the set-up for problems, each with what to do about it."""
 
 from __future__ import annotations
 

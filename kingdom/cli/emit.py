@@ -1,4 +1,4 @@
-"""`kingdom emit`: put an event of any type in, as a program would."""
+"""`kingdom emit`: create an event of any type, as a program would."""
 
 from __future__ import annotations
 

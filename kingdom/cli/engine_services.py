@@ -1,4 +1,4 @@
-"""The programs of models as services to connect to: a key, or what their owner is signed in with."""
+"""Model programs as services to connect to: a key, or the owner's login."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def stay(places: Places) -> Exit:
 
 
 def states(found: Found) -> list[str]:
-    """Return what systemd is told: ready when every role is up, well while none hangs."""
+    """Return what to tell systemd: ready when every role is up, alive while none hangs."""
     ready = [] if found.not_up else [systemd.READY]
     well = [] if found.hung else [systemd.WELL]
     about = [f"{', '.join(names)} {what}" for names, what in ((found.not_up, "not up"), (found.hung, "hung")) if names]

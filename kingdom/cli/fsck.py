@@ -1,4 +1,4 @@
-"""`kingdom fsck`: does everything that must hold in this home hold?"""
+"""`kingdom fsck`: check the files of a home, and repair them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kingdom fsck` finds in what libraries keep: topics, the queue for local programs, the hall's database."""
+"""The checks of `kingdom fsck` for libraries' files: topics, the queue for other programs, the hall's database."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def disk(places: Places) -> Disk:
 
 
 def system(places: Places) -> Config:
-    """Return system.yaml, or the defaults while it is broken: that must keep nobody from looking or stopping."""
+    """Return system.yaml, or the defaults while it is broken, so that status and stop still work."""
     found, error = config.for_looking(places, "system")
     if error:
         _warn(error)

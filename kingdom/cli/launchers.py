@@ -169,7 +169,7 @@ def wait(done: Callable[[], bool], seconds: float) -> bool:
 
 
 def log_ends(places: Places, names: Iterable[str]) -> LogEnds:
-    """Return how long the logs of these roles are: what stands there already tells nothing of the next start."""
+    """Return the lengths of these roles' logs, to tell old lines from those of the next start."""
     paths = (path for name in names for path in (places.role_log(name), places.last_words(name)))
     return {path: path.stat().st_size if path.exists() else 0 for path in paths}
 

@@ -1,4 +1,4 @@
-"""`kingdom metrics`: the kingdom's figures for Prometheus."""
+"""`kingdom metrics`: metrics for Prometheus."""
 
 from __future__ import annotations
 

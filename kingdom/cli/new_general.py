@@ -1,4 +1,4 @@
-"""Write a package to begin with: every field of the manifest explained, and a program that answers."""
+"""Write a starter package: every field of the manifest explained, and a program that answers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class _Here:
 
 
 def install(places: Places, disk: Disk, package: Path) -> Manifest:
-    """Copy a package to the home's generals/ unless it lies there, and its manifest to config/generals/."""
+    """Copy a package to the home's generals/ unless it is there, and its manifest to config/generals/."""
     manifest = check(package)
     _copy_package(package, places.package(manifest.name))
     make_folder(places.manifests)

@@ -1,4 +1,4 @@
-"""`kingdom prune`: delete what has ended long ago, now."""
+"""`kingdom prune`: delete old files now."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _called(kinds: Iterable[str]) -> str:
 
 
 def ids_of(places: Places, kinds: Iterable[str]) -> list[str]:
-    """Return the ids of what lies in these queues, the highest first: that is the newest of one kind and writer."""
+    """Return the ids in these queues, the highest first, which is the newest of one kind and writer."""
     found: set[str] = set()
     for kind in kinds:
         for state in MOVES[kind]:
@@ -111,5 +111,5 @@ def newest(places: Places, kind: str, states: Iterable[str]) -> Iterator[Found]:
 
 
 def reason(found: Found) -> str:
-    """Return why a file lies in dead/."""
+    """Return why a file is in dead/."""
     return str(read_json_or(found.path.with_name(f"{found.path.name}{REASON}"), {}).get("reason", "no reason was kept"))

@@ -1,4 +1,4 @@
-"""`kingdom events`, `tasks`, `queue`: show what lies in the queues, and give the king orders about it."""
+"""`kingdom events`, `tasks`, `queue`: show files of the queues, and give the king orders about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kingdom say`: put a person's words in as an event, and print the messages that they lead to."""
+"""`kingdom say`: create an event from a person's words, and print the messages that it leads to."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands together, with an empty line before it where there is room."""
+    """Lines that belong together, after an empty line if there is space."""
 
     body: Sequence[Line | Table]
     title: str = ""
@@ -229,7 +229,7 @@ def other_screen() -> Iterator[None]:
 
 
 def redraw(sections: Sequence[Section], seen: Window) -> None:
-    """Draw over what stands on the other screen, clipped to the window."""
+    """Redraw the other screen, clipped to the window."""
     print(
         TO_THE_TOP + clipped(fitted(sections, seen, seen.height, crop=True), seen) + REST_OF_SCREEN, end="", flush=True
     )

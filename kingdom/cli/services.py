@@ -1,4 +1,4 @@
-"""All that `kingdom connect` and `kingdom doctor` know: services outside, and the programs of models."""
+"""The services of `kingdom connect` and `kingdom doctor`: outside services, and model programs."""
 
 from __future__ import annotations
 

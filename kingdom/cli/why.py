@@ -1,4 +1,4 @@
-"""`kingdom why`: tell by the files what became of an event, a task or a message, and what it waits for."""
+"""`kingdom why`: say from the files what became of an event, a task or a message, and what it waits for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Detail:
 
 @dataclass(frozen=True)
 class Story:
-    """What is told of one file, and of what it led to."""
+    """The text about one file, and about what it led to."""
 
     found: Found
     sentence: str

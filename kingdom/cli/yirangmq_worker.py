@@ -1,4 +1,4 @@
-"""`yirangmq consume --follow --exec CMD`: a shell command works on each message."""
+"""`yirangmq consume --follow --exec CMD`: run a shell command for each message."""
 
 from __future__ import annotations
 

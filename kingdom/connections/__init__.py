@@ -1,4 +1,4 @@
-"""Connections to services outside: which tokens each needs, and how one is tried. Roles speak to services by these."""
+"""Connections to outside services: which tokens each needs, and how it is tried. Roles use them too."""
 
 from __future__ import annotations
 

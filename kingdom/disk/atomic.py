@@ -164,7 +164,7 @@ class Disk:
         self._append(path, data, sync)
 
     def append_where_possible(self, items: Iterable[Item]) -> None:
-        """Append whole lines to logs. A log that cannot be written keeps nobody from the others."""
+        """Append whole lines to logs. A log that cannot be written does not affect the others."""
         self.guard()
         for path, data in items:
             with suppress(OSError):
@@ -292,7 +292,7 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
 
 
 def is_there(path: Name) -> bool:
-    """Return whether something lies at a path. A disk that cannot tell raises: "not there" has consequences."""
+    """Return whether a path exists. A disk error raises, because "not there" has consequences."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

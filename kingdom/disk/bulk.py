@@ -188,7 +188,7 @@ class FileBatch:
         return bool(self._leaving)
 
     def has(self, folder: str, name: str) -> bool:
-        """Return whether the file is there, also one that nobody can see yet."""
+        """Return whether the file exists, also one that is not visible yet."""
         path = f"{folder}/{name}"
         return path in self._unseen or os.path.lexists(path)
 

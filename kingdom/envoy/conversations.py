@@ -61,7 +61,7 @@ class Question(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A question for which nobody has found an answer for days."""
+    """A question that has been open for days."""
 
     task: str
     thread: Address
@@ -137,7 +137,7 @@ class Conversations:
         return Question(task, _reply_context(row) or {"task_id": task}, has_checkpoint)
 
     def reply_in(self, thread: Address) -> Json | None:
-        """Return with what a reply in this thread goes on; None when nobody here listens to it any more.
+        """Return what a reply in this thread continues; None if the conversation has ended.
 
         While they reply, people may go on: each reply renews the conversation's time.
         """

@@ -1,4 +1,4 @@
-"""Messages for channels that take their time: one at a time for each room, the most urgent first.
+"""Messages for slow channels: one at a time for each room, the most urgent first.
 
 A room is left alone for a moment after each post, a channel that cannot be reached for longer and longer. Nothing is
 given up because of that: only what a channel refuses is.
@@ -160,7 +160,7 @@ class Deliveries:
         return self._outcomes()
 
     def mark(self, address: Address, post: str, code: str) -> None:
-        """Let a post show how its task stands."""
+        """Show a task's state on its post."""
         if address.channel in self._posters:
             self._posters[address.channel].mark(address.room, post, code)
 

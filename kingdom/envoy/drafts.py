@@ -1,4 +1,4 @@
-"""What a message becomes on a channel: one post, or several when it is longer than one may be."""
+"""Split a message into the posts of a channel: one, or several if it is too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people say: it becomes events for the king, and then the channel is told that it is safe."""
+"""Turn people's messages into events for the king, then acknowledge them to the channel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Inbound:
         self._down: dict[str, str] = {}
 
     def folders(self) -> Iterable[Path]:
-        """Return the folders by which channels are told."""
+        """Return the folders whose new files are for channels."""
         for name in self.names:
             try:
                 yield from self._channels.get(name).folders()
@@ -40,7 +40,7 @@ class Inbound:
                 self._note_down(name, str(error))
 
     def take_in(self) -> bool:
-        """Turn what people have said into events. Return whether anybody has said anything."""
+        """Turn people's messages into events. Return whether there were any."""
         heard = [self._take_in(name) for name in self.names]
         return any(heard)
 

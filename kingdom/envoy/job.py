@@ -1,4 +1,4 @@
-"""The envoy's work: take in what people say, post what the kingdom says to them."""
+"""The envoy's turn: take in people's messages, post the kingdom's."""
 
 from __future__ import annotations
 

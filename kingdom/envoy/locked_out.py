@@ -1,4 +1,4 @@
-"""Tell people on another channel that one does not take our token: once, until it takes one again."""
+"""Tell people on another channel, once, that a channel refuses our token."""
 
 from __future__ import annotations
 

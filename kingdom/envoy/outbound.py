@@ -1,4 +1,4 @@
-"""What the kingdom says: each message is posted once, in its conversation, whatever was interrupted before."""
+"""Post the kingdom's messages: each once, in its conversation, also after an interruption."""
 
 from __future__ import annotations
 

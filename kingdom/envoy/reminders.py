@@ -1,4 +1,4 @@
-"""People are reminded every day of a question that waits, after a week by an alert. It is never given up."""
+"""Remind people every day of an open question, after a week by an alert. Questions never expire."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The role that people's programs speak to: HTTP and Socket.IO in front of the chat's topics and database."""
+"""The role that serves chat clients: HTTP and Socket.IO in front of the chat's topics and database."""

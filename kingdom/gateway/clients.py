@@ -1,4 +1,4 @@
-"""The sockets of this gateway: who they are, what they have joined, and how something reaches them."""
+"""The sockets of this gateway: their users, their rooms, and how to write to them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Clients:
         _discard(self._in_room, room, client)
 
     def forget(self, client: Client) -> None:
-        """Remove a client that is gone."""
+        """Remove a disconnected client."""
         for room in list(client.rooms):
             self.leave(client, room)
         if client.caller is not None:
@@ -100,7 +100,7 @@ class Clients:
         self.by_pipe.pop(client.pipe.sid, None)
 
     def has_room(self, room: str) -> bool:
-        """Return whether anybody here has joined a room."""
+        """Return whether a client here has joined a room."""
         return room in self._in_room
 
     def of_user_in(self, user: str, room: str) -> list[Client]:

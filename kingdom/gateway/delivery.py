@@ -96,7 +96,7 @@ class Delivery:
             self._follower.close()
 
     async def ended(self, seconds: float) -> None:
-        """Wait for the end of the thread. It may wait for the loop, which therefore goes on meanwhile."""
+        """Wait for the end of the thread, while the loop keeps running, because the thread may wait for it."""
         until = time.monotonic() + seconds
         while self._thread.is_alive() and time.monotonic() < until:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What every request passes first: its Host, its Origin, and how many there have been from its address."""
+"""Checks that every request passes first: its Host, its Origin, and its address's rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one caller may ask for: so many at once, and then as many as the time brings."""
+"""Rate limits: how many calls one caller may make at once, and per time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in which room now, over all gateways: by sockets that say so again and again."""
+"""Who is in which room now, over all gateways, by repeated signals of their sockets."""
 
 from __future__ import annotations
 

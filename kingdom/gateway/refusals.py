@@ -1,4 +1,4 @@
-"""What a request is told that is not carried out: always an object with one sentence in it."""
+"""Answers to refused requests: always an object with one sentence in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in rooms besides messages, told to the sockets here and, by signals, to the other gateways."""
+"""Room events besides messages, sent to the sockets here and, by signals, to the other gateways."""
 
 from __future__ import annotations
 

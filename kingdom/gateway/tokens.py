@@ -1,4 +1,4 @@
-"""Tokens by which a request says whose it is: signed, with an end, and for this service alone."""
+"""Tokens that identify a request's user: signed, with an expiry, and for this service alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of a soldier: its report becomes a result, a question, a rest of its account, or another try."""
+"""Turn a soldier's report into a result, a question, a pause of its account, or another attempt."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
 
 
 def postpone(general: Context, task: Task, wait: Wait) -> None:
-    """Postpone the task, which is not a failure; the reason stands in it, for `cat` and `why`."""
+    """Postpone the task, which is not a failure; the task holds the reason, for `cat` and `why`."""
     waiting = replace(task, not_before=stamp(wait.until), waits_because=wait.why, waits_for=ACCOUNT)
     if waiting == task:
         return

@@ -1,4 +1,4 @@
-"""The secrets of `.env`, and how each of them can stand in a text. Light: who serves a soldier loads it."""
+"""The secrets of `.env`, and how each may appear in a text. Light: serving processes load it."""
 
 from __future__ import annotations
 

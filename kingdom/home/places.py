@@ -151,7 +151,7 @@ class Places:
         return self._folders[kind, state] / f"{check_name(kind, name)}.json"
 
     def own(self, role: str) -> Path:
-        """Return the state folder of a role: nobody else writes there."""
+        """Return the state folder of a role; only that role writes there."""
         return self.state / check_name("role", role)
 
     def scratch(self, role: str) -> Path:
@@ -162,7 +162,7 @@ class Places:
         return self.own(role) / "topics"
 
     def worker_snapshot(self, role: str) -> Path:
-        """Return what a worker of the hall says of itself."""
+        """Return the path of a hall worker's snapshot."""
         return self.own(role) / "worker.json"
 
     def worker_snapshots(self) -> list[Path]:

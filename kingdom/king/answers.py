@@ -1,4 +1,4 @@
-"""What a person's answer resumes: the task whose question it answers, or the conversation it goes on with."""
+"""What a person's answer resumes: the task with the question, or the conversation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unanswerable(Exception):
 
 
 def resume(event: Event, places: Places, generals: Collection[str], task_id: str, now: str) -> Task:
-    """Return the task that this answer becomes; Unanswerable when nobody waits for it."""
+    """Return the task that this answer becomes; Unanswerable if no question is open."""
     context = _context(event)
     original = _original(event)
     checkpoint = None if question_of(event, places) is None else _checkpoint(places, original)

@@ -81,7 +81,7 @@ def resumed(task: Task, default_channel: str) -> MessageDraft:
 
 
 def unanswerable(event: Event, default_channel: str, why: str, thread: str | None = None) -> MessageDraft:
-    """Tell a person that nobody waits for the answer."""
+    """Tell a person that no question is open for the answer."""
     address = reply_address(event)
     channel = str(event.payload.get("channel") or default_channel)
     return MessageDraft(
@@ -119,7 +119,7 @@ def _named(task_id: object) -> str | None:
 
 
 def lost_task(event: Event, default_channel: str, why: str) -> MessageDraft:
-    """Tell whoever waits for a task that its file was lost."""
+    """Tell the people who wait for a task that its file was lost."""
     address = reply_address(event)
     channel = str((address or {}).get("channel") or default_channel)
     task = event.task_id or event.id
@@ -143,7 +143,7 @@ def failed(task: Task, result: Result, default_channel: str) -> list[MessageDraf
 
 
 def cancelled(task: Task, default_channel: str, by: str) -> MessageDraft:
-    """Tell that a task was cancelled before anybody took it."""
+    """Tell that a task was cancelled before it started."""
     final = _draft("final", "failed", task, default_channel, f"[failed] cancelled by {by}")
     return replace(final, context={"failed_task": task.id})
 

@@ -1,4 +1,4 @@
-"""What people order: retry a task, cancel one, put an event or a message back into pending, discard an event.
+"""Orders: retry a task, cancel one, put an event or a message back into pending, discard an event.
 
 An order ends in done/ with its outcome in words and as a code, also when it was refused.
 """
@@ -98,7 +98,7 @@ class Orders:
         return f"{made} tries it again"
 
     def cancel(self, order: Order) -> str:
-        """End a task that nobody has claimed, or whose general is not installed; another is ended by its general."""
+        """Cancel a task that is not claimed, or whose general is not installed; else its general cancels it."""
         queues = self._king.queues
         check_name("task", order.target)
         claimed = queues.tasks.has(order.target, "pending") and queues.tasks.move(

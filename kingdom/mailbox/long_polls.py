@@ -50,7 +50,7 @@ class LongPolls:
         self._waiting.setdefault(call[QUEUE], []).append(Waiter(pending, command, consumer, until, nothing))
 
     def next_end(self) -> int | None:
-        """Return when the next wait ends, in ms of the engine's time; None when nobody waits."""
+        """Return when the next wait ends, in ms of the engine's time; None without waiting clients."""
         return min((waiter.until_ms for waiters in self._waiting.values() for waiter in waiters), default=None)
 
     def serve(self, answered: list[PendingRequest]) -> None:

@@ -104,7 +104,7 @@ class Responses:
         return self._next_sweep
 
     def sweep(self) -> int:
-        """Remove answers that nobody fetched and the folders of clients that are gone. Return how many answers."""
+        """Remove unread answers and the folders of clients that have ended. Return the number of answers."""
         now = self._clock()
         removed, oldest = 0, None
         if abs(now - self._steady() - self._ahead) > MOST_DRIFT:

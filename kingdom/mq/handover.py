@@ -109,7 +109,7 @@ class Handover:
                 self._timers.expire_at(expires, queue, name)
 
     def give_back_late(self, now: int) -> None:
-        """Give back what holders have that were not heard of any more."""
+        """Give back the messages of holders that have been silent for too long."""
         for holder_id in [holder_id for holder_id, holder in self._holders.items() if holder.until <= now]:
             self.end(holder_id, now)
 

@@ -1,4 +1,4 @@
-"""What a queue accepts: a JSON Schema for the payload, and field rules as older configurations have them."""
+"""Validate payloads: by a JSON Schema, and by field rules as older configurations have them."""
 
 from __future__ import annotations
 

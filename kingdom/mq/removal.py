@@ -1,4 +1,4 @@
-"""What somebody wants gone: a queue with all that it holds, or one message by its key."""
+"""Delete a queue with everything in it, or one message by its key."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def to_stderr(sentence: str) -> None:
 
 
 def to_nobody(sentence: str) -> None:
-    """Do nothing: for those who do not want to hear of every message."""
+    """Do nothing: the default callback for each message."""
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filed(Record):
-    """A record that lies in a queue, in a file named after its id."""
+    """A record in a queue, in a file named after its id."""
 
     #: Also its file's name, without `.json`.
     id: str
@@ -413,7 +413,7 @@ class Checkpoint(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRow(Record):
-    """One soldier that is out, as `sessions.json` tells it. Foreign rows may hold less."""
+    """One running soldier: a row of `sessions.json`. Rows of other programs may hold less."""
 
     kind: ClassVar[str] = "session"
     #: Its name, where other programs look for it.

@@ -109,7 +109,7 @@ class Queue(Generic[R]):
             return None
 
     def move_to_dead(self, state: str, filename: str, reason: str) -> None:
-        """Set a file aside with its reason beside it. The reason is written first: nothing lies there unexplained."""
+        """Move a file to dead/, with its reason beside it. The reason is written first."""
         self._check_move(state, "dead")
         path, target = self.folder(state) / filename, self._free_dead_path(filename)
         filename, reason = _printable(filename), _printable(reason)

@@ -1,4 +1,4 @@
-"""`sessions.json`: which soldiers are out. Generals write it, the chamberlain cleans it; a lock orders them."""
+"""`sessions.json`: the running soldiers. Generals write it, the chamberlain cleans it, under a lock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sessions:
         self._changes[row.task_id] = row
 
     def remove(self, task: str) -> None:
-        """Note for the next `write` that a task's soldier is out no more."""
+        """Note for the next `write` that a task's soldier has ended."""
         self._changes[task] = None
 
     def write(self) -> None:

@@ -1,4 +1,4 @@
-"""What a general and the process that serves a soldier tell each other in files: the order, its start, the report.
+"""The files between a general and a serving process: the order, its start, the report.
 
 Named tuples, because that process loads this module and starts in milliseconds: the standard library only, and no
 `dataclasses`. Annotations that are evaluated at once load faster than texts. Some keys are called differently on disk.

@@ -1,4 +1,4 @@
-"""Ends loops: more events in an hour than anybody means to have wait until the hour is over."""
+"""Stop loops: too many events within an hour wait until the hour is over."""
 
 from __future__ import annotations
 

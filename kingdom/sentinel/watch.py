@@ -1,4 +1,4 @@
-"""One watcher at work: look, make events, tell the source, wait; and what people are told when it goes wrong."""
+"""Run one watcher: look, make events, tell the source, wait; and report failures to people."""
 
 from __future__ import annotations
 

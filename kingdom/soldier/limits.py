@@ -1,4 +1,4 @@
-"""What a running engine uses: the limits that no rlimit holds for a whole tree of processes."""
+"""Limits of a running engine that no rlimit enforces for a whole tree of processes."""
 
 from __future__ import annotations
 

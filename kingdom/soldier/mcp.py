@@ -39,7 +39,7 @@ def report_result(arguments: Arguments) -> str:
 
 
 def ask_human(arguments: Arguments) -> str:
-    """Write the question as the result: the task goes on when a person has answered."""
+    """Write the question as the result; a new task continues when a person has answered."""
     question = arguments.get("question")
     if not isinstance(question, str) or not question.strip():
         raise ValueError("question must be a text")

@@ -1,4 +1,4 @@
-"""Remove what soldiers leave: at once where it is little, else by a child that nobody waits for.
+"""Remove what soldiers leave: at once if it is little, else in a child process in the background.
 
 It may be deeper than can be named and more than a turn has time for, and some of it may be without permissions.
 """

@@ -1,4 +1,4 @@
-"""Whether a soldier may work on text from outside where this kernel has no whole sandbox: only a person can say so."""
+"""Ask a person whether a soldier may work on text from outside if this kernel has no whole sandbox."""
 
 from __future__ import annotations
 

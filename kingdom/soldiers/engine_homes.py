@@ -83,7 +83,7 @@ def of(places: Places, general: str, task: Task, session_id: str | None) -> Engi
 
 
 def remove_old(places: Places, disk: Disk, general: str) -> None:
-    """Remove the homes of conversations in which nothing has happened for a week, and nobody is waited for."""
+    """Remove the homes of conversations that are idle for a week and have no open question."""
     folder = places.engine_home(general, "any").parent
     finish_removals(folder)
     oldest = time.time() - KEPT_DAYS * 86400
@@ -94,7 +94,7 @@ def remove_old(places: Places, disk: Disk, general: str) -> None:
 
 
 def make(home: EngineHome) -> None:
-    """Make the folder, and note by its time that the conversation goes on."""
+    """Make the folder; its time shows that the conversation is active."""
     make_folder(home.home)
     os.utime(home.folder)
 

@@ -1,4 +1,4 @@
-"""What a general remembers between tasks: short lines in Markdown, the oldest going first."""
+"""A general's memory between tasks: short lines in Markdown, the oldest removed first."""
 
 from __future__ import annotations
 

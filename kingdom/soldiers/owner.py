@@ -1,4 +1,4 @@
-"""What a soldier's HOME gets of the owner's, and of its general's package: named things only, and none for good.
+"""What a soldier's HOME gets from the owner's and from its general's package: only named files, as copies.
 
 `runtime.bring` of config/system.yaml names what may be brought in.
 """
@@ -44,7 +44,7 @@ class Furnishing:
         path.symlink_to(target)
 
     def copy(self, name: str, source: Path) -> None:
-        """Copy what lies in a folder; what is there already stays."""
+        """Copy a folder's content; existing files stay."""
         for path in sorted(source.rglob("*")):
             target = self._home / name / path.relative_to(source)
             if path.is_file() and not target.exists():

@@ -1,4 +1,4 @@
-"""What came back from a soldier, and what it means. Pure: a report in, an outcome out."""
+"""Judge a soldier's report. Pure: a report in, an outcome out."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Starter:
         self._children = [child for child in self._children if child.poll() is None]
 
     def close(self) -> None:
-        """End the warm server. What it has started goes on."""
+        """End the preloaded process. Soldiers that it has started keep running."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,4 +1,4 @@
-"""What a soldier printed, as it is kept: no more than allowed, for its owner alone, and without secrets.
+"""A soldier's output as it is kept: limited, readable by its owner only, and without secrets.
 
 Its serving process sees to it when the soldier has ended, and its general when that process was killed.
 """

@@ -72,11 +72,11 @@ class Workspaces:
         return self._clone(task, task.repo, workspace)
 
     def inherited(self, task: Task) -> str | None:
-        """Return where a resumed task goes on: in the workspace in which its question was asked."""
+        """Return the workspace of a resumed task: the one in which its question was asked."""
         return _workspace_of(notes.checkpoint_answered_by(self._places, task))
 
     def clear_if_done(self, task_id: str, inherited: str | None = None, status: str | None = None) -> None:
-        """Remove the workspace of a task that has ended and neither failed nor asked: nobody needs it any more.
+        """Remove the workspace of a task that has ended and neither failed nor asked.
 
         Without the `status` of its result that is read.
         """

@@ -1,4 +1,4 @@
-"""A service whose clock and faults the test sets, and what may befall it."""
+"""A service whose clock and faults a test sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slack on loopback: the Web API that the envoy calls, and the line by which it hears people (Socket Mode).
+"""Slack on loopback: the Web API that the envoy calls, and Socket Mode.
 
 It keeps channels, posts and reactions, gives a post to no one who shows no token, delivers again what was not
 acknowledged when a line comes back, and can be told to fail in every way that was seen.

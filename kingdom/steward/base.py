@@ -93,7 +93,7 @@ class Steward(Protocol):
         """Return the status of every role that the launcher knows; nothing when the launcher is dead."""
 
     def launcher_runs(self) -> bool:
-        """Return whether the launcher lives; a hung one does."""
+        """Return whether the launcher runs; a hung one does."""
 
     def down(self) -> None:
         """Stop all roles and end the launcher; soldiers run on."""

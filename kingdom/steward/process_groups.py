@@ -14,7 +14,7 @@ LOOK_SECONDS = 0.02
 
 
 def living(leaders: Iterable[int]) -> set[int]:
-    """Return those that live, or whose group still has a living member."""
+    """Return those that run, or whose group still has a running member."""
     wanted = set(leaders)
     if not any(_exists(leader) for leader in wanted):
         return set()

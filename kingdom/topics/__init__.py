@@ -1,4 +1,4 @@
-"""Ordered logs of events with keys, groups of readers and positions: what the hall's roles tell each other through.
+"""Ordered logs of events with keys, groups of readers and positions, for the hall's roles.
 
 Roles choose the transport in config/hall.yaml; what they may rely on stands in `base`.
 """

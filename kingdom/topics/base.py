@@ -93,7 +93,7 @@ class Producer(Protocol):
         """Publish an event. Events enter a topic in the order of these calls. Neither waits nor raises."""
 
     def flush(self, seconds: float) -> bool:
-        """Wait until the fate of every event is told. Return whether it was, within this time."""
+        """Wait until the outcome of every event is known. Return whether it was, within this time."""
 
     def close(self) -> None:
         """Publish what was appended, as far as that is possible now, and end."""

@@ -1,4 +1,4 @@
-"""What is kept of an event that cannot be processed: enough to find it, and never too much to be stored."""
+"""Dead letters of events that cannot be processed: enough to find the event, and small enough to store."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class _Writer:
         done(Outcome.REFUSED, "the topic is closed")
 
     def settled(self, seconds: float) -> bool:
-        """Return whether all that was appended is told of, within this time."""
+        """Return whether the outcome of all that was appended is known, within this time."""
         if self._thread is None:
             return all(self._write(batch) for batch in iter(self._next_batch, []))
         with self._changed:

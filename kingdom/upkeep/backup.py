@@ -1,4 +1,4 @@
-"""Copy a home that is at work, so that the copy is one in which everything holds; and put such a copy in place.
+"""Copy a running home consistently, and restore such a copy.
 
 Files move on while they are copied. So causes are copied before what follows from them: what a copied record promises
 is there when its turn comes. Then what follows from nothing that was copied is taken out of the copy, as if the copy
@@ -276,7 +276,7 @@ def _pack(copy: Path, target: Path, disk: Disk) -> None:
 
 
 def unpack(archive: Path, into: Path) -> dict[str, Any]:
-    """Unpack an archive into an empty folder and return what it says of itself. NotABackup when it is none."""
+    """Unpack an archive into an empty folder and return its description. NotABackup if it is none."""
     make_folder(into)
     try:
         with tarfile.open(archive, "r:gz") as packed:
@@ -296,7 +296,7 @@ def _safe(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
 
 
 def put_in_place(unpacked: Path, places: Places, disk: Disk, aside: Path | None) -> None:
-    """Move an unpacked home to where homes live; what lies there is moved aside first, but for `.env`.
+    """Move an unpacked home into place; existing files except `.env` are moved aside first.
 
     `.env` of the archive wins if there is one.
     """

@@ -1,4 +1,4 @@
-"""Look a home over: does everything that must hold in it hold, and what would mend what does not?
+"""Check a home's invariants, and repair what breaks them.
 
 `look` runs over a home at rest or at work: it looks twice, so that a file that moves meanwhile is no finding. `mend` is
 for a home in which nobody runs. Nothing is deleted: what is in the way is set aside.
@@ -207,7 +207,7 @@ def look(
 
 
 def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[], float]) -> list[Finding]:
-    """Repair what can be repaired in a home in which nobody runs, in the order of the checks. Return all findings.
+    """Repair what can be repaired in a home without running roles, in the order of the checks. Return all findings.
 
     After each check the home is looked at anew: a repair may mend what a later check would have found, or uncover it.
     """

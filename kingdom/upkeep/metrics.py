@@ -1,4 +1,4 @@
-"""The kingdom's figures in the text format of Prometheus: names end in their unit, counters in `_total`."""
+"""Metrics in the text format of Prometheus: names end in their unit, counters in `_total`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which form a home has, and how one of an older form is brought up to date.
+"""The format version of a home, and how an older home is converted.
 
 The number stands in state/home.json. A home without one is older than the first number: its form is 0.
 """

@@ -1,4 +1,4 @@
-"""What the worker says of itself: log lines, and the snapshot that status, doctor and the gateway read."""
+"""The worker's state: log lines, and the snapshot that status, doctor and the gateway read."""
 
 from __future__ import annotations
 

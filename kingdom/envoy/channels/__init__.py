@@ -1,4 +1,4 @@
-"""Ways to reach people, and to be reached by them."""
+"""Channels: ways to post to people and to receive their messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANNELS = {
 
 
 def default_channel(config: Config) -> str:
-    """Return the channel for what answers nobody on another one: the one named, else the first that has settings."""
+    """Return the channel for messages that answer nobody: the configured one, else the first with settings."""
     named = config.get("channel")
     return str(named or next((name for name in CHANNELS if name in config), "console"))
 

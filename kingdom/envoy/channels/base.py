@@ -1,4 +1,4 @@
-"""What a channel is: it is spoken to, and may be listened to."""
+"""The contract of a channel: it posts, and may receive."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Channel(Protocol):
         """Show on a post how its task stands, by a message's code. Nobody minds when that fails."""
 
     def folders(self) -> Iterable[Path]:
-        """Return folders whose arrivals wake the envoy, for a channel that is told by files."""
+        """Return folders whose new files wake the envoy, for a channel that receives by files."""
         return ()
 
     def read(self) -> Sequence[Said]:

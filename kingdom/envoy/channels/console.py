@@ -1,4 +1,4 @@
-"""The channel that is always there: a transcript in the home, one JSON line for each post."""
+"""The channel that is always available: files in the home, one JSON line for each post."""
 
 from __future__ import annotations
 

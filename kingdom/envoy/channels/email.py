@@ -1,4 +1,4 @@
-"""E-mail: one message for each post, those of a task under its first. It only speaks."""
+"""E-mail: one mail for each post; a task's mails reply to its first. It only sends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Email(Channel):
         return self._journal.find(draft)
 
     def read(self) -> Sequence[Said]:
-        """Return nothing: nobody answers by mail. Tell what is to be told."""
+        """Return nothing: mail is not read. Report pending warnings."""
         while self._untold:
             self._kit.tell(self._untold.popleft())
         return ()

@@ -1,4 +1,4 @@
-"""What Slack delivers, and which of it is heard: only people who are listed, where the owner lets them speak."""
+"""What Slack delivers, and which of it becomes events: only from listed people in listed channels."""
 
 from __future__ import annotations
 

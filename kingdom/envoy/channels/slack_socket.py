@@ -1,4 +1,4 @@
-"""The line on which Slack tells us what people say: Socket Mode, kept up by a thread of our own.
+"""Slack's Socket Mode: the connection on which people's messages arrive, kept by a thread of ours.
 
 Slack's client reads and pings. When to connect again is decided here: it would try every second for ever, sleep for as
 long as a rate limit says, and by the wall clock it would not see a dead line after the clock was set back.

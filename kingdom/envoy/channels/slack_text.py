@@ -1,4 +1,4 @@
-"""How a post is written in Slack: nothing in it can call people, and a question's answers are buttons."""
+"""The text of a post in Slack: it cannot notify people, and a question's answers are buttons."""
 
 from __future__ import annotations
 

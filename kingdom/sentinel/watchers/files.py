@@ -1,4 +1,4 @@
-"""Folders: a file that is laid into one of them, or changed there, becomes an event."""
+"""Folders: a file that is added to one of them, or changed there, becomes an event."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Mark = tuple[int, int]
 
 @dataclass(frozen=True)
 class Laid:
-    """A file as it lies in a folder."""
+    """A file found in a folder."""
 
     path: str
     #: When it was changed, in nanoseconds, and its size: another mark is another event.
@@ -49,7 +49,7 @@ class Laid:
 
 @dataclass(frozen=True)
 class Look:
-    """What lies in the folders: what makes events, and all of it."""
+    """The files in the folders: those that make events, and all."""
 
     new: Sequence[Laid]
     #: Every file, by folder, but those that are left to the next look.

@@ -1,4 +1,4 @@
-"""What an engine says of itself: its program, its account, its command line, and what its end means.
+"""The contract of an engine: its program, its account, its command line, and what its end means.
 
 The process that serves a soldier loads the engine too, so its file loads the standard library alone; what the methods
 for the general need besides is imported inside them.
