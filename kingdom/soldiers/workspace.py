@@ -14,8 +14,8 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any
 
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_json
+from kingdom.disk.atomic import Disk, is_there, make_folder
+from kingdom.disk.codec import read_bytes, read_json
 from kingdom.errors import BadFile, BadInput, BadName, KingdomError
 from kingdom.home.places import Places, as_filename
 from kingdom.records import notes
@@ -25,6 +25,9 @@ from kingdom.soldiers.cleanup import remove_tree
 CONFIG, KNOWN = "config/general.yaml", "repositories.known"
 KEPT_AFTER = ("failed", "needs_human")
 _REPO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_BRANCH = re.compile(r"ref: refs/heads/[\w./-]+")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+LONGEST_REF = 4096
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false")
 _GIT_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 
@@ -76,7 +79,7 @@ class Workspaces:
         return _workspace_of(notes.checkpoint_answered_by(self._places, task))
 
     def clear_if_done(self, task_id: str, inherited: str | None = None, status: str | None = None) -> None:
-        """Remove the workspace of a task that has ended and neither failed nor asked.
+        """Remove the workspace of a task that has ended, unless it failed, asked, or made commits.
 
         Without the `status` of its result that is read.
         """
@@ -84,8 +87,15 @@ class Workspaces:
             status = status or read_json(self._places.result(task_id)).get("status")
         except (FileNotFoundError, BadInput):
             return
-        if status not in KEPT_AFTER:
+        if status not in KEPT_AFTER and self.committed(task_id, inherited) is None:
             self.clear(task_id, inherited)
+
+    def committed(self, task_id: str, inherited: str | None = None) -> Path | None:
+        """Return the workspace in which a task, or the one whose question was answered, made commits; else None."""
+        folders = [self._places.workspace(self._general, task_id)]
+        if inherited is not None and (workspace := self._own_workspace(Path(inherited))):
+            folders.append(workspace)
+        return next((folder for folder in folders if _has_commits(folder)), None)
 
     def clear(self, task_id: str, inherited: str | None = None) -> None:
         """Remove a task's workspaces, and end the git call that was making one."""
@@ -186,6 +196,25 @@ class Workspaces:
 
 def _workspace_of(asked: Checkpoint | None) -> str | None:
     return str(asked.workspace) if asked and asked.workspace else None
+
+
+def _has_commits(workspace: Path) -> bool:
+    """Return whether the checked-out commit was made here: all others are objects of the mirror, which it shares.
+
+    No git runs here: what the soldier has left in its configuration would run with it.
+    """
+    git = workspace / ".git"
+    try:
+        head = _line(git / "HEAD")
+        if _BRANCH.fullmatch(head) and ".." not in head:
+            head = _line(git / head.removeprefix("ref: "))
+        return bool(_COMMIT.fullmatch(head)) and is_there(git / "objects" / head[:2] / head[2:])
+    except (OSError, BadFile, UnicodeDecodeError):
+        return False
+
+
+def _line(path: Path) -> str:
+    return read_bytes(path, LONGEST_REF).decode().strip()
 
 
 def _unfinished(path: Path) -> Path:

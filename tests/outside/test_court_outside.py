@@ -179,7 +179,7 @@ def test_a_review_that_was_asked_for_is_made_and_told_in_slack(
     said = court.told(task, "[complete]")
     assert said == f"[complete] github.pr.review_requested — {REVIEW}"
     assert "sum.py | 2 +-" in asked(court), "the change was there to be read"
-    assert "You publish nothing" in asked(court)
+    assert "Publish nothing" in asked(court)
     assert kingdom.read("events", "completed", event)["status"] == "completed"
     assert court.done(task)["outcome"] == "success"
     result = json.loads(kingdom.places.result(task).read_text())
@@ -268,6 +268,53 @@ def test_the_evenings_tests_are_written_by_the_clock(court: Court) -> None:
     kingdom.put("tasks", name, task)
     assert court.done(name)["outcome"] == "skipped"
     assert "Weekday 22:00 test generation" in asked(court)
+
+
+TESTS = """\
+import unittest
+from sum import total
+
+
+class Sums(unittest.TestCase):
+    def test_an_empty_cart_costs_nothing(self):
+        self.assertEqual(total([]), 0)
+
+
+unittest.main()
+"""
+WRITES = f"""cat >test_sum.py <<'END'
+{TESTS}END
+python3 -B test_sum.py && sed -i 's/, 0/, 1/' sum.py && ! python3 -B test_sum.py && git checkout -q sum.py
+git config user.name k && git config user.email k@example.org
+git add test_sum.py && git commit -qm 'An empty cart costs nothing' && echo kept"""
+
+
+def test_tests_that_are_written_for_a_repository_are_kept_and_people_are_told_where(
+    court: Court, record_property: Callable[[str, object], None]
+) -> None:
+    """The model is played; the program, its shell in the sandbox, python and git are real."""
+    kingdom, engine = court.kingdom, court.engine
+    done = {"status": "success", "summary": "An empty cart is tested.", "metrics": {"files_touched": 1}}
+    court.says(shell(engine, "git log --stat | cat; ls"), shell(engine, WRITES), *ends(engine, **done))
+    name = f"task-20200101-01{1 if engine == 'claude' else 2}"
+    event = {"event_id": "schedule-daily-test", "payload": {"description": "tests"}, "scheduled_for": None}
+    about = {"target_general": "gen-test", "repo": "acme/shop", "type": "daily-test-generation", "attempt": 0}
+    plain = {"priority": "low", "created_at": "2026-11-18T22:00:00Z", "status": "pending"}
+    kingdom.put("tasks", name, {"id": name, **event, **about, **plain})
+    assert court.done(name)["outcome"] == "success", kingdom.complaints()
+    said = asked(court)
+    assert "FAILED (failures=1)" in said, "the test was seen to fail with the defect"
+    assert "kept" in said
+    folder = kingdom.places.workspace("gen-test", name)
+    log = ["git", "-C", str(folder), "log", "--stat", "--format=%s", "origin/main..HEAD"]
+    made = subprocess.run(log, check=True, capture_output=True, text=True).stdout
+    assert "An empty cart costs nothing" in made
+    assert "test_sum.py | " in made
+    assert "sum.py |" not in made.replace("test_sum.py", "")
+    assert f"Its commits lie in {folder}." in court.told(name, "[complete]")
+    result = json.loads(kingdom.places.result(name).read_text())
+    assert result["metrics"]["files_touched"] == 1
+    record_property("figure", f"{engine}: gen-test: {made.split(chr(10))[0]!r} in {folder.relative_to(kingdom.home)}")
 
 
 def test_no_key_lies_anywhere_but_where_it_was_put(court: Court) -> None:

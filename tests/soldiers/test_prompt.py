@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kingdom.home.schemas import check
 from kingdom.records.messages import Task
-from kingdom.soldiers.prompt import write
+from kingdom.soldiers.engines.endings import FIELDS
+from kingdom.soldiers.prompt import CONTRACT, write
 from tests.fixtures import task
 
 BOUNDARY = "b0undary"
@@ -147,3 +148,9 @@ def test_the_task_is_never_cut() -> None:
     filled = words("Do it.", memory="- old", payload={"text": "t" * 300_000})
     assert "t" * 300_000 in filled
     assert "learned" not in filled
+
+
+def test_every_field_that_a_soldier_is_told_of_fits_the_schema_for_its_end() -> None:
+    told = {*re.findall(r'"([a-z_]+)": ', CONTRACT), *re.findall(r"`(memory_[a-z]+|metrics\.[a-z_]+)`", CONTRACT)}
+    fit = {*FIELDS, *(f"metrics.{name}" for name in FIELDS["metrics"]["properties"])} - {"metrics"}
+    assert told == fit

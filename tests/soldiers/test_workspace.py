@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,37 @@ def test_the_workspaces_of_a_task_stay_while_somebody_may_need_them(home: Path, 
         path.write_text(f'{{"task_id": "task-20260207-002", "status": "{status}"}}')
     ours.clear_if_done("task-20260207-002", str(asked))
     assert (asked.exists(), own.exists()) == (not goes, not goes)
+
+
+COMMITS: Mapping[str, tuple[bool, Callable[[Path], object]]] = {
+    "nothing": (False, lambda _: None),
+    "a change that is not committed": (False, lambda here: (here / "README").write_text("changed\n")),
+    "a look at an older commit": (False, lambda here: git(here, "checkout", "-q", "HEAD~1")),
+    "a look at another branch": (
+        False,
+        lambda here: (git(here, "fetch", "-q", "origin", "side"), git(here, "checkout", "-q", "FETCH_HEAD")),
+    ),
+    "a commit": (True, lambda here: git(here, "commit", "-q", "--allow-empty", "-m", "mine")),
+    "a commit on a branch of its own": (
+        True,
+        lambda here: (git(here, "checkout", "-qb", "fix/it"), git(here, "commit", "-q", "--allow-empty", "-m", "mine")),
+    ),
+    "a pipe in place of a file": (
+        False,
+        lambda here: ((here / ".git/HEAD").unlink(), os.mkfifo(here / ".git/HEAD")),
+    ),
+    "a HEAD that points elsewhere": (False, lambda here: (here / ".git/HEAD").write_text("ref: refs/heads/../../x\n")),
+}
+
+
+@pytest.mark.parametrize("what", COMMITS)
+def test_what_was_committed_is_kept_when_its_task_has_ended(home: Path, repo: Path, what: str) -> None:
+    git(repo, "commit", "-q", "--allow-empty", "-m", "second")
+    git(repo, "branch", "side", "HEAD~1")
+    is_kept, works = COMMITS[what]
+    ours = workspaces(home, **{"acme/app": repo})
+    workspace = made(ours, a_task(repo="acme/app"))
+    works(workspace)
+    assert ours.committed("task-20260207-001") == (workspace if is_kept else None)
+    ours.clear_if_done("task-20260207-001", status="success")
+    assert workspace.exists() == is_kept

@@ -30,6 +30,12 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "question": {"type": ["string", "null"], "description": "needs_human: one question that a person can answer"},
     "reason": {"type": ["string", "null"], "description": "skipped: why there is nothing to do"},
     "memory_updates": {"type": "array", "items": {"type": "string"}, "description": "lessons for later tasks"},
+    "metrics": {
+        "type": ["object", "null"],
+        "additionalProperties": False,
+        "required": ["files_touched"],
+        "properties": {"files_touched": {"type": "integer", "description": "how many files were changed"}},
+    },
 }
 SCHEMA = {"type": "object", "additionalProperties": False, "required": [*FIELDS], "properties": FIELDS}
 """What a soldier may end with instead of writing a file. All fields are required, as some services want it."""
