@@ -113,13 +113,12 @@ class Deliveries:
     def take_due(self) -> list[tuple[Room, Queued]]:
         """Take out what may be posted now, the next message of each room."""
         now = self._services.monotonic()
-        found = []
-        for room, waiting in list(self._waiting.items()):
-            if room in self._under_way or self._free(room) > now or (queued := self._next(room)) is None:
-                continue
-            waiting.remove(queued)
-            found.append((room, queued))
-            if not waiting:
+        free = [room for room in self._waiting if room not in self._under_way and self._free(room) <= now]
+        # First all of them: what is taken out of one room may open the thread that another one waits for.
+        found = [(room, queued) for room in free if (queued := self._next(room)) is not None]
+        for room, queued in found:
+            self._waiting[room].remove(queued)
+            if not self._waiting[room]:
                 del self._waiting[room]
         return found
 

@@ -1,0 +1,181 @@
+"""Messages that wait for their rooms: whose turn it is, and how long a channel that is away is left alone."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kingdom.envoy.channels import CHANNELS, Channels
+from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelLocked, Draft, Kit, Post, RoomBusy, Stuck
+from kingdom.envoy.conversations import Address
+from kingdom.envoy.deliveries import Deliveries, Outcomes, Room
+from kingdom.envoy.locked_out import LockedOut
+from kingdom.home import schemas
+from kingdom.records.messages import Message
+from kingdom.runtime.role import Services
+from tests.fixtures import Clock, all_of, message, services
+from tests.waiting import SOON, wait_until
+
+HERE, THERE = Room("errand", "here"), Room("errand", "there")
+
+
+class Errand(Channel):
+    """What it is told to raise it raises, else it posts; while `held`, its calls do not return."""
+
+    waits = True
+    raises: list[Exception] = []  # noqa: RUF012
+    posted: list[Draft] = []  # noqa: RUF012
+    held = threading.Event()
+
+    def __init__(self, kit: Kit) -> None:
+        self.raises.clear()
+        self.posted.clear()
+        self.held.set()
+
+    def post(self, draft: Draft) -> Post:
+        assert self.held.wait(SOON)
+        if self.raises:
+            raise self.raises.pop(0)
+        self.posted.append(draft)
+        return Post(f"p-{draft.id}", draft.room)
+
+
+@pytest.fixture
+def given(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Services:
+    monkeypatch.setitem(CHANNELS, "errand", f"{__name__}:Errand")
+    return replace(services(home, "envoy", clock, envoy={"errand": {}}), monotonic=clock)
+
+
+@pytest.fixture
+def deliveries(given: Services, monkeypatch: pytest.MonkeyPatch) -> Deliveries:
+    channels = Channels(given)
+    monkeypatch.setattr(channels, "_opened", {"errand": Errand(None)})  # type: ignore[arg-type]
+    return Deliveries(given, channels, LockedOut(given, channels))
+
+
+def a_message(name: str, type: str = "notification", **fields: Any) -> Message:
+    return Message.from_json(schemas.check("message", message(name, type, **fields)))
+
+
+def begin(deliveries: Deliveries, one: Message, *parts: str, room: Room = HERE) -> None:
+    drafts = [Draft(f"{one.id}.{number}", room.name, text) for number, text in enumerate(parts or ("words",), 1)]
+    deliveries.begin(room, one, Address(room.channel, room.name, None), drafts, look_first=False)
+
+
+def outcomes(deliveries: Deliveries) -> Outcomes:
+    """What comes of the call that is being made."""
+    found: list[Outcomes] = []
+
+    def collect() -> bool:
+        found.append(deliveries.collect())
+        return any(found[-1]) or not deliveries.calls
+
+    wait_until(collect, SOON, "the call returns")
+    return found[-1]
+
+
+def logged(given: Services) -> list[str]:
+    given.log.flush()
+    log = given.places.role_log("envoy")
+    return [line.partition("envoy: ")[2] for line in (log.read_text() if log.exists() else "").splitlines()]
+
+
+def test_a_channel_that_is_away_is_left_alone_for_longer_and_longer_and_told_of_once(
+    deliveries: Deliveries, given: Services, clock: Clock
+) -> None:
+    pauses = []
+    for _ in range(8):
+        deliveries.down("errand", ChannelDown(channel="errand", why="no route"))
+        pauses.append(deliveries._free(HERE) - clock())
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    deliveries.down("errand", ChannelDown(channel="errand", why="no route", after=600.0))
+    assert deliveries._free(HERE) - clock() == 600
+    assert logged(given) == ["errand cannot be reached: no route; its messages wait"]
+
+
+def test_what_is_posted_again_is_up_and_its_next_pause_is_short(
+    deliveries: Deliveries, given: Services, clock: Clock
+) -> None:
+    for _ in range(3):
+        deliveries.down("errand", ChannelDown(channel="errand", why="no route"))
+    begin(deliveries, a_message("msg-1"))
+    (delivered,) = outcomes(deliveries).delivered
+    assert (delivered.message.id, delivered.post) == ("msg-1", Post("p-msg-1.1", "here"))
+    assert logged(given)[-1] == "errand can be reached again"
+    assert deliveries._free(HERE) <= clock()
+    deliveries.down("errand", ChannelDown(channel="errand", why="no route"))
+    assert deliveries._free(HERE) - clock() == 1
+
+
+def test_a_channel_that_does_not_take_our_token_is_told_of_elsewhere(deliveries: Deliveries, given: Services) -> None:
+    deliveries.down("errand", ChannelLocked(channel="errand", why="token revoked"))
+    (told,) = all_of(given.places.home, "messages", "pending")
+    assert "errand does not take our token: token revoked" in told["content"]
+
+
+def test_what_could_not_be_posted_waits_and_may_have_been(
+    deliveries: Deliveries, given: Services, clock: Clock
+) -> None:
+    for why in (ChannelDown(channel="errand", why="no route"), OSError("full")):
+        Errand.raises.append(why)
+        begin(deliveries, a_message("msg-1"))
+        assert [one.id for one in outcomes(deliveries).uncertain] == ["msg-1"]
+        assert (deliveries.take_due(), len(deliveries)) == ([], 1)
+        clock.pass_(60)
+        ((room, queued),) = deliveries.take_due()
+        assert (room, queued.filename, len(deliveries)) == (HERE, "msg-1.json", 0)
+
+
+def test_a_busy_room_goes_on_with_the_same_part_when_it_is_free(deliveries: Deliveries, clock: Clock) -> None:
+    Errand.raises.append(RoomBusy(channel="errand", why="slow down", after=30.0))
+    begin(deliveries, a_message("msg-1"), "first", "second")
+    assert not any(outcomes(deliveries))
+    assert deliveries.next_due() == clock() + 30
+    clock.pass_(30)
+    deliveries.collect()
+    wait_until(lambda: (deliveries.collect(), len(Errand.posted))[1] == 2, SOON, "both parts")
+    assert [(draft.text, draft.thread) for draft in Errand.posted] == [("first", None), ("second", "p-msg-1.1")]
+
+
+def test_a_call_that_does_not_return_ends_the_envoy(deliveries: Deliveries, clock: Clock) -> None:
+    Errand.held.clear()
+    begin(deliveries, a_message("msg-1"))
+    try:
+        wait_until(lambda: deliveries._posters["errand"]._begun, SOON, "it is called")
+        clock.pass_(90)
+        deliveries.collect()
+        clock.pass_(1)
+        with pytest.raises(Stuck):
+            deliveries.collect()
+    finally:
+        Errand.held.set()
+
+
+def test_the_most_urgent_comes_first_but_what_opens_its_thread_before_it(deliveries: Deliveries) -> None:
+    opens = a_message("msg-1", "thread_start", task_id="task-1")
+    goes_on = a_message("msg-2", "thread_update", task_id="task-1", urgency="urgent")
+    other = a_message("msg-3", urgency="high")
+    for one in (other, goes_on, opens):
+        deliveries.add(one.queued(), HERE)
+        deliveries.add(one.queued(), HERE)
+    assert len(deliveries) == 3
+    order = []
+    while len(deliveries):
+        ((_, queued),) = deliveries.take_due()
+        order.append(queued.filename)
+    assert order == ["msg-1.json", "msg-2.json", "msg-3.json"]
+
+
+def test_what_is_opened_in_another_room_waits_for_that(deliveries: Deliveries) -> None:
+    opens = a_message("msg-1", "thread_start", task_id="task-1")
+    deliveries.add(opens.queued(), THERE)
+    deliveries.add(a_message("msg-2", "thread_update", task_id="task-1").queued(), HERE)
+    assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-1.json"]
+    begin(deliveries, opens, room=THERE)
+    assert deliveries.take_due() == []
+    assert outcomes(deliveries).delivered
+    assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-2.json"]
