@@ -80,6 +80,7 @@ def test_a_task_takes_two_turns_of_its_general(general: GeneralRig) -> None:
     job = general.restart()
     first = job.turn(None)
     assert (first.worked, first.settled, first.busy) == (True, True, True)
+    assert first.wait <= 1.0, "its time runs"
     assert [row.task_id for row in sessions.read(general.places)] == [TASK]
     wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
     last = job.turn({})
@@ -141,6 +142,14 @@ def test_a_general_killed_between_start_and_note_adopts_its_soldier(general: Gen
     (general.home / "go").touch()
     assert general.result()["status"] == "success"
     assert len(general.engines()) == 1
+
+
+def test_what_an_earlier_life_was_removing_goes_when_the_next_one_starts(general: GeneralRig) -> None:
+    half = [general.places.workspace(GENERAL, "x").parent / ".x-1.gone", general.places.soldiers / ".x-2.gone"]
+    for folder in half:
+        (folder / "deep").mkdir(parents=True)
+    general.restart()
+    wait_until(lambda: not any(folder.exists() for folder in half), SOON, "both are gone")
 
 
 def test_what_ended_while_no_general_was_running_is_cleared(general: GeneralRig) -> None:
