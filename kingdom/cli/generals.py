@@ -110,7 +110,7 @@ def uninstall(name: str) -> None:
         "installs it again."
     )
     if left := [task.id for task in newest(places, "tasks", ("pending", "in_progress")) if _is_for(task, name)]:
-        waiting = f"{count(len(left), 'task')} of it will wait until then, and take no room"
+        waiting = f"{count(len(left), 'task')} of it will wait until then, without counting against max_soldiers"
         print(f"{waiting}; `{home.command()} tasks cancel ID` ends one ({one_line(', '.join(left), 200)}).")
 
 

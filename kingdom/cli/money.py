@@ -73,7 +73,7 @@ def _of(path: Any) -> Mapping[str, Any]:
 
 def as_text(money: Money, period: str) -> str:
     if not money.days:
-        spent = f"Nothing was spent {period}, as far as engines say what they cost."
+        spent = f"Nothing was spent {period}, as far as engines report it."
     else:
         spent = f"{_usd(money.total)} USD and {money.total.tokens:,} tokens were spent {period}."
     parts = [spent]

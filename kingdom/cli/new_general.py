@@ -64,7 +64,7 @@ Say back what it was. Write the result as JSON to $KINGDOM_RESULT_PATH:
 README = """\
 # {name}
 
-Repeats what it was told: a package to begin with.
+Repeats what it was told: a starter package.
 
     kingdom generals validate generals/{name}
     kingdom generals install generals/{name}

@@ -191,7 +191,7 @@ def _faults_of_schedules(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tup
 
 def _faults_of_files(package: Path, engine: object) -> Iterator[str]:
     if not (package / "prompt.md").is_file():
-        yield "it has no prompt.md, the text that its soldiers are given"
+        yield "it has no prompt.md, the prompt of its soldiers"
     run = package / PROGRAM
     if not run.is_file():
         if engine == "command" or run.exists():

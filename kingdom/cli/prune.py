@@ -76,6 +76,6 @@ def _ask_the_chamberlain(places: Places) -> tuple[dict[str, int], int]:
             return dict(said["deleted"]), int(said["bytes"])
         waited = time.monotonic() - began
         if waited > (LONGEST_SECONDS if is_ours else PATIENCE_SECONDS):
-            hint = f"{places.cleanup} tells how far it is"
+            hint = f"{places.cleanup} shows its progress"
             raise TookTooLong(what="end of the cleaning by the chamberlain", seconds=waited, hint=hint)
         waker.wait(LOOK_SECONDS)

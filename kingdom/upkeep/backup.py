@@ -286,7 +286,7 @@ def unpack(archive: Path, into: Path) -> dict[str, Any]:
     except (tarfile.TarError, EOFError, FileNotFoundError, BadFile, OSError) as error:
         raise NotABackup(path=archive, why=f"it is no backup of a home that can be read ({error})") from None
     if note.get("form") != FORM:
-        raise NotABackup(path=archive, why=f"its form is {note.get('form')!r}, and this program reads {FORM}")
+        raise NotABackup(path=archive, why=f"its format is {note.get('form')!r}, and this program reads {FORM}")
     return note
 
 

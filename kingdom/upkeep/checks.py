@@ -88,7 +88,7 @@ def _why_unfit_result(path: Path) -> str:
     if path.name.endswith(BESIDE_RESULTS[2:]):
         return "" if stat.S_ISREG(_mode(path) or stat.S_IFREG) else "not a regular file"
     if not path.name.endswith(".json"):
-        return "a file that belongs to nothing here"
+        return "an unknown file"
     try:
         task = read_json(path).get("task_id")
     except FileNotFoundError:
@@ -275,7 +275,7 @@ def _apologise(mender: Mender, fault: Fault) -> None:
 def _last_words(view: View) -> Iterator[Fault]:
     for path, task in view.records("tasks", "completed"):
         if task.get("outcome") in ENDED_WITH_RESULT and task.get("letters") == {}:
-            yield Fault(path, "it has ended and nobody was told")
+            yield Fault(path, "it has ended, and people got no message")
 
 
 def _results(view: View) -> Iterator[Fault]:
@@ -291,7 +291,7 @@ def _questions(view: View) -> Iterator[Fault]:
             continue
         checkpoint = view.places.results / f"{path.stem}{CHECKPOINT}"
         if not is_there(checkpoint) and not is_there(view.places.answers / path.name):
-            yield Fault(checkpoint, f"{path.stem} waits for an answer with which nobody could go on", path.stem)
+            yield Fault(checkpoint, f"{path.stem} waits for an answer that could not be used", path.stem)
 
 
 def _checkpoint_again(mender: Mender, fault: Fault) -> None:
@@ -417,7 +417,7 @@ def _unindexed(view: View) -> Iterator[Fault]:
     for path, event in view.records("events", "dispatched", "completed"):
         task, letters = event.get("task_id"), event.get("letters")
         if isinstance(task, str) and letters and event.get("status") != "discarded" and path.stem not in view.replayed:
-            yield Fault(path, f"it became {task}, and the index does not know: it would be served again", task)
+            yield Fault(path, f"it became {task}, and is not in the index: it would be handled again", task)
 
 
 def _index(mender: Mender, fault: Fault) -> None:
@@ -480,7 +480,7 @@ def _locks(view: View) -> Iterator[Fault]:
     for path in view.places.locks():
         mode = _mode(path)
         if mode is not None and not stat.S_ISREG(mode):
-            yield Fault(path, "it is no regular file, so nobody can hold it")
+            yield Fault(path, "it is not a regular file, so it cannot be locked")
 
 
 def _wanted(view: View) -> Iterator[Fault]:
@@ -504,7 +504,7 @@ CHECKS: tuple[Check, ...] = (
     Check("permissions", "Nobody else may enter the folders of a home.", _open_folders, "closed (0700)", _close),
     Check("secrets", "Nobody else may read a file with secrets.", _open_secrets, "closed (0600)", _close),
     Check("locks", "A lock is a regular file.", _locks, ASIDE, _set_aside),
-    Check("wanted", "What shall not run is marked down or quarantined.", _wanted, ASIDE, _set_aside),
+    Check("wanted", "A role that shall not run is marked down or quarantined.", _wanted, ASIDE, _set_aside),
     Check("litter", "No unfinished file is older than an hour.", _litter, ASIDE, _set_aside),
     Check(
         "queues",
@@ -521,8 +521,8 @@ CHECKS: tuple[Check, ...] = (
         _set_aside,
     ),
     Check("state", "The small files that roles keep can be read.", _unfit_state, ASIDE, _set_aside),
-    Check("one-place", "A record lies in one state.", _doubled, "the earlier one is set aside", _set_aside),
-    Check("reasons", "Beside a file in dead/ lies why.", _unexplained, "an unknown reason is noted", _explain),
+    Check("one-place", "A record is in one state.", _doubled, "the earlier one is set aside", _set_aside),
+    Check("reasons", "A file in dead/ has its reason beside it.", _unexplained, "an unknown reason is noted", _explain),
     Check("one-task", "An event becomes one task.", _one_task),
     Check(
         "one-message",
@@ -534,7 +534,7 @@ CHECKS: tuple[Check, ...] = (
     Check("lost-task", "An event under way has a task.", _lost_tasks),
     Check("ended-early", "An event ends with its task.", _ended_early),
     Check("index", "Each line of done.idx is whole.", _index_lines, "damaged lines are dropped", _drop_damaged),
-    Check("replays", "An event that became a task stands in done.idx.", _unindexed, "added", _index),
+    Check("replays", "An event that became a task is in done.idx.", _unindexed, "added", _index),
     Check(
         "promises",
         "A message whose id was noted has been written.",
@@ -542,10 +542,10 @@ CHECKS: tuple[Check, ...] = (
         "written, saying that one was lost",
         _apologise,
     ),
-    Check("last-word", "Of every task that has ended somebody was told.", _last_words),
+    Check("last-word", "People got a message about every ended task.", _last_words),
     Check("outcome", "A task that has ended has its result as long as that is kept.", _results),
     Check("questions", "An open question has a checkpoint.", _questions, "made anew from its task", _checkpoint_again),
-    Check("orphans", "What soldiers use and leave belongs to a task.", _orphans, ASIDE, _set_aside),
+    Check("orphans", "Files of soldiers belong to a task.", _orphans, ASIDE, _set_aside),
     Check("sessions", "A row of sessions.json belongs to a task.", _rows_of_nothing, "struck", _strike_row),
     Check("receipts", "Notes of the envoy about posts belong to messages.", _receipts, ASIDE, _set_aside),
     Check(

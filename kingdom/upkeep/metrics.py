@@ -96,21 +96,21 @@ def _spent(figures: Figures) -> Iterator[Sample]:
 METRICS: Mapping[str, Metric] = {
     "kingdom_queue_files": Metric("gauge", "Files in a state of a queue.", _queues),
     "kingdom_oldest_pending_seconds": Metric("gauge", "How long the oldest pending file has waited.", _oldest),
-    "kingdom_role_up": Metric("gauge", "Whether a role that is installed beats.", _roles),
+    "kingdom_role_up": Metric("gauge", "Whether an installed role has a fresh heartbeat.", _roles),
     "kingdom_role_heartbeat_age_seconds": Metric("gauge", "Time since a role's last heartbeat.", _heartbeats),
     "kingdom_role_restarts": Metric("gauge", "Restarts of a role since it was last started on purpose.", _restarts),
     "kingdom_soldiers": Metric("gauge", "Soldiers at work.", lambda f: iter([({}, len(f.picture.soldiers))])),
     "kingdom_open_questions": Metric(
         "gauge", "Questions that wait for a person.", lambda f: iter([({}, len(f.picture.questions))])
     ),
-    "kingdom_machine_health": Metric("gauge", "1 at the level that the machine is judged to have.", _health),
+    "kingdom_machine_health": Metric("gauge", "1 at the current level of the machine.", _health),
     "kingdom_machine_cpu_used_ratio": Metric("gauge", "Processor time in use, 0 to 1.", _used("cpu")),
     "kingdom_machine_memory_used_ratio": Metric("gauge", "Memory in use, 0 to 1.", _used("memory")),
     "kingdom_machine_disk_used_ratio": Metric("gauge", "The home's disk in use, 0 to 1.", _used("disk")),
     "kingdom_internal_events_total": Metric("counter", "Internal events, by type.", _events),
     "kingdom_spent_today_dollars": Metric("gauge", "Spent on this day (UTC), by general.", _spent),
-    "kingdom_budget_spent_dollars": Metric("gauge", "Spent in the time of a budget.", _budget(0)),
-    "kingdom_budget_dollars": Metric("gauge", "What a budget allows in its time.", _budget(1)),
+    "kingdom_budget_spent_dollars": Metric("gauge", "Spent in the period of a budget.", _budget(0)),
+    "kingdom_budget_dollars": Metric("gauge", "The limit of a budget in its period.", _budget(1)),
     "kingdom_taken_timestamp_seconds": Metric(
         "gauge", "When these figures were taken.", lambda f: iter([({}, round(f.picture.taken_at, 3))])
     ),

@@ -35,7 +35,7 @@ def _nothing(places: Places, disk: Disk) -> None:
     """Change nothing: the first number is given to homes as they are."""
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration("the home's form has a number", lambda places: [], _nothing),)
+MIGRATIONS: tuple[Migration, ...] = (Migration("the home has a format version", lambda places: [], _nothing),)
 """The first brings form 0 to form 1, and so on: one more form is one more row at the end."""
 
 
@@ -55,7 +55,7 @@ def version(places: Places) -> int:
 def refuse_newer(places: Places, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Raise BadHome for a home whose form this program does not know yet."""
     if (found := version(places)) > len(migrations):
-        why = f"a newer Kingdom has made it (form {found}, this one knows {len(migrations)}); use that one"
+        why = f"a newer Kingdom has made it (format {found}, this one knows {len(migrations)}); use that one"
         raise BadHome(path=places.home, why=why)
 
 
@@ -72,8 +72,8 @@ def migrate(places: Places, disk: Disk, migrations: Sequence[Migration] = MIGRAT
             _keep_copy(places, disk, number - 1, changed)
         step.carry_out(places, disk)
         disk.rewrite(places.version, to_json({"version": number, "by": f"kingdom {__version__}"}))
-        kept = f"; what it was before lies in {_copies(places, number - 1)}" if changed else ""
-        yield f"Form {number} of the home: {step.what}{kept}."
+        kept = f"; the old files are in {_copies(places, number - 1)}" if changed else ""
+        yield f"Format {number} of the home: {step.what}{kept}."
 
 
 def _copies(places: Places, form: int) -> Path:
@@ -99,5 +99,5 @@ def _keep_copy(places: Places, disk: Disk, form: int, changed: Sequence[Path]) -
 def _refuse_while_at_work(places: Places) -> None:
     running = sorted(path.parent.name for path in places.locks() if path != places.launch_lock and is_locked(path))
     if running:
-        why = f"it is of an older form, and {', '.join(running)} works in it; `kingdom down` first"
+        why = f"it has an older format, and {', '.join(running)} works in it; `kingdom down` first"
         raise BadHome(path=places.home, why=why)

@@ -69,7 +69,7 @@ def test_everything_that_is_wrong_is_told_at_once(terminal: Terminal, tmp_path: 
     assert said[2] == ":3: timeout_seconds: 5 is less than the minimum of 30"
     assert said[3] == f":5: limits.memory: unknown key 'memory', did you mean 'memory_mb'? {limits}"
     assert said[4] == f":6: limits.cores: unknown key 'cores'; {limits}"
-    assert said[5:] == [f"{path}: it has no prompt.md, the text that its soldiers are given"]
+    assert said[5:] == [f"{path}: it has no prompt.md, the prompt of its soldiers"]
 
 
 def test_what_no_clock_can_keep_is_told_with_its_line(terminal: Terminal, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_taking_a_general_out_names_the_tasks_that_nobody_will_do(terminal: Term
     terminal.task("in_progress", "task-2", target_general="gen-x")
     terminal.task("pending", "task-3", target_general="gen-y")
     said = terminal.ok("generals", "uninstall", "gen-x").splitlines()[-1]
-    assert said.startswith("2 tasks of it will wait until then, and take no room; `")
+    assert said.startswith("2 tasks of it will wait until then, without counting against max_soldiers; `")
     assert {"task-1", "task-2"} == set(said.partition(" (")[2].removesuffix(").").split(", "))
 
 

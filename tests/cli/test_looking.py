@@ -592,7 +592,7 @@ def test_the_report_of_money_adds_up_what_the_ledger_and_the_generals_know(termi
 
 
 def test_nothing_was_spent(terminal: Terminal) -> None:
-    nothing = "Nothing was spent in the last 30 d, as far as engines say what they cost.\n"
+    nothing = "Nothing was spent in the last 30 d, as far as engines report it.\n"
     assert terminal.ok("report", "--money") == nothing
 
 
