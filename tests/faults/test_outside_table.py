@@ -16,11 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kingdom.envoy.job import EnvoyJob
-from kingdom.home import schemas
 from kingdom.home.places import Places
-from kingdom.records.messages import Task
-from kingdom.records.soldiers import RawReport
-from kingdom.soldiers import results
 from kingdom.standins import faults
 from kingdom.standins.github import TOKEN, GitHub
 from kingdom.standins.jira import Jira
@@ -30,9 +26,10 @@ from tests.envoy.envoys import Envoy
 from tests.envoy.servers import Hook, by_hook, by_mail, mail_server
 from tests.envoy.slacks import SECRETS, settings, turn_until
 from tests.fixtures import Clock, all_of, here, message, put, services, task
+from tests.general.rig import GENERAL, TASK, GeneralRig
 from tests.sentinel.sentinels import SECRETS as OF_SOURCES
 from tests.sentinel.sentinels import Sentinel
-from tests.soldiers.test_engine_endings import begins, fails, judged, says, turn_failed
+from tests.soldiers.test_engine_endings import DONE, TURN, begins, ends, fails, item, says, turn_failed
 
 CUT, BROKEN, LIMITED, HALF, ODD, SHUT = "no answer", "5xx", "a limit", "half an answer", "no JSON", "token refused"
 MOST_LINES = 1
@@ -48,6 +45,8 @@ class Seen(NamedTuple):
     lines: list[str]
     #: Messages to people about it.
     alerts: int = 0
+    #: What people could read of it, if that is no line of `lines`.
+    told: str = ""
 
 
 Cell = Callable[[str, Path], Seen]
@@ -168,15 +167,57 @@ ENDED: Mapping[str, Any] = {
 }
 
 
+WELL: Mapping[str, Any] = {"claude": [ends(result=DONE)], "codex": [item(DONE), TURN]}
+MODEL = """#!/bin/sh
+cat >/dev/null
+echo x >>{home}/tries
+if [ "$(wc -l <{home}/tries)" -le {times} ]; then cat {home}/fails; exit 1; fi
+echo x >>{home}/done
+cat {home}/works
+"""
+"""A program that ends twice as the real ones were seen to, and then does the work; tests/outside plays the same with
+those."""
+
+
 def engine(fault: str, home: Path) -> Seen:
-    """By the words that the real programs were seen to say; tests/outside plays the same with the programs."""
-    name = "codex" if fault in (HALF, ODD) else "claude"
-    report = judged(home, name, [*begins(name), *ENDED[fault]], 1)
-    given = Task.from_json(schemas.check("task", task()))
-    end = results.read(given, RawReport.from_json(schemas.check("raw-report", {"attempt": 0, "result": report})))
-    kinds = {results.Retryable: "tried again", results.QuotaReached: "rests", results.Final: "skipped"}
-    told = report and (report.get("error") or report.get("reason"))
-    return Seen(1 if (type(end) is results.Final) == (fault == SHUT) else 0, [f"{kinds[type(end)]}: {told}"])
+    """A general sends it until there is a result. A refused key is not tried again: people mend it and ask again."""
+    name, key = ("codex", "OPENAI_API_KEY") if fault in (HALF, ODD) else ("claude", "ANTHROPIC_API_KEY")
+    clock = Clock()
+    rig = GeneralRig(home, clock)
+    services(home, "king", clock, king={"retry": {"max_attempts": 3, "backoff_seconds": 60}})
+    rig.manifest(engine=name)
+    for file, lines in (("fails", ENDED[fault]), ("works", WELL[name])):
+        (home / file).write_text("".join(f"{json.dumps(line)}\n" for line in [*begins(name), *lines]))
+    program = home / "model"
+    program.write_text(MODEL.format(home=home, times=1 if fault == SHUT else 2))
+    program.chmod(0o755)
+    given = services(home, GENERAL, clock, system={"runtime": {name: {"command": str(program)}}})
+    rig.restart(replace(given, secrets={key: "sk-played-0123456789"}))
+    served = [TASK, "task-20260207-002"] if fault == SHUT else [TASK]
+    try:
+        ended = [_served(rig, clock, one) for one in served]
+    finally:
+        rig.end()
+    assert ended == ["skipped", "success"][-len(served) :], rig.log()
+    complaints = [line for line in rig.log() if line.startswith(("warn", "error")) and "SANDBOX" not in line]
+    told = (complaints or [f"skipped: {rig.result(TASK)['reason']}"])[0]
+    works, tries = ((home / name).read_text().count("x") for name in ("done", "tries"))
+    assert tries == (2 if fault == SHUT else 3), "it is asked no oftener than it has to be"
+    lines = [line for line in complaints if line.startswith("error")]
+    return Seen(works, lines, len(here(home, "messages", "pending")), told)
+
+
+def _served(rig: GeneralRig, clock: Clock, name: str) -> str:
+    """How a task ends, with as much time between its tries as they want."""
+    put(rig.home, "tasks", "pending", **task(name))
+
+    def seen() -> bool:
+        if not rig.soldier(name).is_running():
+            clock.pass_(600)
+        return rig.places.result(name).exists()
+
+    rig.until(seen, f"a result of {name}")
+    return str(rig.result(name)["status"])
 
 
 SERVICES: Mapping[str, tuple[Cell, tuple[str, ...]]] = {
@@ -197,7 +238,7 @@ def test_a_service_that_fails_loses_and_doubles_nothing_and_bothers_nobody(
     service: str, fault: str, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
     seen = SERVICES[service][0](fault, home)
-    told = " ".join(seen.lines[0].split()[2 if service != "engine" else 0 :]) if seen.lines else "nothing"
+    told = seen.told or (" ".join(seen.lines[0].split()[2:]) if seen.lines else "nothing")
     lost, doubled = int(seen.made == 0), max(0, seen.made - 1)
     figure = f"{service} x {fault}: people see {json.dumps(told[:90])}; {lost} lost, {doubled} doubled"
     record_property("figure", f"{figure}, {len(seen.lines)} lines, {seen.alerts} alerts")
