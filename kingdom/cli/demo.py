@@ -143,7 +143,6 @@ class Teller:
         self._world = world
         self._began = began
         self._diary = Diary(world.places)
-        self._chapter = ""
 
     def title(self, text: str) -> None:
         print()
@@ -166,7 +165,6 @@ class Teller:
     def step(self, step: Step) -> None:
         """Do what a step says, and tell what happens until it has come to what it waits for."""
         if step.chapter:
-            self._chapter = step.chapter
             self.title(step.chapter)
         self.line(step.who, step.do(self._world, self._diary))
         give_up = time.monotonic() + STEP_SECONDS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -71,14 +71,12 @@ class Web:
         headers: Mapping[str, str],
         basic: tuple[str, str] | None = None,
         deadlines: Deadlines | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._service = service
         self._address = f"{address.rstrip('/')}/"
         self._headers = {"User-Agent": f"kingdom/{__version__}", **headers}
         self._basic = basic
         self._deadlines = deadlines or Deadlines()
-        self._clock = clock
         self._session: requests.Session | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None, **headers: str) -> Answer:
@@ -164,7 +162,7 @@ class Web:
 
     def _judged(self, response: requests.Response, data: bytes) -> Answer:
         headers = {name.lower(): value for name, value in response.headers.items()}
-        status, now = response.status_code, self._clock()
+        status, now = response.status_code, time.time()
         at = _moment(headers.get("date", ""), now)
         if status >= 400:
             why = _said(status, data)

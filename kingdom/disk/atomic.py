@@ -65,12 +65,10 @@ class Disk:
         *,
         durability: Durability = "power",
         guard: Callable[[], None] = _unguarded,
-        mode: int = 0o600,
     ) -> None:
         self.scratch = scratch
         self.durability = durability
         self.guard = guard
-        self.mode = mode
         self._made = 0
         self.rewritten: set[str] = set()
         """What this writer has replaced since somebody cleared it: that these files arrive is no news to it."""
@@ -202,7 +200,7 @@ class Disk:
 
     def _draft(self, draft: str, data: bytes) -> None:
         try:
-            fd = os.open(draft, NEW_FILE, self.mode)
+            fd = os.open(draft, NEW_FILE, 0o600)
         except (FileNotFoundError, FileExistsError):
             fd = self._open_once_more(draft)
         try:
@@ -217,10 +215,10 @@ class Disk:
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             os.unlink(draft)
-        return os.open(draft, NEW_FILE, self.mode)
+        return os.open(draft, NEW_FILE, 0o600)
 
     def _append(self, path: Name, data: bytes, sync: bool) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             write_whole(fd, b"\n" + data if _is_torn(fd) else data)
             if sync and self.durability == "power":
@@ -286,9 +284,9 @@ def rename_new(src: Name, dst: Name) -> None:
     raise OSError(code, os.strerror(code), str(src), None, str(dst))
 
 
-def make_folder(path: Path, mode: int = 0o700) -> None:
+def make_folder(path: Path) -> None:
     """Create a folder and its parents; no error if it exists."""
-    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def is_there(path: Name) -> bool:

@@ -69,13 +69,11 @@ class FileBatch:
         *,
         durability: Durability,
         most_spares: int = 20_480,
-        mode: int = 0o600,
     ) -> None:
         self.scratch = scratch
         self.power = durability == "power"
         self._sync_method = SyncMethod()
         self.most_spares = most_spares
-        self.mode = mode
         self._made = 0
         self._spares: list[str] = []
         self._unseen: dict[str, tuple[int, str]] = {}
@@ -95,7 +93,7 @@ class FileBatch:
         else:
             self._made += 1
             draft = f"{self.scratch}/{self._made}.tmp"
-            fd = os.open(draft, NEW_FILE, self.mode)
+            fd = os.open(draft, NEW_FILE, 0o600)
             longer = False
         try:
             if os.write(fd, data) < size or longer:
@@ -242,7 +240,7 @@ class FileBatch:
             method = self._sync_method.choose()
             began = time.monotonic()
             if method == "syncfs":
-                self._sync_all(drafts[0])
+                sync_file_system(drafts[0], self.scratch)
             else:
                 self._sync_each(drafts)
             self._sync_method.learn(method, (time.monotonic() - began) / len(drafts))
@@ -260,9 +258,6 @@ class FileBatch:
 
             self._syncers = ThreadPoolExecutor(SYNCERS, "sync")
         list(self._syncers.map(os.fsync, drafts))
-
-    def _sync_all(self, fd: int) -> None:
-        sync_file_system(fd, self.scratch)
 
     def _sync(self, folders: dict[str, None]) -> None:
         """Sync folders; each is taken off the list only after it is synced."""

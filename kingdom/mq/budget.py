@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 MOST_CHANGES = 250
 MOST_SECONDS = 0.005
@@ -14,20 +13,14 @@ class Budget:
     """A number of changes, and a time: where a change costs much, the time is used up first. A few are always made, so
     that all is done at last also where the machine is busy with other things."""
 
-    def __init__(
-        self,
-        changes: int = MOST_CHANGES,
-        seconds: float = MOST_SECONDS,
-        timer: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, changes: int = MOST_CHANGES, seconds: float = MOST_SECONDS) -> None:
         self._changes = changes
         self._at_any_time = changes - LEAST_CHANGES
-        self._timer = timer
-        self._ends_at = timer() + seconds
+        self._ends_at = time.perf_counter() + seconds
 
     def spend(self, changes: int = 1) -> None:
         self._changes -= changes
 
     def is_left(self) -> bool:
         """Return whether one more change may be made."""
-        return self._changes > 0 and (self._changes > self._at_any_time or self._timer() < self._ends_at)
+        return self._changes > 0 and (self._changes > self._at_any_time or time.perf_counter() < self._ends_at)

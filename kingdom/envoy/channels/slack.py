@@ -120,7 +120,7 @@ class Slack(Channel):
     def _introduce(self) -> None:
         """Learn who we are: our own posts and other teams are not heard."""
         me = self._web.auth_test()
-        identity = Identity(str(me.get("team_id")), str(me.get("user_id")), str(me.get("bot_id")))
+        identity = Identity(str(me.get("team_id")), str(me.get("user_id")))
         self._listed = Listed(self._kit.config, identity)
 
     def _said(self, request: SocketModeRequest) -> Said | None:

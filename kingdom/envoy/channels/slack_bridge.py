@@ -55,7 +55,7 @@ class Bridge(Channel):
         # One of its own: posts are made by a thread.
         self._disk = Disk(scratch, durability=kit.disk.durability, guard=kit.disk.guard)
         self._disk.sweep_scratch()
-        self._listed = Listed(kit.config, Identity("", "", ""))
+        self._listed = Listed(kit.config, Identity("", ""))
         self._read: deque[tuple[float, Path]] = deque()
         self._delivered: dict[Said, Path] = {}
 

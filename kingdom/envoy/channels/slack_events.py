@@ -27,7 +27,6 @@ class Identity(NamedTuple):
     team: str
     #: The bot's user.
     user: str
-    bot: str
 
 
 class Listed:
