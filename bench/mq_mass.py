@@ -6,7 +6,6 @@ processor time, so that other work on the machine does not look like ours.
 
 from __future__ import annotations
 
-import gc
 import shutil
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import Any
 
 from bench.figures import Row, percentile, row
 from bench.mq_stores import PAYLOAD, QUEUE, Scratch
-from kingdom.mailbox.manager import SELDOM
+from kingdom.mailbox.manager import collect_young, keep_collections_short
 from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, NotYet
 from kingdom.mq.engine import Engine, open_engine
@@ -58,17 +57,22 @@ class Queue:
         config = StoreConfig.at(self.folder, backend=self.backend, durability="process")
         return open_engine(config, settings=EngineSettings(Policy.from_json({})), clock=self.clock)
 
+    def commit(self) -> None:
+        """End a turn, as a manager does."""
+        self.mq.commit()
+        collect_young()
+
     def fill(self, **more: Any) -> None:
         for start in range(0, self.size, GROUP):
             for _ in range(start, min(start + GROUP, self.size)):
                 self.mq.publish(QUEUE, Draft(PAYLOAD, **more))
-            self.mq.commit()
+            self.commit()
         self.rest()
 
     def lease_all(self, queue: str = QUEUE) -> Iterator[Any]:
         while leased := self.mq.lease(queue, "bench", GROUP, HOUR_MS):
             yield from leased
-            self.mq.commit()
+            self.commit()
 
     def die(self, dead_letters: dict[str, Any] | None = None) -> Iterator[float]:
         """Lease all, once too often, and let the leases end."""
@@ -92,7 +96,7 @@ class Queue:
         while due is not None and due <= self.clock():
             began = time.thread_time()
             due = self.mq.sweep()
-            self.mq.commit()
+            self.commit()
             yield time.thread_time() - began
 
     def extend_all(self) -> Iterator[float]:
@@ -103,7 +107,7 @@ class Queue:
             began = time.thread_time()
             for leased in held[start : start + GROUP]:
                 self.mq.extend(leased.message_key, leased.lease_id, HOUR_MS)
-            self.mq.commit()
+            self.commit()
             yield time.thread_time() - began
         yield from self.sweeps()
 
@@ -111,7 +115,7 @@ class Queue:
         """A new policy while all wait: what its schema says of them holds from then on."""
         began = time.thread_time()
         self.mq.queues.set_policy(QUEUE, Policy.from_json({"schema": {"type": "object"}, "dlq": {"retentionDays": 1}}))
-        self.mq.commit()
+        self.commit()
         yield time.thread_time() - began
         yield from self.sweeps()
 
@@ -140,7 +144,7 @@ class Queue:
         while isinstance(data, NotYet):
             began = time.thread_time()
             data = _answer(self.mq, command, Call({"queue": QUEUE, **payload}, "bench", done=done))
-            self.mq.commit()
+            self.commit()
             yield time.thread_time() - began
             done = data.done if isinstance(data, NotYet) else None
 
@@ -173,7 +177,7 @@ def longest_turns(size: int) -> dict[str, dict[str, float]]:
 
 def turns_of(size: int, store: str, story: Callable[[Queue], Turns]) -> dict[str, list[float]]:
     """Return how many seconds each turn took, by event, on a store of its own."""
-    gc.set_threshold(*gc.get_threshold()[:2], SELDOM)  # as the manager does
+    keep_collections_short()
     queue = Queue(store, Scratch().fresh(), size)
     found: dict[str, list[float]] = {}
     for event, seconds in story(queue):
@@ -244,7 +248,7 @@ def move_and_go(queue: Queue) -> Turns:
 def lay_in(queue: Queue) -> Turns:
     """Files laid into the inbox by hand, or imported with `mv`; other stores have none."""
     queue.mq.publish(QUEUE, Draft(PAYLOAD))
-    queue.mq.commit()
+    queue.commit()
     if queue.mq.store.by_hand:
         inbox = queue.folder / "fs" / QUEUE / "inbox"
         for number in range(queue.size):

@@ -306,7 +306,7 @@ def move(engine: Engine, call: Call) -> Data | NotYet:
     begun = call.done or engine.moving.moving(queue, to, call[NO_MORE_THAN])
     if not engine.moving.move_some(begun, Budget(), engine.clock()):
         return NotYet(begun)
-    return {"queue": queue, "to": to, "moved": begun.moved, "refused": len(begun.refused)}
+    return {"queue": queue, "to": to, "moved": begun.moved, "refused": begun.given_back}
 
 
 def hand_over(engine: Engine, call: Call) -> Data:
@@ -337,8 +337,8 @@ def handed_over(engine: Engine, call: Call) -> Data | NotYet:
                 was_here = False
         dropped += was_here
         at, search = at + 1, None
-    if call[END]:
-        engine.handover.end(holder, now)
+    if call[END] and not engine.handover.end(holder, now, budget):
+        return NotYet((at, dropped, search))
     return {"dropped": dropped}
 
 

@@ -549,7 +549,7 @@ class Engine:
         if self.store.by_hand and now >= self._look_at:
             adopted = self._opening.adopt_strays(STRAYS_AT_ONCE, now)
             self._look_at = now + (0 if adopted else LOOK_FOR_STRAYS_MS)
-        self._handover.give_back_late(now)
+        self._handover.give_back_late(now, Budget())
         if now >= self._upkeep_at and self._dead_letters.retire(now, Budget()):
             self._upkeep_at = now + UPKEEP_MS
         return self.next_due()

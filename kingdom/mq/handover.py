@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kingdom.mq import names
-from kingdom.mq.budget import MOST_CHANGES
+from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.dead_letters import DeadLetters
 from kingdom.mq.errors import StoreError
+from kingdom.mq.large_map import LargeMap
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.status import Waiting
@@ -26,7 +27,7 @@ class Holder:
     #: When what it holds is given back, unless it is heard of before.
     until: int = 0
     #: The queues of the messages that it was given, by message id. What it still holds, the queues know.
-    messages: dict[str, QueueState] = field(default_factory=dict)
+    messages: LargeMap[str, QueueState] = field(default_factory=LargeMap)
 
 
 class Handover:
@@ -67,8 +68,9 @@ class Handover:
     def held_by_others(self, queue: str, holder_id: str) -> int:
         """Return how many messages of a queue other holders have."""
         own, sources = self._queues.sources(queue)
+        meant = [one for one in (own, *sources) if one is not None]
         mine = self._holders.get(holder_id, Holder()).messages
-        return sum(message_id not in mine for one in (own, *sources) if one is not None for message_id in one.held)
+        return sum(len(one.held) for one in meant) - sum(one in meant for one in mine.values())
 
     def drop(self, holder_id: str, key: str, now: int) -> bool | None:
         """Delete what has arrived elsewhere. Return whether it was still here; None when it is not held any more: it
@@ -77,9 +79,9 @@ class Handover:
             holder.until = now + HOLD_MS
         message_id = key[names.MESSAGE_ID]
         queue = self._queues.by_name.get(names.queue_of_key(key))
-        name = queue.held.pop(message_id, None) if queue is not None else None
+        name = queue.held.pop(message_id) if queue is not None else None
         if holder is not None:
-            holder.messages.pop(message_id, None)
+            holder.messages.pop(message_id)
         if queue is None or name is None:
             return None
         self._queues.changed = True
@@ -94,11 +96,13 @@ class Handover:
             raise
         return True
 
-    def end(self, holder_id: str, now: int) -> None:
-        """Give back what a holder still has."""
-        holder = self._holders.pop(holder_id, Holder())
-        for message_id, queue in holder.messages.items():
-            name = queue.held.pop(message_id, None)
+    def end(self, holder_id: str, now: int, budget: Budget) -> bool:
+        """Give back what a holder still has, as much as the budget allows. Return whether that is all."""
+        holder = self._holders.get(holder_id, Holder())
+        while holder.messages and budget.is_left():
+            budget.spend()
+            message_id, queue = holder.messages.popitem()
+            name = queue.held.pop(message_id)
             if name is None:
                 continue
             if names.is_dead_letter(name):
@@ -107,11 +111,15 @@ class Handover:
             self._timers.add(queue, name, names.due_of(name), now)
             if expires := names.expires_of(name):
                 self._timers.expire_at(expires, queue, name)
+        if holder.messages:
+            return False
+        self._holders.pop(holder_id, None)
+        return True
 
-    def give_back_late(self, now: int) -> None:
-        """Give back the messages of holders that have been silent for too long."""
+    def give_back_late(self, now: int, budget: Budget) -> None:
+        """Give back the messages of holders that have been silent for too long, as many as the budget allows."""
         for holder_id in [holder_id for holder_id, holder in self._holders.items() if holder.until <= now]:
-            self.end(holder_id, now)
+            self.end(holder_id, now, budget)
 
     def next_due(self) -> int:
         return min((holder.until for holder in self._holders.values()), default=NEVER)

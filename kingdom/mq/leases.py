@@ -10,6 +10,7 @@ from kingdom.mq import message_format, names
 from kingdom.mq.budget import Budget
 from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
+from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.queue_state import NEVER, QueueState
 from kingdom.mq.queues import Queues
@@ -70,7 +71,7 @@ class Leases:
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self.by_message_id: dict[str, Lease] = {}
+        self.by_message_id = LargeMap[str, Lease]()
         #: A heap of (when, message id): the lease may end.
         self._ends: list[tuple[int, str]] = []
         #: One with too much in it that is outdated: it goes over into the other, a part in every turn.
@@ -82,6 +83,14 @@ class Leases:
         self._ends, self._old_ends = [], []
         self._acked, self._acked_before = {}, {}
         self._expired = ExpiringMap(KEPT_MS, MOST_REMEMBERED * ENTRY_BYTES)
+
+    def of(self, queue: QueueState) -> Iterator[Lease | None]:
+        """Yield the leases of a queue as far as they are not ended; None after each part that was looked through."""
+        for part in self.by_message_id.parts():
+            for lease in part:
+                if lease.queue is queue and self.by_message_id.get(lease.name[MESSAGE_ID]) is lease:
+                    yield lease
+            yield None
 
     def begin(self, lease: Lease) -> None:
         message_id = lease.name[MESSAGE_ID]
@@ -103,7 +112,7 @@ class Leases:
 
     def end(self, lease: Lease, now: int) -> None:
         """End a lease, not by an ack: whoever asks for it later hears that it has expired."""
-        if self.by_message_id.pop(lease.name[MESSAGE_ID], None) is not None:
+        if self.by_message_id.pop(lease.name[MESSAGE_ID]) is not None:
             lease.queue.inflight -= 1
             self._queues.changed = True
             self._expired.put(fingerprint(lease.key, lease.lease_id), True, now)

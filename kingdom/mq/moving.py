@@ -31,8 +31,12 @@ class Move:
     #: How many are still to be moved: no more than waited when the move began.
     left: int
     moved: int = 0
-    #: What the target does not take goes back when the move ends: the queue, the state and the name of each.
+    #: Whether all have been tried.
+    is_over: bool = False
+    #: What the target does not take goes back when the move is over: the queue, the state and the name of each.
     refused: list[tuple[QueueState, State, str]] = field(default_factory=list)
+    #: How many of them are back.
+    given_back: int = 0
 
 
 class Moving:
@@ -56,6 +60,8 @@ class Moving:
     def move_some(self, begun: Move, budget: Budget, now: int) -> bool:
         """Move more of them, as many as the budget allows. Return whether all are done."""
         target = self._queues.to_publish(begun.to)  # it may have been deleted since the last part
+        if begun.is_over:
+            return self._give_back_refused(begun, budget, now)
         while begun.left and budget.is_left():
             found = self._next(begun)
             if found is None:
@@ -70,18 +76,24 @@ class Moving:
                     found[0].held[found[2][names.MESSAGE_ID]] = found[2]
             except StoreError:
                 self._give_back(*found, now)
-                self._give_back_refused(begun, now)
+                while not self._give_back_refused(begun, Budget(), now):
+                    pass
                 raise
         else:
             if begun.left:
                 return False
-        self._give_back_refused(begun, now)
-        return True
+        begun.is_over = True
+        return self._give_back_refused(begun, budget, now)
 
-    def _give_back_refused(self, begun: Move, now: int) -> None:
-        for queue, state, name in begun.refused:
-            if queue.held.pop(name[names.MESSAGE_ID], None) is not None:  # or its queue is being deleted
+    def _give_back_refused(self, begun: Move, budget: Budget, now: int) -> bool:
+        """Give back what the target has not taken, as much as the budget allows. Return whether that is all."""
+        while begun.refused and budget.is_left():
+            budget.spend()
+            queue, state, name = begun.refused.pop()
+            begun.given_back += 1
+            if queue.held.pop(name[names.MESSAGE_ID]) is not None:  # or its queue is being deleted
                 self._give_back(queue, state, name, now)
+        return not begun.refused
 
     def _next(self, begun: Move) -> tuple[QueueState, State, str] | None:
         if begun.source is not None and (name := begun.source.take_any()) is not None:

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from kingdom.mq import names
+from kingdom.mq.large_map import LargeMap
 from kingdom.mq.message_format import quoted
 from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.payload_rules import Check, checker
@@ -112,7 +113,7 @@ class QueueState:
         #: Names turned by names.due_first.
         self.delayed = OrderedNames()
         #: Dead letters by message id.
-        self.dead: dict[str, str] = {}
+        self.dead = LargeMap[str, str]()
         #: The same turned by names.due_first, so that those that died first come first: those that nobody has consumed,
         #: those that a consumer has given back, and the quarantined.
         self.dead_in_line = OrderedNames()
@@ -123,7 +124,7 @@ class QueueState:
         #: How many dead letters there are for each reason.
         self.dead_reasons: Counter[str] = Counter()
         #: Names of messages and dead letters, by id, that are being handed over to another store.
-        self.held: dict[str, str] = {}
+        self.held = LargeMap[str, str]()
         #: How many are out on a lease.
         self.inflight = 0
         #: When the next delayed message is due.
@@ -326,19 +327,27 @@ class QueueState:
 
     def fill_dead(self, found: list[str]) -> None:
         """Add all dead letters, after a start."""
-        self.dead = {name[names.MESSAGE_ID]: name for name in found}
+        self.dead = LargeMap((name[names.MESSAGE_ID], name) for name in found)
         turned = [names.due_first(name) for name in self.dead.values()]
         self.dead_in_line = OrderedNames(name for name in turned if not names.is_quarantined(name))
         self.dead_apart = OrderedNames(name for name in turned if names.is_quarantined(name))
         self.dead_reasons = Counter(names.reason_of(name) for name in self.dead.values())
 
     def remove_dead(self, name: str) -> None:
-        old = self.dead.pop(name[names.MESSAGE_ID])
+        old = self.dead[name[names.MESSAGE_ID]]
+        del self.dead[name[names.MESSAGE_ID]]
         turned = names.due_first(old)
         _ = self.dead_in_line.remove(turned) or self.dead_returned.remove(turned) or self.dead_apart.remove(turned)
         if self.dead_rests and self.dead_rests[0][1] == turned:
             heappop(self.dead_rests)
         self.dead_reasons[names.reason_of(old)] -= 1
+
+    def pop_dead(self) -> str:
+        """Remove and return the dead letter that is least work to take out. There must be one."""
+        line = next(line for line in (self.dead_in_line, self.dead_returned, self.dead_apart) if line)
+        name = names.rank_first(line.first())
+        self.remove_dead(name)
+        return name
 
     def first_dead(self, now: int = NEVER) -> str:
         """Return the dead letter that may be consumed first: the quarantined stay where they are. Empty: none."""

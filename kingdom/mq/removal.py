@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kingdom.mq import names
 from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, StoreError
-from kingdom.mq.leases import Lease, Leases
+from kingdom.mq.leases import Leases
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.search import Search
@@ -22,8 +22,8 @@ class Deletion:
 
     #: What it held when it was asked for. What is published meanwhile goes into a new queue of its name.
     queue: QueueState
-    #: Its leases, as far as they are not ended.
-    leases: Iterator[Lease]
+    #: What it holds, taken out of memory one by one; None where nothing was found in a while.
+    contents: Iterator[tuple[State, str] | None]
     #: How many messages and dead letters are gone.
     deleted: int = 0
 
@@ -45,15 +45,20 @@ class Removal:
 
     def deleting(self, queue: str) -> Deletion:
         """Begin to delete a queue with its messages, leases, dead letters, archive and policy."""
-        leases = list(self._leases.by_message_id.values())
         old = self._queues.detach(queue)
-        for name in old.held.values():
-            if names.is_dead_letter(name):
-                old.add_dead(name)
+        return Deletion(old, self._contents(old))
+
+    def _contents(self, old: QueueState) -> Iterator[tuple[State, str] | None]:
+        """Take out all that a queue holds. What comes back into it meanwhile, from a lease that ends or from whoever
+        held it, comes as well."""
+        yield from _unleased(old)
+        for lease in self._leases.of(old):
+            if lease is None:
+                yield None
             else:
-                old.add_ready(name)
-        old.held = {}
-        return Deletion(old, (lease for lease in leases if lease.queue is old))
+                self._leases.acknowledge(lease)
+                yield "inflight", lease.name
+            yield from _unleased(old)
 
     def delete_some(self, begun: Deletion, budget: Budget) -> bool:
         """Delete more of it, as much as the budget allows. Return whether all is gone."""
@@ -67,22 +72,15 @@ class Removal:
         old = begun.queue
         self._queues.changed = True
         while budget.is_left():
-            if (name := old.pop_any()) is not None:
-                state: State = "ready"
-            elif old.dead:
-                name, state = next(iter(old.dead.values())), "dlq"
-                old.remove_dead(name)
-            elif (lease := next(begun.leases, None)) is not None:
-                if self._leases.by_message_id.get(lease.name[names.MESSAGE_ID]) is not lease:
-                    continue
-                self._leases.acknowledge(lease)
-                name, state = lease.name, "inflight"
-            else:
-                return self._finish(begun)
             budget.spend()
-            begun.deleted += 1
-            with suppress(MessageGone):
-                self._store.drop(old.name, state, name)
+            try:
+                found = next(begun.contents)
+            except StopIteration:
+                return self._finish(begun)
+            if found is not None:
+                begun.deleted += 1
+                with suppress(MessageGone):
+                    self._store.drop(old.name, *found)
         return False
 
     def _finish(self, begun: Deletion) -> bool:
@@ -129,3 +127,13 @@ class Removal:
             self._distrust_memory()
             raise
         return True
+
+
+def _unleased(queue: QueueState) -> Iterator[tuple[State, str]]:
+    while (name := queue.pop_any()) is not None:
+        yield "ready", name
+    while queue.dead:
+        yield "dlq", queue.pop_dead()
+    while queue.held:
+        _, name = queue.held.popitem()
+        yield "dlq" if names.is_dead_letter(name) else "ready", name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -402,3 +402,88 @@ def test_a_turn_does_a_little_also_when_its_time_is_over(mass: House) -> None:
     begun = mass.mq.looking(QUEUE, MANY)
     assert not mass.mq.look_at_some(begun, Budget(seconds=0.0))
     assert 0 < len(begun.seen) < 20
+
+
+class Looked:
+    """Counts the leases that are looked at."""
+
+    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        leases = house.mq._leases.by_message_id
+        parts = leases.parts
+
+        def counted() -> Iterator[Any]:
+            for part in parts():
+                self.times += len(part)
+                yield part
+
+        monkeypatch.setattr(type(leases), "parts", lambda _: counted())
+
+
+def test_a_queue_is_deleted_without_looking_at_all_leases_of_others_in_one_turn(
+    mass: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.mq.large_map.ENTRIES_OF_A_PART", 32)
+    mass.mq._leases.forget()
+    for queue in (QUEUE, "other"):
+        for number in range(MANY):
+            mass.mq.publish(queue, Draft(str(number)))
+        mass.mq.lease(queue, "c", MANY)
+    mass.mq.commit()
+    looked = Looked(mass, monkeypatch)
+    begun = mass.mq.removal.deleting("other")
+    assert looked.times == 0
+    is_over, turns = False, 0
+    while not is_over:
+        looked.times = 0
+        is_over = mass.mq.removal.delete_some(begun, Budget(20, seconds=60))
+        mass.mq.commit()
+        assert looked.times <= 20 * 128
+        turns += 1
+    assert begun.deleted == MANY
+    assert mass.counts() == (0, MANY, 0, 0)
+    assert turns > MANY // 20
+
+
+def test_dead_letters_go_with_their_queue_in_parts(mass: House) -> None:
+    die_all(mass)
+    assert answered(mass, "delete_queue") == {"queue": QUEUE, "deleted": MANY}
+
+
+def test_what_another_queue_does_not_take_goes_back_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    mass.use({"schema": {"type": "object"}}, "there")
+    publish_many(mass)
+    back = Calls(mass.mq.moving, "_give_back", monkeypatch)
+    begun = mass.mq.moving.moving(QUEUE, "there")
+    is_over = False
+    while not is_over:
+        back.times = 0
+        is_over = mass.mq.moving.move_some(begun, Budget(seconds=60), mass.clock())
+        assert back.times <= MOST_CHANGES
+    assert (begun.moved, begun.given_back, mass.counts()[0]) == (0, MANY, MANY)
+
+
+def test_what_a_holder_leaves_is_given_back_in_parts(mass: House) -> None:
+    publish_many(mass)
+    while mass.mq.handover.offer(QUEUE, "h", MANY, mass.clock()):
+        pass
+    assert not mass.lease()
+    budget = Budget(seconds=60)
+    assert not mass.mq.handover.end("h", mass.clock(), budget)
+    assert len(mass.lease_texts(MANY)) == MOST_CHANGES // 2
+    assert answered(mass, "handed_over", holder="h", messageKeys=[], end=True) == {"dropped": 0}
+    assert mass.counts()[:2] == (MANY - MOST_CHANGES // 2, MOST_CHANGES // 2)
+
+
+class Calls:
+    """Counts the calls of a method."""
+
+    def __init__(self, of: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        method = getattr(of, name)
+
+        def counted(*words: Any) -> Any:
+            self.times += 1
+            return method(*words)
+
+        monkeypatch.setattr(of, name, counted)

@@ -34,7 +34,8 @@ class ToyStore(MemoryStore):
         if self._file.exists():
             kept = json.loads(self._file.read_text())
             self._records = kept["queues"]
-            self._bodies = {(queue, id_): (state, name, body) for queue, id_, state, name, body in kept["messages"]}
+            for queue, _, state, name, body in kept["messages"]:
+                self.put(queue, state, name, body)
             self._entries.extend(DedupEntry(*entry[:4], tuple(entry[4])) for entry in kept["entries"])
 
     def save_queue(self, queue: str, record: str) -> None:

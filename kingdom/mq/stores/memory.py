@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from kingdom.mq import names
+from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
 
@@ -18,7 +19,10 @@ class MemoryStore:
     def __init__(self, config: StoreConfig) -> None:
         self.broken = False
         self.kept_ms = DAY_MS
-        self._bodies: dict[tuple[str, str], tuple[State, str, str]] = {}
+        #: State, name and body of each message, by its queue and its id.
+        self._bodies = LargeMap[tuple[str, str], tuple[State, str, str]]()
+        #: The names of those that are archived, by queue and id.
+        self._archived: dict[str, LargeMap[str, str]] = {}
         self._records: dict[str, str] = {}
         self._entries: deque[DedupEntry] = deque(maxlen=1_000_000)
         self._archive_keep_ms = config.archive_keep_ms
@@ -35,33 +39,36 @@ class MemoryStore:
         self._records[queue] = record
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._bodies[queue, name[MESSAGE_ID]] = (state, name, body)
+        self._set(queue, state, name, body)
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
-        key = (queue, name[MESSAGE_ID])
-        found = self._bodies.get(key)
-        if found is None or found[1] != name:
-            raise MessageGone
-        self._bodies[key] = (to, new, found[2])
+        self._set(queue, to, new, self.read(queue, state, name))
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         self.read(queue, state, name)
-        self._bodies[queue, name[MESSAGE_ID]] = (to, new, body)
+        self._set(queue, to, new, body)
+
+    def _set(self, queue: str, state: State, name: str, body: str) -> None:
+        self._bodies[queue, name[MESSAGE_ID]] = (state, name, body)
+        if state == "archived":
+            self._archived.setdefault(queue, LargeMap())[name[MESSAGE_ID]] = name
 
     def drop(self, queue: str, state: State, name: str) -> None:
-        if self._bodies.pop((queue, name[MESSAGE_ID]), None) is None:
+        if self._bodies.pop((queue, name[MESSAGE_ID])) is None:
             raise MessageGone
+        if state == "archived":
+            self._archived[queue].pop(name[MESSAGE_ID])
 
     def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
         self.drop(queue, state, name)
         self.put(to, "ready", new, body)
 
     def archived(self, queue: str, most: int) -> list[str]:
-        kept = (name for (where, _), (state, name, _) in self._bodies.items() if (where, state) == (queue, "archived"))
-        return list(islice(kept, most))
+        return list(islice(self._archived.get(queue, LargeMap[str, str]()).values(), most))
 
     def remove_queue(self, queue: str) -> None:
         self._records.pop(queue, None)
+        self._archived.pop(queue, None)
 
     def read(self, queue: str, state: State, name: str) -> str:
         found = self._bodies.get((queue, name[MESSAGE_ID]))
@@ -96,8 +103,9 @@ class MemoryStore:
     def check(self, repair: bool, now: int) -> list[Finding]:
         stale = [
             (queue, name)
-            for (queue, _), (state, name, _) in self._bodies.items()
-            if state == "archived" and names.due_of(name) + self._archive_keep_ms <= now
+            for queue, archived in self._archived.items()
+            for name in archived.values()
+            if names.due_of(name) + self._archive_keep_ms <= now
         ]
         if repair:
             for queue, name in stale:
