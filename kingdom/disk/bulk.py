@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from kingdom.disk.atomic import NEW_FILE, Durability, rename_new, sync_file_system, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from concurrent.futures import ThreadPoolExecutor
 
 GROUP_WORTH_SYNCFS = 8
@@ -190,16 +190,21 @@ class FileBatch:
         path = f"{folder}/{name}"
         return path in self._unseen or os.path.lexists(path)
 
-    def forget(self, folders: Iterable[str]) -> None:
-        """Close folders that are about to be deleted. Call it right after a commit."""
+    def forget(self, folders: Collection[str], most: int) -> bool:
+        """Let go of folders that are about to be deleted, and delete up to `most` spares in them. Return whether none
+        are left. Call it right after a commit."""
         for folder in folders:
             fd = self._folders.pop(folder, None)
             if fd is not None:
                 os.close(fd)
-            for spare in [spare for spare in self._spares if spare.startswith(f"{folder}/")]:
-                self._spares.remove(spare)
-                with suppress(FileNotFoundError):
-                    os.unlink(spare)
+        inside = tuple(f"{folder}/" for folder in folders)
+        found = [spare for spare in self._spares if spare.startswith(inside)]
+        gone = set(found[:most])
+        self._spares = [spare for spare in self._spares if spare not in gone]
+        for spare in gone:
+            with suppress(FileNotFoundError):
+                os.unlink(spare)
+        return len(gone) == len(found)
 
     def sweep(self) -> None:
         """Delete what a killed life left unfinished."""

@@ -166,12 +166,13 @@ class Queues:
             yield from queue.held.values()
 
     def remove(self, name: str) -> bool:
-        """Remove a queue that holds nothing, with its record. Return whether it held nothing."""
+        """Remove a queue, with its record, unless it holds something. Return False when that takes another call."""
         queue = self.by_name.get(name)
         if queue is not None and (len(queue) or queue.inflight or queue.dead or queue.held):
-            return False
+            return True
         if queue is not None:
-            self._store.remove_queue(name)
+            if not self._store.remove_queue(name):
+                return False
             del self.by_name[name]
         self._find_dead_letter_sources()
         return True

@@ -95,9 +95,8 @@ class Removal:
         for kept in archived:
             with suppress(MessageGone):
                 self._store.drop(name, "archived", kept)
-        if archived:
+        if archived or not self._queues.remove(name):
             return False
-        self._queues.remove(name)
         self._queues.leaving.pop(name, None)
         return True
 

@@ -48,8 +48,10 @@ class Together(Generic[Asked]):
         self._waiting: deque[_Turn[Asked]] = deque()
         #: Whether nobody asks.
         self._free = True
-        #: How many were served together last.
-        self._last = 1
+        #: How many will soon wait together: those who were served last, and those who came meanwhile.
+        self._expected = 1
+        #: How long it took to serve the last ones, in seconds.
+        self._took = 0.0
 
     def serve(self, asked: Asked, seconds: float = FOREVER) -> bool:
         """Wait until it is served. Return False when nobody has begun to within `seconds`."""
@@ -77,8 +79,8 @@ class Together(Generic[Asked]):
         return True
 
     def _lead(self, turn: _Turn[Asked]) -> None:
-        if self._last > 1:
-            self._await_stragglers()
+        self._await_stragglers()
+        began = time.monotonic()
         group = [turn]
         error: Exception | None = None
         is_done = False
@@ -96,21 +98,29 @@ class Together(Generic[Asked]):
                 error = KingdomError(message="the thread that asked for several was interrupted")
             for one in group:
                 one.error, one.is_over = error, True
-            self._last = len(group)
+            self._took = time.monotonic() - began
             turn.leads = False
-            self._pass_on()
+            self._pass_on(len(group))
             for one in group:
                 one.woken.release()
 
     def _await_stragglers(self) -> None:
-        """Wait a moment for those who were served together: they come back together."""
-        until = time.monotonic() + STRAGGLERS_SECONDS
-        while len(self._waiting) + 1 < self._last and time.monotonic() < until:
+        """Wait for those who were served last: they come back together, and else two halves would take turns for ever.
+        It ends after a fourth of the time that serving takes, and when nobody has come for a moment."""
+        now = time.monotonic()
+        longest = self._took / 4
+        end, moment = now + longest, min(longest, STRAGGLERS_SECONDS)
+        come, until = len(self._waiting), now + moment
+        while come + 1 < min(self._expected, MOST_TOGETHER) and now < min(until, end):
             time.sleep(0)
+            now = time.monotonic()
+            if len(self._waiting) > come:
+                come, until = len(self._waiting), now + moment
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, served: int) -> None:
         """Let the next one lead, if somebody waits."""
         with self._lock:
+            self._expected = served + len(self._waiting)
             if not self._waiting:
                 self._free = True
                 return
@@ -125,4 +135,4 @@ class Together(Generic[Asked]):
                 self._waiting.remove(turn)
             leads = turn.leads
         if leads:
-            self._pass_on()
+            self._pass_on(0)

@@ -144,8 +144,9 @@ LEFT: dict[str, tuple[Callable[[FileBatch, str], object], int, int]] = {
     # hidden spares and drafts that are left of three and one
     "trim one": (lambda batch, a: batch.trim(1), 2, 0),
     "trim more than there are": (lambda batch, a: batch.trim(9), 0, 0),
-    "forget the folder": (lambda batch, a: batch.forget([a]), 0, 0),
-    "forget another": (lambda batch, a: batch.forget([f"{a}a", "/b"]), 3, 0),
+    "forget the folder": (lambda batch, a: batch.forget([a], 9), 0, 0),
+    "forget a part": (lambda batch, a: batch.forget([a], 2), 1, 0),
+    "forget another": (lambda batch, a: batch.forget([f"{a}a", "/b"], 9), 3, 0),
     "close": (lambda batch, a: batch.close(), 0, 0),
     "abandon": (lambda batch, a: batch.abandon(), 3, 0),
 }
@@ -163,7 +164,7 @@ def test_what_is_left_of_spares_and_drafts(folders: tuple[str, str, str], how: s
         batch.remove(a, name, a)
     batch.commit()
     if how in ("close", "abandon"):
-        batch.forget([b])
+        batch.forget([b], 9)
         batch.create(b, "unseen", b"x")  # into a spare
         Path(a, "4").touch()
         batch.remove(a, "4", a)

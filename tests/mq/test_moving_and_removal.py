@@ -270,6 +270,30 @@ def test_a_queue_that_is_deleted_twice_at_once_is_gone(house: House) -> None:
     assert [finding for finding in house.mq.check() if finding.kind != "litter"] == []
 
 
+def test_files_kept_to_be_written_over_go_with_their_queue_in_parts(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("files", "hybrid"):
+        monkeypatch.setattr(f"kingdom.mq.stores.{module}.SPARES_TRIMMED_AT_ONCE", 2)
+    for number in range(7):
+        house.publish(str(number))
+    begun = house.mq.removal.deleting(QUEUE)
+    while begun.deleted < 7:
+        house.mq.removal.delete_some(begun, Budget(7, seconds=60))
+        house.mq.commit()
+    left = [hidden_files(house)]
+    while not house.mq.removal.delete_some(begun, Budget()):
+        house.mq.commit()
+        left.append(hidden_files(house))
+    assert left == ([7, 5, 3, 1] if left[0] else [0])
+    assert (left[0] > 0) == (house.backend in ("filesystem", "hybrid"))
+    assert (hidden_files(house), house.mq.queues.names()) == (0, [])
+
+
+def hidden_files(house: House) -> int:
+    return len([path for path in house.folder.rglob(".*") if path.is_file()]) if house.backend != "memory" else 0
+
+
 def test_a_move_goes_on_when_its_target_is_deleted(house: House) -> None:
     fill(house)
     begun = house.mq.moving.moving(QUEUE, "there")

@@ -1,7 +1,7 @@
 """Threads that ask at the same time are served together, each once, and nobody waits for somebody who is gone."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -128,3 +128,55 @@ def test_many_threads_are_each_served_once() -> None:
         thread.join(60)
     assert sorted(seen) == list(range(1600))
     assert max(largest) <= MOST_TOGETHER
+
+
+class Watch:
+    """The time, which passes only while somebody waits for stragglers."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waited = 0.0
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 0.0001
+        self.waited += 0.0001
+        if self.meanwhile:
+            self.meanwhile.pop()()
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    monkeypatch.setattr("kingdom.mq.together.time", watch)
+    return watch
+
+
+def test_who_was_just_served_goes_with_those_who_came_meanwhile(watch: Watch) -> None:
+    """Else two halves would take turns for ever, each waiting for the other's sync."""
+    slow = Slow()
+    slow.start(0)
+    wait_until(lambda: slow.groups == [[0]], SOON, "it happened")
+    slow.start(1)
+    wait_for_waiting(slow, 1)
+    watch.now += 0.01
+    watch.meanwhile.append(lambda: (slow.start(2), wait_for_waiting(slow, 1)))
+    slow.finish()
+    assert slow.groups == [[0], [1, 2]]
+
+
+@pytest.mark.parametrize(("took", "longest"), [(0.01, 0.0007), (0.0008, 0.0004), (0.0, 0.0)])
+def test_nobody_is_waited_for_longer_than_it_pays(watch: Watch, took: float, longest: float) -> None:
+    slow = Slow()
+    slow.start(0)
+    wait_until(lambda: slow.groups == [[0]], SOON, "it happened")
+    slow.start(1)
+    wait_for_waiting(slow, 1)
+    watch.now += took
+    slow.finish()
+    assert slow.groups == [[0], [1]]
+    assert bool(took) == (watch.waited > 0)
+    assert watch.waited <= longest

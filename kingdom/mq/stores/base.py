@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 LONGEST_FOLDER_NAME = 120
 SMALL_ENOUGH_TO_KEEP = 16 << 10
 """Larger files are not kept to be written over."""
-SPARES_TRIMMED_A_SECOND = 128
+SPARES_TRIMMED_AT_ONCE = 128
 """In one turn, so few: deleting 512 files has taken 60 ms."""
 MOST_AT_ONCE = 16 << 20
 """Characters of messages that one answer holds, but for the last message in it: what is leased must be deliverable."""
@@ -178,8 +178,9 @@ class Store(Protocol):
     def archived(self, queue: str, most: int) -> list[str]:
         """Return the names of up to `most` archived messages of a queue. Called right after a commit."""
 
-    def remove_queue(self, queue: str) -> None:
-        """Delete the record of a queue without messages, right away and durably. Called right after a commit."""
+    def remove_queue(self, queue: str) -> bool:
+        """Delete the record of a queue without messages, right away and durably. Return False when so much is left of
+        the queue that it takes another call. Called right after a commit."""
 
     def read(self, queue: str, state: State, name: str) -> str:
         """Return the body. MalformedBody when it is no text."""

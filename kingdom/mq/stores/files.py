@@ -34,7 +34,7 @@ from kingdom.mq.stores import original_folders
 from kingdom.mq.stores.base import (
     DAY_MS,
     SMALL_ENOUGH_TO_KEEP,
-    SPARES_TRIMMED_A_SECOND,
+    SPARES_TRIMMED_AT_ONCE,
     DedupEntry,
     Finding,
     Found,
@@ -147,10 +147,11 @@ class FileStore:
         except OSError as error:
             raise self._failure("list the archive", error) from None
 
-    def remove_queue(self, queue: str) -> None:
+    def remove_queue(self, queue: str) -> bool:
         folders = self._folders[queue]
         try:
-            self._batch.forget(folders.values())
+            if not self._batch.forget({*folders.values()}, SPARES_TRIMMED_AT_ONCE):
+                return False
             self._stray_finder.looked.pop(folders["ready"], None)
             self._empty_trash()
             self._disk.move(Path(folders["ready"]).parent, Path(self._root, TRASH))
@@ -158,6 +159,7 @@ class FileStore:
             self._empty_trash()
         except OSError as error:
             raise self._failure("delete a queue", error) from None
+        return True
 
     def _empty_trash(self) -> None:
         shutil.rmtree(Path(self._root, TRASH), ignore_errors=True)
@@ -242,7 +244,7 @@ class FileStore:
                 self._journal.sync()
             self._journal.forget(now - self.kept_ms)
             if idle:
-                self._batch.trim(SPARES_TRIMMED_A_SECOND)
+                self._batch.trim(SPARES_TRIMMED_AT_ONCE)
         except OSError as error:
             raise self._failure("tidy up", error) from None
         return False

@@ -25,7 +25,7 @@ from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores import original_messages, original_rows
 from kingdom.mq.stores.base import (
     SMALL_ENOUGH_TO_KEEP,
-    SPARES_TRIMMED_A_SECOND,
+    SPARES_TRIMMED_AT_ONCE,
     Finding,
     Found,
     MessageGone,
@@ -106,7 +106,7 @@ class HybridStore(SqliteStore):
         try:
             self._batch.commit()
             if idle:
-                self._batch.trim(SPARES_TRIMMED_A_SECOND)
+                self._batch.trim(SPARES_TRIMMED_AT_ONCE)
         except OSError as error:
             self._break("tidy up", error)
         return more
@@ -136,17 +136,19 @@ class HybridStore(SqliteStore):
             raise self._failure("make a folder", error) from None
         super().save_queue(queue, record)
 
-    def remove_queue(self, queue: str) -> None:
-        super().remove_queue(queue)
+    def remove_queue(self, queue: str) -> bool:
+        folder = self._folder(queue)
         try:
             self._batch.commit()
-            folder = f"{self._root}/{self._folders[queue]}"
-            self._batch.forget([folder])
+            if not self._batch.forget([folder], SPARES_TRIMMED_AT_ONCE):
+                return False
+            super().remove_queue(queue)
             with suppress(OSError):  # not empty: what somebody has laid in stays
                 os.rmdir(folder)
             del self._folders[queue]
         except OSError as error:
             raise self._failure("delete a queue", error) from None
+        return True
 
     def load(self) -> Iterator[Found]:
         try:

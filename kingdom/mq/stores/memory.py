@@ -66,9 +66,10 @@ class MemoryStore:
     def archived(self, queue: str, most: int) -> list[str]:
         return list(islice(self._archived.get(queue, LargeMap[str, str]()).values(), most))
 
-    def remove_queue(self, queue: str) -> None:
+    def remove_queue(self, queue: str) -> bool:
         self._records.pop(queue, None)
         self._archived.pop(queue, None)
+        return True
 
     def read(self, queue: str, state: State, name: str) -> str:
         found = self._bodies.get((queue, name[MESSAGE_ID]))

@@ -147,9 +147,10 @@ class SqliteStore:
         self._settle_all("list the archive")
         return [name for (name,) in self._query("select_some_archived", (queue, most))]
 
-    def remove_queue(self, queue: str) -> None:
+    def remove_queue(self, queue: str) -> bool:
         self._settle_all("delete a queue")
         self._query("delete_body", (f"policy:{queue}",))
+        return True
 
     def _settle_all(self, action: str) -> None:
         try:
