@@ -1,0 +1,95 @@
+"""fsck finds each damage made by hand in topics, in the hall's database and in the queue's store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kingdom.mq
+from kingdom.cli import fsck_stores
+from kingdom.home.places import Places
+from kingdom.topics.names import MESSAGES
+from tests.faults import trees
+from tests.faults.hall.test_sweep_hall import WORKER, prepare
+
+
+@pytest.fixture(scope="module")
+def whole() -> Path:
+    """A home with a hall whose worker has stored seven events, and a queue of three messages."""
+    home = trees.new_folder()
+    prepare(home)
+    done = trees.run(trees.program(), home, WORKER.spelt(home), timeout=60)
+    assert done.returncode == 0, done.stderr
+    with kingdom.mq.open(Places(home).mq) as queues:
+        for number in range(3):
+            queues.publish("jobs", {"number": number})
+    return home
+
+
+@pytest.fixture
+def places(whole: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    shutil.copytree(whole, home, dirs_exist_ok=True)
+    monkeypatch.setenv("KINGDOM_HOME", str(home))
+    return Places(home)
+
+
+def batches(places: Places) -> list[Path]:
+    return sorted((places.topics / MESSAGES).glob("*.jsonl"))
+
+
+def gap(places: Places) -> None:
+    batches(places)[1].unlink()
+
+
+def group(**position: object) -> Callable[[Places], None]:
+    def write(places: Places) -> None:
+        (places.topics / MESSAGES / "groups" / "chat-persistor.json").write_text(json.dumps(position))
+
+    return write
+
+
+def last_message(places: Places) -> None:
+    with sqlite3.connect(places.hall / "hall.db") as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("UPDATE rooms SET last_message_id = 77")
+
+
+def cut_database(places: Places) -> None:
+    (places.hall / "hall.db").write_bytes(b"no database" * 1000)
+
+
+def cut_store(places: Places) -> None:
+    """What a store finds in itself is tested beside it; here it must be heard of."""
+    [path] = places.mq.rglob("*.db")
+    path.write_bytes(path.read_bytes()[: 3 * 4096])
+
+
+DAMAGES: dict[str, tuple[Callable[[Places], None], str]] = {
+    "a file in the middle of a topic is gone": (gap, "topics: events 2 to 4 are missing"),
+    "the note of a group is ahead": (group(next=90), "topics: it has passed event 90, and the topic ends at 7"),
+    "the note of a group is empty": (group(), "topics: it names no position"),
+    "the note of a group is text": (group(next="7"), "topics: it names no position"),
+    "the last message of a room is gone": (last_message, "message 77, which is not there"),
+    "the queue's database is cut": (cut_store, "mq: "),
+    "the hall's database is none": (cut_database, "hall: "),
+}
+
+
+def found(places: Places) -> list[str]:
+    return [f"{finding.check}: {finding.what}" for finding in fsck_stores.look(places, repair=False)]
+
+
+def test_what_is_whole_raises_no_alarm(places: Places) -> None:
+    assert found(places) == []
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damage_is_found(name: str, places: Places) -> None:
+    damage, says = DAMAGES[name]
+    damage(places)
+    assert [line for line in found(places) if says in line], found(places)
