@@ -19,7 +19,11 @@ MANIFEST = {"engine": "command", "sandbox": "off", "max_soldiers": 4, "schedules
 CONFIG = {
     "system": {"timezone": "UTC", "heartbeat": {"threshold_seconds": 60}, "roles": {"mailbox": True}},
     "king": {"intervals": {"schedule_check_seconds": 0.3}, "concurrency": {"max_soldiers": 50}},
-    "chamberlain": {"intervals": {"roll_call_seconds": 0.3, "vitals_seconds": 0.3, "count_seconds": 0.3}},
+    # The times of files are the machine's own, and their age is judged by the clock that runs ahead.
+    "chamberlain": {
+        "intervals": {"roll_call_seconds": 0.3, "vitals_seconds": 0.3},
+        "retention": {"queue_days": 90, "results_days": 90},
+    },
 }
 REPORTS = {"daily": 7, "weekly": 1}
 MOST_GROWTH_KB = 3_000
