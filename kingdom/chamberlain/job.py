@@ -28,6 +28,8 @@ from kingdom.upkeep.metrics import Figures, render
 from kingdom.words import one_line
 
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
+STEP_SECONDS = 10.0
+"""When the clock and the one that nobody can set drift so far apart, it was set or the machine slept."""
 
 
 def _figures(reading: Reading) -> str:
@@ -54,6 +56,7 @@ class ChamberlainJob:
         self._king_error = ""
         self._has_successor = False
         self._times_short = 0
+        self._clock_offset = self._even_from = float("-inf")
         self._roll_call = under_launcher(services, self._rows)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
@@ -199,7 +202,19 @@ class ChamberlainJob:
             facts = Facts(self._chronicle, self._view, self._config["anomaly"], self._services.clock())
             anomalies.tell(facts, self._alerts)
             self._write_metrics(self._view)
-            self._reports.send(self._view, self._chronicle.days(), self._ledger.spent_since, self._alerts.next_id)
+            if self._has_every_role_had_its_turn():
+                self._reports.send(self._view, self._chronicle.days(), self._ledger.spent_since, self._alerts.next_id)
+
+    def _has_every_role_had_its_turn(self) -> bool:
+        """Return whether the clock has run on evenly for half the threshold: roles beat at least twice in that.
+
+        After a start, a suspend or a step of the clock every heartbeat looks old: a report would say that nobody works.
+        """
+        now = self._services.monotonic()
+        offset = self._services.clock() - now
+        if abs(offset - self._clock_offset) > STEP_SECONDS:
+            self._clock_offset, self._even_from = offset, now + self._threshold / 2
+        return now >= self._even_from
 
     def _write_metrics(self, view: Picture) -> None:
         """Write the figures for the node exporter's textfile collector."""

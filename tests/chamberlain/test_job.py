@@ -172,3 +172,24 @@ def test_new_configuration_is_taken_over_by_all_of_it(ours: Services, clock: Clo
         assert part._services is later
     for part in (role._alerts, role._cleanup, role._chronicle, role._reports):
         assert str(part._zone) == "Pacific/Kiritimati"
+
+
+def test_no_report_is_sent_while_heartbeats_look_old_because_the_machine_slept(home: Path, machine: Machine) -> None:
+    wall, awake = Clock(), Clock()
+    role = ChamberlainJob(replace(services(home, "chamberlain", wall), monotonic=awake))
+    sent: list[float] = []
+    role._reports.send = lambda *_: sent.append(awake())  # type: ignore[method-assign]
+
+    def live(seconds: int) -> int:
+        for _ in range(seconds):
+            wall.pass_(1)
+            awake.pass_(1)
+            role._next_count = 0.0
+            role.turn(None)
+        return len(sent)
+
+    assert live(59) == 0
+    assert live(2) == 1
+    wall.pass_(8 * 3600)
+    assert live(59) == 1
+    assert live(3) > 1

@@ -17,7 +17,7 @@ HOURS = 7 * 24
 MORNING = {"name": "morning", "cron": "0 9 * * 1-5", "task_type": "look"}
 MANIFEST = {"engine": "command", "sandbox": "off", "max_soldiers": 4, "schedules": [MORNING]}
 CONFIG = {
-    "system": {"timezone": "UTC", "heartbeat": {"threshold_seconds": 60}, "roles": {"mailbox": True}},
+    "system": {"timezone": "UTC", "heartbeat": {"threshold_seconds": 12}, "roles": {"mailbox": True}},
     "king": {"intervals": {"schedule_check_seconds": 0.3}, "concurrency": {"max_soldiers": 50}},
     # The times of files are the machine's own, and their age is judged by the clock that runs ahead.
     "chamberlain": {
@@ -26,6 +26,7 @@ CONFIG = {
     },
 }
 REPORTS = {"daily": 7, "weekly": 1}
+REPORT_HOUR = 18
 MOST_GROWTH_KB = 3_000
 
 
@@ -50,10 +51,17 @@ def live(court: Kingdom, load: Load) -> dict[str, list[tuple[int, int]]]:
         load.arrive(arrivals(hour))
         load.wait_done(SOON)
         wait_for_turns(court)
+        if hour % 24 == REPORT_HOUR:
+            wait_until(lambda day=hour // 24: len(reports(court)) > day, SOON, "the daily report")
         if hour % 24 == 23:
             for role in ROLES:
                 sizes[role].append(size(court.pid(role)))
     return sizes
+
+
+def reports(court: Kingdom) -> list[str]:
+    letters = [letter for letter in court.letters() if letter["type"] == "report"]
+    return [str(letter["content"]) for letter in sorted(letters, key=lambda letter: str(letter["created_at"]))]
 
 
 def wait_for_turns(court: Kingdom) -> None:
@@ -76,12 +84,8 @@ def test_a_week_is_served_once_told_on_time_and_makes_nobody_grow(figure: Figure
         sizes = live(court, load)
         tasks = oracle.contents(court.home, "tasks")
         runs = [task["scheduled_for"] for task in tasks if task.get("scheduled_for")]
-        told = Counter(
-            letter["content"].split()[0].strip("[") for letter in court.letters() if letter["type"] == "report"
-        )
-        for letter in sorted(court.letters(), key=lambda letter: str(letter["created_at"])):
-            if letter["type"] == "report":
-                print(letter["created_at"], letter["content"], sep="\n", end="\n\n")
+        told = Counter(text.split()[0].strip("[") for text in reports(court))
+        print(*reports(court), sep="\n\n")
         wrong = [*oracle.half_visible(court.home), *oracle.parked(court.home), *court.missed()]
         wrong += oracle.exactly("tasks of events", load.put, len(tasks) - len(runs))
         wrong += oracle.exactly(
@@ -91,6 +95,7 @@ def test_a_week_is_served_once_told_on_time_and_makes_nobody_grow(figure: Figure
         wrong += oracle.exactly("runs", 5, len(runs))
         wrong += [f"{task['id']} is {task['state']}" for task in tasks if task["state"] != "completed"]
         wrong += [f"{kind} reports: {told[kind]}" for kind, number in REPORTS.items() if told[kind] != number]
+        wrong += [f"somebody does not run: {text}" for text in reports(court) if "does not run" in text]
         wrong += unfair(court)
         for role, days in sizes.items():
             (first, files), (last, now_files) = days[0], days[-1]
