@@ -13,7 +13,7 @@ import pytest
 
 from kingdom.home import manifests
 from kingdom.soldiers import engines
-from kingdom.soldiers.engines import codex, endings
+from kingdom.soldiers.engines import claude, codex, endings
 from tests.fixtures import Clock, install, services
 from tests.records.test_soldiers import ORDER
 
@@ -129,6 +129,19 @@ def test_when_a_limit_of_codex_ends(home: Path, told: str, at: datetime | None) 
     os.utime(home / "out", (NOW.timestamp(),) * 2)
     found = codex._reset(ORDER._replace(out=str(home / "out")), told)
     assert found == (None if at is None else pytest.approx(at.timestamp()))
+
+
+@pytest.mark.parametrize(
+    ("total", "before", "cost"), [(0.12345678, 0.0, 0.123457), (0.5, 0.2, 0.3), (0.1, 0.2, 0.0), (None, 0.0, 0.0)]
+)
+def test_what_a_resumed_run_of_claude_cost_is_without_what_its_session_had_cost(
+    total: float | None, before: float, cost: float
+) -> None:
+    order = ORDER._replace(session_totals={"cost_usd": before})
+    assert claude._metrics(order, {"total_cost_usd": total, "usage": {"input_tokens": 3}}) == {
+        "cost_usd": cost,
+        "tokens_used": 3,
+    }
 
 
 def test_codex_finds_the_shape_of_a_result_in_its_home(home: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from kingdom.runtime.processes import carriers, slept, soldier_markers, started_
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
-from tests.waiting import SOON, wait_until
+from tests.waiting import SOON, stays, wait_until
 
 TASK = "task-20260207-001"
 
@@ -111,6 +111,55 @@ def test_who_is_asked_to_end_is_told_so_after_the_reason_is_noted(
     soldier.request_stop(Disk(places.scratch("gen-pr"), durability="process"), "timeout", 3.5)
     assert sleeper.wait(SOON) == -signal.SIGTERM
     assert soldier.look(0).stopping == Stopping("timeout", 3.5)
+
+
+def test_who_could_not_be_noted_as_stopped_is_not_asked_to_end(
+    places: Places, soldier: SoldierHandle, sleeper: subprocess.Popen[bytes]
+) -> None:
+    places.scratch("gen-pr").write_text("no folder: nothing can be written")
+    with pytest.raises(OSError, match="gen-pr"):
+        soldier.request_stop(Disk(places.scratch("gen-pr"), durability="process"), "timeout", 3.5)
+    stays(lambda: sleeper.poll() is None, 0.2, "it lives")
+
+
+class Midwife:
+    """Starts nobody: says that this process was started, by its warm server or, when that fails, directly."""
+
+    def __init__(self, warm: bool) -> None:
+        self.warm = warm
+        self.environments: list[Mapping[str, str]] = []
+
+    def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int | None:
+        self.environments.append(environment)
+        return os.getpid() if self.warm else None
+
+    def start_slowly(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int:
+        self.environments.append(environment)
+        return os.getpid()
+
+
+@pytest.mark.parametrize(("warm", "tries"), [(True, 1), (False, 2)])
+def test_a_soldier_is_started_with_its_order_and_its_start_is_noted(
+    places: Places, soldier: SoldierHandle, warm: bool, tries: int
+) -> None:
+    midwife, disk = Midwife(warm), Disk(places.scratch("gen-pr"), durability="process")
+    started = soldier.start(disk, ORDER, {"A": "1"}, midwife)  # type: ignore[arg-type]
+    assert started is not None
+    assert (started.pid, started.attempt, soldier.look(0).started) == (os.getpid(), ORDER.attempt, started)
+    order = soldier.control_folder / "order.json"
+    assert midwife.environments == [{"A": "1", "KINGDOM_ORDER": str(order)}] * tries
+    assert SoldierHandle(places, "gen-pr", TASK).order == soldier.order == ORDER
+    assert (soldier.folder.is_dir(), soldier.is_running()) == (True, False)
+
+
+def test_a_soldier_whose_report_is_there_is_not_started_directly_as_well(
+    places: Places, soldier: SoldierHandle
+) -> None:
+    write(places.raw_result(TASK), RawReport(ORDER.attempt, task_id=TASK, ended="by itself").to_json())
+    midwife = Midwife(warm=False)
+    disk = Disk(places.scratch("gen-pr"), durability="process")
+    assert soldier.start(disk, ORDER, {}, midwife) is None  # type: ignore[arg-type]
+    assert len(midwife.environments) == 1
 
 
 def test_a_start_that_nobody_noted_is_found_by_its_process(
