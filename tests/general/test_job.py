@@ -12,15 +12,17 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
-from kingdom.general.job import GeneralJob
-from kingdom.home import manifests
+from kingdom.general import report
+from kingdom.general.job import GeneralJob, _is_asked_by_a_person
+from kingdom.home import manifests, schemas
 from kingdom.records import notes, sessions
-from kingdom.records.messages import SessionRow
+from kingdom.records.messages import Result, SessionRow, Task
 from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.soldiers.starter import Starter
@@ -277,6 +279,23 @@ def test_a_manifest_is_read_again_with_new_configuration(general: GeneralRig) ->
     assert general.job._general.manifest.timeout_seconds == 77
 
 
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [({}, False), ({"type": "resume"}, True), ({"reply_to": {"source": "console"}}, True)],
+)
+def test_who_answers_or_writes_to_us_is_a_person(fields: dict[str, Any], asked: bool) -> None:
+    assert _is_asked_by_a_person(Task.from_json(schemas.check("task", task(**fields)))) is asked
+
+
+def test_a_result_that_came_in_between_is_kept_and_that_is_told(general: GeneralRig) -> None:
+    write(general.places.result(TASK), {"task_id": TASK, "status": "success", "summary": "the first"})
+    late = Result(task_id=TASK, status="failed", error="the second")
+    given = Task.from_json(schemas.check("task", task()))
+    assert report.finish(general.job._general, given, general.soldier(), late)
+    assert read_json(general.places.result(TASK))["summary"] == "the first"
+    assert f"warn {TASK} has a result already, which is kept" in general.log()
+
+
 def test_a_general_without_a_name_is_refused() -> None:
     run = subprocess.run([sys.executable, "-m", "kingdom.general", "pr"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (78, "which general? python -m kingdom.general gen-briefing\n")
@@ -292,7 +311,7 @@ def test_a_soldier_that_does_not_end_is_killed_a_second_after_its_term(general: 
     started_ago(general, 40)
     general.job.turn(None)
     clock.pass_(61)
-    general.job.turn(None)
+    assert not general.job.turn(None).worked
     assert runs(engine)
     clock.pass_(1)
     general.job.turn(None)
