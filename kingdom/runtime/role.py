@@ -245,6 +245,7 @@ class _Loop:
         self._config_files = ConfigFiles(services.places, spec.config_name, *spec.also_reads)
         self._config_error = ""
         self._look_everywhere = True
+        self._is_a_unit = bool(os.environ.get("NOTIFY_SOCKET"))
 
     def run(self) -> int:
         self._handle_signals()
@@ -261,7 +262,7 @@ class _Loop:
                 break
             arrivals = self._wait(0.0 if again else min(turn.wait, self._longest_sleep()))
         self._job.close()
-        systemd.tell(systemd.ENDS)
+        self._tell_systemd(systemd.ENDS)
         self._services.log.info("stops", event="system.shutdown", role=self._services.name)
         self._services.log.flush()
         self.heartbeat.write("stopped")
@@ -292,8 +293,12 @@ class _Loop:
             state, self._look_everywhere = "degraded", True
         self._services.log.flush()
         self.heartbeat.write(state, worked=turn.worked)
-        systemd.tell(systemd.READY, systemd.WELL)
+        self._tell_systemd(systemd.READY, systemd.WELL)
         return turn
+
+    def _tell_systemd(self, *states: str) -> None:
+        if self._is_a_unit:
+            systemd.tell(*states)
 
     def _longest_sleep(self) -> float:
         return float(self._services.system["heartbeat"]["threshold_seconds"]) / 4

@@ -45,6 +45,8 @@ def live(court: Kingdom, load: Load) -> dict[str, list[tuple[int, int]]]:
     begin = int((monday - now).total_seconds())
     clock(court, begin)
     court.up()
+    known = court.places.own("chamberlain") / "reports.json"
+    wait_until(known.exists, SOON, "the chamberlain knows since when to report")
     sizes: dict[str, list[tuple[int, int]]] = {role: [] for role in ROLES}
     for hour in range(HOURS):
         clock(court, begin + hour * 3600)
