@@ -102,7 +102,7 @@ def test_threads_of_a_client_share_files(manager: Running, q: str) -> None:
         found: list[str] = []
         threads.start()
         wait_until(lambda: len(client._together._waiting) == 8, SOON, "it happened")
-        client._together._pass_on()
+        client._together._pass_on(0)
         threads.join(SOON)
         assert len(set(found)) == 8
         assert client.metrics()["commands"]["call_batch"] == before + 1
