@@ -34,6 +34,7 @@ PARTS = {
     "chat": "bench.chat:run",
     "chat_distributed": "bench.chat:run_distributed",
 }
+OPTIONS = ("--quick", "--keep", "--write")
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
 BUSY = (
@@ -44,9 +45,10 @@ BUSY = (
 
 def main(words: list[str]) -> int:
     quick = "--quick" in words
-    names = [word for word in words if not word.startswith("--")]
+    names = [word for word in words if word not in OPTIONS]
     if unknown := [name for name in names if name not in PARTS]:
-        print(f"bench: no part called {', '.join(unknown)}; known are {', '.join(PARTS)}", file=sys.stderr)
+        known = ", ".join([*PARTS, *OPTIONS])
+        print(f"bench: no part or option {', '.join(unknown)}; known are {known}", file=sys.stderr)
         return 2
     found: dict[str, Any] = {}
     if "--write" not in words:
