@@ -4,8 +4,7 @@ KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
 WORKERS ?= 4
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
-LONG := tests/journey/test_demo.py tests/journey/test_launchers.py tests/journey/test_transcripts.py tests/gateway/test_loads.py \
-	tests/steward/test_role_script.py
+LONG := tests/journey tests/gateway/test_loads.py tests/steward/test_role_script.py
 SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel envoy \
 	upkeep runtime/test_role.py test_docs.py test_run.py
 # What has a target of its own, below.

@@ -4,6 +4,7 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 
 ROLES = ("chamberlain", "envoy", "king", "gen-briefing", "gen-herald")
@@ -39,6 +40,7 @@ def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
     assert own.read("tasks", "completed", task)["attempt"] == 0
 
 
+@trees.in_campaigns
 def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
     own.ok("generals", "install", str(own.general("gen-digs", "sleep 600", keywords=["dig"])))
     event = own.ok("say", "--no-wait", "dig a hole").strip()
@@ -120,6 +122,7 @@ def test_changed_configuration_is_taken_over_and_a_broken_one_is_not(kingdom: Ki
     assert {message["channel"] for message in said} == {"market"}
 
 
+@trees.in_campaigns
 def test_a_general_that_was_uninstalled_does_not_come_back(own: Kingdom) -> None:
     own.ok("generals", "uninstall", "gen-herald")
     own.ok("down")

@@ -107,8 +107,9 @@ def test_start_all_leaves_what_is_switched_off(supervised: Kingdom) -> None:
 BESIDE = [("restart", "king"), ("down",), ("start", "king"), ("stop", "gen-herald")]
 
 
+@trees.in_campaigns
 def test_commands_beside_a_shutdown_wait_for_its_end(supervised: Kingdom) -> None:
-    for command in BESIDE if trees.CAMPAIGN else BESIDE[:2]:
+    for command in BESIDE:
         control(supervised, "shutdown")
         done = supervised.run(*command)
         assert done.stderr.count("\n") <= 1, done.stderr

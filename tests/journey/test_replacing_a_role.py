@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.home.places import find_data
+from tests.faults import trees
 from tests.journey.kingdoms import Kingdom
 
 pytestmark = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
@@ -32,6 +33,7 @@ def foreign(own: Kingdom, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     king.wait()
 
 
+@trees.in_campaigns
 def test_a_shell_king_is_seen_and_serves_and_ours_stands_by(own: Kingdom, foreign: subprocess.Popen[bytes]) -> None:
     assert "played by another program" in own.run("status").stdout
     event = own.ok("say", "--no-wait", "hello").strip()

@@ -104,6 +104,7 @@ def test_a_role_that_cannot_be_loaded(launcher: str, figure: Figure) -> None:
     figure(f"row 6 import failure, {launcher}: quarantined, 1 alert, {len(ROLES) - 1} other roles unaffected")
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_lives_of_every_length(launcher: str, figure: Figure) -> None:
     lengths = SHORT if trees.CAMPAIGN else SHORT[1:2]

@@ -106,7 +106,7 @@ LOADS = {"many events": many_events, "backlog": backlog, "slow engine": slow_eng
 TRIED = (
     [(kind, launcher) for kind in LOADS for launcher in LAUNCHERS]
     if trees.CAMPAIGN
-    else [("many events", "supervisord"), ("slow engine", "supervisord")]
+    else [("many events", "supervisord")]
 )
 
 

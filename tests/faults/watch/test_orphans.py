@@ -91,10 +91,8 @@ def innocents(court: Kingdom) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
             child.wait()
 
 
-@pytest.mark.parametrize(
-    ("serving_killed", "launcher"),
-    [*((False, launcher) for launcher in one_of("tmux")), *((True, launcher) for launcher in one_of("supervisord"))],
-)
+@pytest.mark.parametrize("serving_killed", [False, True] if trees.CAMPAIGN else [True])
+@pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_nothing_outlives_a_soldier(serving_killed: bool, launcher: str, figure: Figure) -> None:
     took: list[float] = []
     assert check_orphans(trees.program(), launcher, serving_killed, took) == []

@@ -5,7 +5,6 @@ The roles are stand-ins in sh; the launchers, bin/role and the roll call are the
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -23,6 +22,7 @@ from kingdom.steward import STEWARDS, roll_call
 from kingdom.steward.base import RoleStatus, Steward, Timeouts, command, launching
 from kingdom.steward.diagnosis import ACTIONS, Action, State
 from kingdom.steward.roll_call import Finding, RollCall, What
+from tests.faults.watch.kingdoms import one_of
 from tests.standins import Court, found_court, row, runs
 from tests.waiting import SOON, stays, wait_until
 
@@ -115,10 +115,8 @@ def cmdline(pid: int) -> list[str]:
         return []
 
 
-@pytest.fixture(params=STEWARDS)
+@pytest.fixture(params=one_of("tmux"))
 def stage(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    if request.param == "tmux" and shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     court = found_court(home, monkeypatch)
     steward: Steward = tables.load(STEWARDS[request.param])(court.places, Timeouts(stop=0.5))
     scene = Stage(court, steward, monkeypatch)
