@@ -2,7 +2,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
-WORKERS ?= 4
+WORKERS ?= 6
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
 LONG := tests/journey tests/gateway/test_loads.py tests/steward/test_role_script.py
 SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel envoy \

@@ -15,6 +15,7 @@ LONG_FIRST = (
     "faults/test_",
     "faults",
     "journey",
+    "gateway/test_stock_client",
     "contracts/test_stewards",
     "runtime",
     "general",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.watch.kingdoms import one_of
 from tests.journey.kingdoms import Kingdom
 
 
@@ -20,7 +21,7 @@ def own() -> Iterator[Kingdom]:
     yield from founded("tmux")
 
 
-@pytest.fixture(params=["tmux", "supervisord"])
+@pytest.fixture(params=one_of("tmux"))
 def launched(request: pytest.FixtureRequest) -> Iterator[Kingdom]:
     """A kingdom that is up, under each launcher."""
     yield from founded(request.param)

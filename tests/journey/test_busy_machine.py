@@ -6,6 +6,7 @@ import time
 
 from kingdom.disk.codec import to_json
 from kingdom.times import stamp
+from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 
 
@@ -16,6 +17,7 @@ def measured(kingdom: Kingdom, health: str) -> None:
     draft.replace(kingdom.places.resources)
 
 
+@trees.in_campaigns
 def test_people_get_their_reports_however_busy_the_machine_is(own: Kingdom) -> None:
     thinker = own.general(
         "gen-thinker", answer(status="success", summary="thought"), keywords=["think"], needs_model=True

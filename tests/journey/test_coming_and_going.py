@@ -56,6 +56,7 @@ def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
     assert (ended["attempt"], ended["outcome"]) == (0, "success")
 
 
+@trees.in_campaigns
 def test_what_is_said_while_all_sleep_is_heard_though_two_start_them_at_once(own: Kingdom) -> None:
     own.ok("down")
     code, said = own.refused("say", "brief me")

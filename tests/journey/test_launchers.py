@@ -144,6 +144,7 @@ def watchful() -> Iterator[Kingdom]:
     yield from founded("supervisord", quick_to_notice)
 
 
+@trees.in_campaigns
 def test_a_role_that_a_debugger_holds_is_replaced(watchful: Kingdom) -> None:
     before = watchful.beat("gen-herald")["pid"]
     debugger = subprocess.Popen([sys.executable, "-c", DEBUGGER, str(before)], stdout=subprocess.PIPE, text=True)
@@ -175,6 +176,7 @@ def test_the_holder_of_a_lock_is_the_one_that_the_kernel_names(home: Path) -> No
         other.communicate()
 
 
+@trees.in_campaigns
 def test_up_tells_one_reason_once_and_no_old_one(own: Kingdom) -> None:
     own.ok("down")
     own.places.env_file.write_text("TOKEN=sesame\n")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 
 STANDINS = Path(__file__).parents[1] / "standins"
@@ -111,6 +112,7 @@ def spoken(kingdom: Kingdom, what: str, *, count: int = 1) -> list[dict[str, Any
     return list(kingdom.until(found, what, sent))
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("foreign", STRANGERS)
 def test_a_stranger_among_ours(painting: Kingdom, foreign: str) -> None:
     """One role as existing kingdoms have it, by their page of shapes alone; the others are ours, over one home."""

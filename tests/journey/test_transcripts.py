@@ -16,7 +16,7 @@ from tests.faults.watch.test_clock import clock, with_clock
 from tests.journey.kingdoms import Kingdom, answer
 from tests.waiting import SOON, stays, wait_until
 
-BURST = 300 if trees.CAMPAIGN else 40
+BURST = 300
 ENOUGH_TO_MISS_IT = 3.0
 
 
@@ -101,6 +101,7 @@ def test_failed_after_its_tries(kingdom: Kingdom) -> None:
     assert kingdom.read("tasks", "completed", task)["attempt"] == 1
 
 
+@trees.in_campaigns
 def test_a_burst_is_served_whole(own: Kingdom) -> None:
     calm = {"concurrency": {"max_soldiers": 6}, "resources": {"stale_seconds": 3600}}
     (own.places.config / "king.yaml").write_text(json.dumps(calm))
@@ -123,6 +124,7 @@ START_SECONDS = 12
 """The king must run before his first evening: a schedule that he sees for the first time starts at that moment."""
 
 
+@trees.in_campaigns
 def test_weekdays_at_ten_in_the_evening() -> None:
     """By the clock: Friday's run comes, Saturday's does not, Monday's does."""
     evenings = {"name": "nightly", "cron": "0 22 * * 1-5", "task_type": "tests", "timezone": "UTC"}

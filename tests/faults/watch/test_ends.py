@@ -136,6 +136,7 @@ def test_ends_at_any_moment(launcher: str, figure: Figure) -> None:
     )
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("launcher", one_of("tmux"))
 def test_a_role_that_was_ended_by_a_signal_comes_back(launcher: str, figure: Figure) -> None:
     took: list[float] = []

@@ -79,6 +79,7 @@ def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court, f
     figure(f"row 10 up right after down, {steward.name}: {ROUNDS} rounds, 0 processes left")
 
 
+@trees.in_campaigns
 def test_up_right_after_a_shutdown_by_hand_waits_for_its_end(
     court: Court, monkeypatch: pytest.MonkeyPatch, figure: Figure
 ) -> None:
