@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 
 TESTS = Path(__file__).resolve().parent
 LONG_FIRST = (
+    "gateway/test_stock_client",
     "faults/watch",
     "faults/test_sweep_",
     "faults/cage",
     "faults/test_",
     "faults",
     "journey",
-    "gateway/test_stock_client",
     "contracts/test_stewards",
     "runtime",
     "general",

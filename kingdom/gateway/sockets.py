@@ -161,6 +161,12 @@ class _Server(socketio.AsyncServer):  # type: ignore[misc]
         if namespace in (None, "/") and isinstance(data, list) and data:
             await self.hall.handle(eio_sid, data[0], data[1] if len(data) > 1 else None, id)
 
+    async def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
+        await super()._handle_eio_disconnect(eio_sid, reason)
+        pipe: AsyncSocket | None = self.eio.sockets.get(eio_sid)
+        if pipe is not None and not pipe.upgraded:
+            pipe.queue.put_nowait(Packet(NOOP))  # answers the poll under way, which would else wait for its time-out
+
 
 class Sockets:
     """Everything that happens on sockets."""

@@ -211,3 +211,11 @@ async def test_pages_of_history_run_from_old_to_new(hall: Hall) -> None:
     assert page(limit=3, before=ids[6], after=ids[1]) == "345"
     assert page(limit=100, before=ids[6], after=ids[4]) == "5"
     assert page(after=ids[6]) == ""
+
+
+async def test_the_poll_of_a_client_that_leaves_is_answered_at_once(hall: Hall) -> None:
+    anna = hall.person()
+    async with anna.socket(anna.room(), transports=["polling"]) as hers:
+        left = asyncio.create_task(hers.client.disconnect())
+        done, _ = await asyncio.wait([left], timeout=SECONDS)
+        assert done, "its poll waits for its time-out"
