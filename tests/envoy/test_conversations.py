@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.envoy.conversations import MOST_CLOSED, THREAD_RULES, Address, Conversations
+from kingdom.envoy import conversations
+from kingdom.envoy.conversations import THREAD_RULES, Address, Conversations
 from kingdom.home.places import Places
 from kingdom.home.schemas import load
 from kingdom.records import notes
@@ -227,14 +228,17 @@ def test_a_task_that_is_tried_again_speaks_in_its_old_thread(home: Path, clock: 
     assert [line["thread"] for line in finals] == [first["ts"], first["ts"]]
 
 
-def test_so_many_closed_threads_are_remembered_and_no_more(home: Path, clock: Clock) -> None:
+def test_so_many_closed_threads_are_remembered_and_no_more(
+    home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations, "MOST_CLOSED", most := 30)
     services(home, "envoy", clock)
-    for number in range(MOST_CLOSED + 5):
+    for number in range(most + 5):
         open_thread(home, f"msg-a{number:05d}", f"task-{number:05d}", created_at="2026-01-01T00:00:00Z")
         put(home, "messages", "pending", **message(f"msg-b{number:05d}", task_id=f"task-{number:05d}"))
     settle(home, clock)
     kept = read_json(Places(home).own("envoy") / "closed-threads.json")
-    assert (len(kept), "task-00000" in kept, f"task-{MOST_CLOSED + 4:05d}" in kept) == (MOST_CLOSED, False, True)
+    assert (len(kept), "task-00000" in kept, f"task-{most + 4:05d}" in kept) == (most, False, True)
 
 
 @pytest.mark.parametrize("channel", ["console", None, "dev-eddy"])

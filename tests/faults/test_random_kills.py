@@ -24,11 +24,11 @@ from tests.faults import homes, oracle, trees
 from tests.faults.sweep import end_strays, processes_of
 from tests.waiting import SOON
 
-EVENTS = 500 if trees.CAMPAIGN else 20
+EVENTS = 500 if trees.CAMPAIGN else 12
 SEED = int(os.environ.get("KINGDOM_SEED", "20260207"))
 PAUSE_SECONDS = 0.6
 HOMES = 20
-LOOKS = 20
+LOOKS = 12
 """So often the home is looked over while it is at work."""
 SECONDS = EVENTS * 6.0 + 120
 GENERALS = (homes.GENERAL, "gen-other")

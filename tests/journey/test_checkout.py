@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.home.places import Places, find_data
+from tests.faults import trees
 
 CHECKOUT = find_data()
 CHANGE_OVER = """\
@@ -100,6 +101,7 @@ def used(checkout: Path) -> None:
     (checkout / ".env").chmod(0o600)
 
 
+@trees.in_campaigns
 def test_a_run_leaves_a_checkout_clean(folder: Path) -> None:
     checkout = cloned(folder / "checkout")
     kingdom = set_up(checkout)
@@ -203,6 +205,7 @@ def of_before(target: Path) -> Path:
     return upstream
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("is_edited", [False, True], ids=["unchanged", "edited"])
 def test_an_older_checkout_survives_the_change_over(folder: Path, is_edited: bool) -> None:
     upstream = of_before(folder / "upstream")

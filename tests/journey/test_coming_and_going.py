@@ -133,6 +133,7 @@ def test_a_general_that_was_uninstalled_does_not_come_back(own: Kingdom) -> None
     assert "no general subscribes to console.message" in done.stderr
 
 
+@trees.in_campaigns
 def test_who_cannot_start_says_why_at_once(own: Kingdom) -> None:
     own.ok("down")
     king = own.places.config / "king.yaml"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 
 CHECKOUT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ def test_a_new_general_validates_and_answers_as_it_is(kingdom: Kingdom) -> None:
     assert "[complete] console.message — I was told: weather hello" in kingdom.ok("say", "weather hello")
 
 
+@trees.in_campaigns
 def test_a_general_works_by_the_new_manifest_when_installing_returns(kingdom: Kingdom) -> None:
     """Its next look at the file would have been ten seconds later."""
     package = kingdom.general("gen-turn", answer(status="success", summary="done"), keywords=["turn"])
@@ -39,6 +41,7 @@ def test_a_general_works_by_the_new_manifest_when_installing_returns(kingdom: Ki
         assert kingdom.ok("say", f"m{number}").endswith("— done\n")
 
 
+@trees.in_campaigns
 def test_a_manifest_of_another_name_is_told_once(own: Kingdom) -> None:
     own.places.manifest("gen-wrong").write_text("name: gen-right\ndescription: x\ntimeout_seconds: 60\n")
     said = own.run("up")
@@ -92,6 +95,7 @@ def test_without_an_engine_that_thinks_a_task_needs_set_up(kingdom: Kingdom, gen
     assert kingdom.runs(general)
 
 
+@trees.in_campaigns
 def test_the_doctor_finds_what_is_wrong_and_says_the_next_command(own: Kingdom) -> None:
     own.ok("generals", "install", str(own.places.package("gen-doctor")))
     assert "[complete] console.message — Nothing is wrong." in own.ok("say", "doctor")

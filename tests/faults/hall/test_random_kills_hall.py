@@ -10,7 +10,7 @@ from tests.faults.hall import campaign
 from tests.faults.oracle import Figure
 from tests.gateway.halls import Hall, free_port
 
-QUICK = campaign.Plan(messages=150, talking=4.0, seconds=150.0, most_kills=4)
+QUICK = campaign.Plan(messages=80, talking=2.0, seconds=150.0, most_kills=4)
 PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=900.0, most_kills=1000) if trees.CAMPAIGN else QUICK
 
 

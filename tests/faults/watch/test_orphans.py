@@ -91,6 +91,7 @@ def innocents(court: Kingdom) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
             child.wait()
 
 
+@trees.in_campaigns
 @pytest.mark.parametrize("serving_killed", [False, True] if trees.CAMPAIGN else [True])
 @pytest.mark.parametrize("launcher", one_of("supervisord"))
 def test_nothing_outlives_a_soldier(serving_killed: bool, launcher: str, figure: Figure) -> None:
