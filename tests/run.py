@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def rewrite_asserts(ignored: list[str]) -> None:
-    """Load all tests once, half of them in each of two processes: the workers would each do so, all at the same time."""
+    """Load all tests once, in two processes: else each worker would rewrite the asserts of all, at the same time."""
     names = sorted(str(path) for path in Path("tests").iterdir() if path.is_dir() or path.name.startswith("test_"))
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *ignored]
     halves = [subprocess.Popen([*command, *names[at::2]], stdout=subprocess.DEVNULL) for at in (0, 1)]
