@@ -63,7 +63,7 @@ def echoing(kingdom: Kingdom) -> Kingdom:
     return kingdom
 
 
-@pytest.mark.parametrize("what", IN_SHELL)
+@pytest.mark.parametrize("what", IN_SHELL if trees.CAMPAIGN else ["king"])
 def test_a_role_of_shell(echoing: Kingdom, what: str) -> None:
     role, script, words, answered = IN_SHELL[what]
     with standing_in(echoing, role, script, *words):

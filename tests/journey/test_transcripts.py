@@ -41,6 +41,7 @@ def a_repository(folder: Path) -> Path:
     return folder
 
 
+@trees.in_campaigns
 def test_a_review(own: Kingdom) -> None:
     repository = a_repository(own.home / "elsewhere" / "app")
     known = {"repositories": {"known": {"acme/app": str(repository)}}}
@@ -64,6 +65,7 @@ mv "$KINGDOM_RESULT_PATH.tmp" "$KINGDOM_RESULT_PATH"
     ]
 
 
+@trees.in_campaigns
 def test_out_of_scope_is_silent(kingdom: Kingdom) -> None:
     installed(kingdom, "gen-picky", answer(status="skipped", reason="only drafts"), subscribes=["a.draft"])
     kingdom.event("evt-a-1", "a.draft")

@@ -117,7 +117,7 @@ rest()
     ),
 }
 
-QUICK = ("a fork bomb", "a memory hog of many", "a spinner", "a babbler")
+QUICK = ("a fork bomb", "a memory hog of many", "a babbler")
 
 FILLERS = {
     "files": """

@@ -36,7 +36,6 @@ MUTANTS = [
         drop("fsync"),
         "publish power",
         near="names",
-        quick=True,
     ),
     Mutant(
         "the name of a batch is not synced before it is acknowledged",
