@@ -14,7 +14,7 @@ from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.doors import EVIL, LONGEST_NAME, SAFE
 
-COUNT = 100_000 if trees.CAMPAIGN else 2_000
+COUNT = 100_000 if trees.CAMPAIGN else 1_000
 
 DOORS = Path(__file__).with_name("doors.py")
 

@@ -16,7 +16,7 @@ from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, WORKING_GENERAL, Kingdom, Load, kingdom
 from tests.waiting import wait_until
 
-EVENTS = 10_000 if trees.CAMPAIGN else 500
+EVENTS = 10_000 if trees.CAMPAIGN else 200
 BACKLOG = 1_000_000 if trees.CAMPAIGN else 5_000
 SLOW_SECONDS = 6.0
 THRESHOLD = 4.0
