@@ -6,7 +6,7 @@ WORKERS ?= 6
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
 LONG := tests/journey tests/gateway/test_loads.py tests/steward/test_role_script.py
 SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel envoy \
-	upkeep runtime/test_role.py test_docs.py test_run.py
+	upkeep chamberlain runtime/test_role.py test_docs.py test_run.py
 # What has a target of its own, below.
 ELSEWHERE := distributed outside web
 
