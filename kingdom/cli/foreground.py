@@ -19,9 +19,9 @@ from kingdom.runtime import systemd
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_SECONDS = 0.5
 HUNG_SECONDS = 30.0
-"""The chamberlain has replaced a hung role so long after the threshold; one that hangs still is systemd's."""
+"""The chamberlain replaces a hung role within this after the threshold; later it is left to systemd."""
 GONE_SECONDS = 30.0
-"""Launcher and chamberlain raise each other within that."""
+"""Launcher and chamberlain restart each other within this."""
 
 
 class Found(NamedTuple):
