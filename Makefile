@@ -89,9 +89,9 @@ faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defec
 	else echo 'no fault checks yet: nothing to test'; fi
 
 faults-as-user: export KINGDOM_CAMPAIGN = 1
-faults-as-user: ## the checks of the sandbox as a user without root and control groups [CHECKS=tests/faults/cage]; needs root
+faults-as-user: ## the checks of the sandbox as a user without root and control groups [CHECKS=tests/faults/sandbox]; needs root
 	@bin/setup dev
-	@exec tests/faults/as_user.sh -q $${CHECKS:-tests/faults/cage}
+	@exec tests/faults/as_user.sh -q $${CHECKS:-tests/faults/sandbox}
 
 faults-quick: ## the quick fault checks
 	@bin/setup dev

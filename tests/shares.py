@@ -12,7 +12,7 @@ LONG_FIRST = (
     "gateway/test_stock_client",
     "faults/watch",
     "faults/test_sweep_",
-    "faults/cage",
+    "faults/sandbox",
     "faults/test_",
     "faults",
     "journey",

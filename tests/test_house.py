@@ -194,14 +194,14 @@ def strangers(root: Path) -> Iterator[str]:
                 yield f"{source.at(found.node)} imports {top}, allowed in {', '.join(allowed) or 'no room'}"
 
 
-DOORS = ("kingdom/disk/atomic.py", "kingdom/disk/bulk.py")
+DISK_MODULES = ("kingdom/disk/atomic.py", "kingdom/disk/bulk.py")
 MOVERS = {("os", name) for name in ("rename", "renames", "replace", "link")} | {("shutil", "move")}
 
 
 def moved_by_hand(root: Path) -> Iterator[str]:
-    """Files are moved, replaced and linked by the two doors to the disk alone."""
+    """Files are moved, replaced and linked by `atomic` and `bulk` alone."""
     for source in sources(root):
-        if source.name in DOORS:
+        if source.name in DISK_MODULES:
             continue
         names = {
             alias.asname or alias.name: alias.name
@@ -544,5 +544,5 @@ TIDY = {
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_a_tidy_house_is_left_in_peace(check: Check, tmp_path: Path) -> None:
+def test_a_house_without_defects_passes(check: Check, tmp_path: Path) -> None:
     assert list(check(build(tmp_path, TIDY))) == []

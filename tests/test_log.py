@@ -60,7 +60,7 @@ def test_a_sentence_may_name_the_event_that_it_tells_of(places: Places) -> None:
     assert (event["type"], event["data"]) == ("message.failed", {"error": "gone"})
 
 
-def test_an_event_that_nobody_counts_is_a_slip(places: Places) -> None:
+def test_an_event_of_an_unknown_type_is_an_error(places: Places) -> None:
     with pytest.raises(AssertionError):
         log_of(places).event("event.invented")
 

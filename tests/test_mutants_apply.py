@@ -18,7 +18,7 @@ from tests.faults import changes, lines, mutants, random_mutants, reached, trees
 LISTS = (
     "test_mutants",
     "test_command_mutants",
-    "cage.test_cage_mutants",
+    "sandbox.test_sandbox_mutants",
     "engines.test_engine_mutants",
     "hall.test_gateway_mutants",
     "hall.test_hall_mutants",
@@ -56,7 +56,7 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
         "court": ("test_mutants",),
         "promises": ("test_promise",),
         "watch": ("watch.",),
-        "sandbox": ("cage.",),
+        "sandbox": ("sandbox.",),
         "queue": ("mailbox.", "mq."),
         "sentinel": ("test_sentinel",),
         "slack": ("test_slack",),

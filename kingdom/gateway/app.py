@@ -17,9 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from kingdom.gateway.admission import Admission
 from kingdom.gateway.clients import Client, Clients
 from kingdom.gateway.delivery import Delivery, Names
-from kingdom.gateway.doors import Doors
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import Membership
 from kingdom.gateway.passwords import Passwords
@@ -94,7 +94,7 @@ class Application:
             self._rooms.has_ended,
             clock,
         )
-        self._doors = Doors(self._serve, self._rates["requests"])
+        self._admission = Admission(self._serve, self._rates["requests"])
         self._routes = _routes(self._rest, self._failed)
         self._checks = ThreadPoolExecutor(2, thread_name_prefix="checks")
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,7 +109,7 @@ class Application:
         for name, rate in self._rates.items():
             rate.limit = _limit(config["limits"][name])
         own = [config["host"]] if config["host"] not in ("0.0.0.0", "::") else []
-        self._doors.configure([*config["hosts"], *own], config["origins"])
+        self._admission.configure([*config["hosts"], *own], config["origins"])
         self._rest.registration = config["registration"]
 
     @property
@@ -162,7 +162,7 @@ class Application:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._doors(scope, receive, send)
+        await self._admission(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith(SOCKETS):

@@ -448,7 +448,7 @@ def _new_server(hall: Sockets) -> _Server:
         # A refused client sees that it is connected, and then why not; otherwise it would try again and again.
         always_connect=True,
         async_handlers=False,
-        # Origins are checked before anything else, in `doors`.
+        # Origins are checked before anything else, in `admission`.
         cors_allowed_origins=[],
         max_http_buffer_size=LARGEST_INCOMING,
         ping_interval=PING_SECONDS,

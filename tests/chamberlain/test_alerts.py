@@ -20,7 +20,7 @@ def alerts(home: Path, clock: Clock) -> Alerts:
 
 
 def said(home: Path) -> list[str]:
-    return [letter["content"] for letter in all_of(home, "messages", "pending")]
+    return [message["content"] for message in all_of(home, "messages", "pending")]
 
 
 def book(home: Path) -> Path:
@@ -28,12 +28,12 @@ def book(home: Path) -> Path:
 
 
 def note_letter(home: Path, name: str) -> None:
-    """As a life leaves it that was killed between the letter's id and its end."""
+    """Write the file as it is left by a kill between the message's id and its end."""
     pages = read_json(book(home))
     write(book(home), {**pages, "letter": {"id": name, "tells": pages["waiting"]}})
 
 
-def test_a_trouble_is_told_at_once_and_once(home: Path) -> None:
+def test_a_problem_is_reported_at_once_and_once(home: Path) -> None:
     clock = Clock()
     ours = alerts(home, clock)
     sent = []
@@ -46,7 +46,7 @@ def test_a_trouble_is_told_at_once_and_once(home: Path) -> None:
     assert all_of(home, "messages", "pending")[0]["urgency"] == "urgent"
 
 
-def test_a_trouble_that_was_over_is_told_again(home: Path) -> None:
+def test_a_problem_that_was_over_is_reported_again(home: Path) -> None:
     clock = Clock()
     ours = alerts(home, clock)
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_a_trouble_that_was_over_is_told_again(home: Path) -> None:
     assert said(home) == ["[alert] the machine is red"] * 2
 
 
-def test_a_storm_is_three_letters_at_most_and_loses_nothing(home: Path) -> None:
+def test_a_storm_is_three_messages_at_most_and_loses_nothing(home: Path) -> None:
     clock = Clock()
     ours = alerts(home, clock)
     for second in range(300):
@@ -113,7 +113,7 @@ def test_a_message_that_could_not_be_written_keeps_its_id(home: Path) -> None:
     assert here(home, "messages", "pending") == ["msg-20260207-chamberlain-001"]
 
 
-def test_a_letter_noted_but_not_delivered_is_delivered_by_the_next_life(home: Path) -> None:
+def test_a_message_noted_but_not_delivered_is_delivered_by_the_next_life(home: Path) -> None:
     clock = Clock()
     alerts(home, clock).tell("a", "first")
     note_letter(home, "msg-20260207-chamberlain-001")
@@ -121,7 +121,7 @@ def test_a_letter_noted_but_not_delivered_is_delivered_by_the_next_life(home: Pa
     assert here(home, "messages", "pending") == ["msg-20260207-chamberlain-001"]
 
 
-def test_a_letter_delivered_but_not_noted_is_not_delivered_twice(home: Path) -> None:
+def test_a_message_delivered_but_not_noted_is_not_delivered_twice(home: Path) -> None:
     clock = Clock()
     ours = alerts(home, clock)
     ours.tell("a", "first")
@@ -134,7 +134,7 @@ def test_a_letter_delivered_but_not_noted_is_not_delivered_twice(home: Path) -> 
     assert read_json(book(home))["told"] == ["a"]
 
 
-def test_a_damaged_book_starts_anew(home: Path) -> None:
+def test_a_damaged_file_starts_anew(home: Path) -> None:
     clock = Clock()
     alerts(home, clock).tell("a", "first")
     book(home).write_bytes(b"")
@@ -158,7 +158,7 @@ def test_a_damaged_book_starts_anew(home: Path) -> None:
         ("unknown", {}),
     ],
 )
-def test_a_damaged_page_is_left_out_and_that_is_told_once(home: Path, name: str, page: Any) -> None:
+def test_a_damaged_entry_is_dropped_and_that_is_logged_once(home: Path, name: str, page: Any) -> None:
     clock = Clock()
     alerts(home, clock).tell("a", "first")
     write(book(home), {**read_json(book(home)), name: page})

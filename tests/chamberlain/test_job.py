@@ -134,8 +134,8 @@ def test_people_are_told_of_what_a_roll_call_could_not_mend_quietly(
     role = ChamberlainJob(ours)
     role._roll_call = RollCall([Finding("king", what, "king 1")])  # type: ignore[assignment]
     assert role.turn(None).ended is ends
-    letters = [letter["content"] for letter in all_of(ours.places.home, "messages", "pending")]
-    assert letters == ([f"[alert] king: {what}"] if is_told else [])
+    messages = [message["content"] for message in all_of(ours.places.home, "messages", "pending")]
+    assert messages == ([f"[alert] king: {what}"] if is_told else [])
     assert f"king: {what}" in (ours.log.flush() or ours.places.role_log("chamberlain").read_text())
 
 

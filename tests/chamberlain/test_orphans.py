@@ -66,7 +66,7 @@ def enlist(ours: Services, row: SessionRow) -> None:
     rows.write()
 
 
-def test_a_lock_that_nobody_holds_keeps_nobody(ours: Services) -> None:
+def test_a_lock_that_nobody_holds_protects_no_process(ours: Services) -> None:
     lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     lock.release()
@@ -140,7 +140,7 @@ def test_a_task_whose_name_begins_like_an_orphans_is_left_alone(ours: Services) 
     lock.release()
 
 
-def test_the_roll_tells_only_of_those_who_are_out(ours: Services) -> None:
+def test_sessions_name_only_soldiers_that_run(ours: Services) -> None:
     lock = Lock(ours.places.control_folder("gen-pr", TASK) / "lock", TASK)
     lock.acquire()
     for task in (TASK, "task-20260207-002"):
@@ -163,7 +163,7 @@ def test_when_memory_runs_out_the_newest_of_the_least_urgent_goes(ours: Services
         assert not gone(spared)
 
 
-def test_damaged_rows_are_nobody_and_stop_nobody(ours: Services) -> None:
+def test_damaged_rows_name_no_soldier_and_stop_no_turn(ours: Services) -> None:
     rows = [
         3,
         {},
@@ -179,12 +179,12 @@ def test_damaged_rows_are_nobody_and_stop_nobody(ours: Services) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "[", '[{"task_id"'])
-def test_a_roll_that_a_power_cut_has_damaged_can_be_read_again(damage: str, ours: Services) -> None:
+def test_a_sessions_file_that_a_power_cut_has_damaged_can_be_read_again(damage: str, ours: Services) -> None:
     ours.places.sessions.write_text(damage)
     list(orphans.kill(ours))
     assert json.loads(ours.places.sessions.read_text()) == []
 
 
-def test_a_roll_on_which_nobody_ever_stood_is_not_made(ours: Services) -> None:
+def test_a_sessions_file_is_not_made_without_soldiers(ours: Services) -> None:
     Sessions(ours.places, ours.unsynced).repair()
     assert not ours.places.sessions.exists()

@@ -121,8 +121,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return stand_in
 
 
-def letters(home: Path) -> list[str]:
-    return [letter["content"] for letter in all_of(home, "messages", "pending")]
+def messages(home: Path) -> list[str]:
+    return [message["content"] for message in all_of(home, "messages", "pending")]
 
 
 def test_resources_json_says_what_was_measured(home: Path, machine: Machine) -> None:
@@ -144,8 +144,8 @@ def test_a_red_machine_is_one_alert_however_long_it_stays_red(home: Path, machin
     role = ChamberlainJob(ours)
     for _ in range(6):
         role.turn(None)
-    assert len(letters(home)) == 1
-    assert "red" in letters(home)[0]
+    assert len(messages(home)) == 1
+    assert "red" in messages(home)[0]
 
 
 def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
@@ -154,7 +154,7 @@ def test_a_full_disk_is_one_alert(home: Path, machine: Machine) -> None:
     role = ChamberlainJob(ours)
     for _ in range(4):
         role.turn(None)
-    assert [("86 % full" in text) for text in letters(home)] == [True]
+    assert [("86 % full" in text) for text in messages(home)] == [True]
 
 
 def test_a_disk_that_gets_room_and_is_full_again_is_told_again(home: Path, machine: Machine) -> None:
@@ -166,7 +166,7 @@ def test_a_disk_that_gets_room_and_is_full_again_is_told_again(home: Path, machi
         role.turn(None)
         clock.pass_(4000)
     ours.log.flush()
-    assert [("86 % full" in text) for text in letters(home)] == [True, True]
+    assert [("86 % full" in text) for text in messages(home)] == [True, True]
     assert ours.places.events_log.read_text().count('"system.resource_warning"') == 2
 
 
@@ -179,7 +179,7 @@ def test_a_machine_that_recovers_is_told_of_when_it_is_red_again(home: Path, mac
         for _ in range(3):
             role.turn(None)
             clock.pass_(1300)
-    assert len(letters(home)) == 2
+    assert len(messages(home)) == 2
 
 
 def test_a_mistake_in_the_kings_configuration_is_the_kings(home: Path, machine: Machine) -> None:

@@ -16,7 +16,7 @@ from kingdom.times import stamp
 from tests.cli.conftest import Terminal
 
 
-def test_a_home_that_sleeps_is_healthy(terminal: Terminal) -> None:
+def test_a_home_without_running_roles_is_healthy(terminal: Terminal) -> None:
     said = terminal("doctor")
     assert said.code == 0, said.out
     assert "BAD" not in said.out

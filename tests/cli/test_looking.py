@@ -158,12 +158,12 @@ def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: N
     assert "rule tried: subscribes 'a.*' → nobody" in told
 
 
-def test_why_says_that_the_king_sleeps(terminal: Terminal) -> None:
+def test_why_says_that_the_king_does_not_run(terminal: Terminal) -> None:
     terminal.event("pending", "evt-1")
     assert "it waits: the king does not run; `" in terminal.ok("why", "evt-1")
 
 
-def test_why_follows_an_event_to_its_letters(terminal: Terminal) -> None:
+def test_why_follows_an_event_to_its_messages(terminal: Terminal) -> None:
     letters = {"start": "msg-1"}
     terminal.event("completed", "evt-1", status="completed", task_id="task-1", letters=letters)
     terminal.task("completed", "task-1", outcome="failed", letters={"final": "msg-2"})
@@ -491,7 +491,7 @@ def test_lines_are_cut_and_columns_stand_straight() -> None:
 
 
 @pytest.mark.parametrize("written", ["soon", "", None, 7, "2026-13-45T00:00:00Z"])
-def test_a_moment_that_somebody_has_damaged_blinds_nobody(terminal: Terminal, written: object) -> None:
+def test_a_damaged_time_keeps_no_command_from_showing_the_rest(terminal: Terminal, written: object) -> None:
     places = terminal.places
     places.sessions.write_text(json.dumps([{"task_id": "task-1", "soldier": "soldier-1", "started_at": written}]))
     plan = {"schedule": "gen-a:daily", "next": written or "soon", "held_since": written or "soon"}

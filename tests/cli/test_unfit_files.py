@@ -44,7 +44,7 @@ def unfit(request: pytest.FixtureRequest, terminal: Terminal) -> str:
 
 
 @pytest.mark.parametrize("words", LOOKS, ids=" ".join)
-def test_what_is_unfit_blinds_nobody(words: list[str], terminal: Terminal, unfit: str) -> None:
+def test_unfit_files_keep_no_command_from_showing_the_rest(words: list[str], terminal: Terminal, unfit: str) -> None:
     said = terminal(*words)
     assert said.code in (0, 1)
     assert "\x1b[31m" not in said.out + said.err

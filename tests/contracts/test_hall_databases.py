@@ -223,7 +223,7 @@ def test_an_imported_message_has_no_position_and_is_told_again(database: Databas
 
 
 @pytest.mark.parametrize("what", ["room", "sender"])
-def test_a_message_of_nobody_or_nowhere_is_refused_and_takes_the_others_with_it(what: str, database: Database) -> None:
+def test_a_message_without_user_or_room_is_refused_with_its_whole_batch(what: str, database: Database) -> None:
     user = add_user(database)
     room = add_room(database, user)
     bad = arrival(new_uuid() if what == "room" else room, new_uuid() if what == "sender" else user, "0:2")

@@ -79,14 +79,14 @@ def launcher_pid(court: Court, role: str) -> int:
     return int(stat.rpartition(")")[2].split()[1])
 
 
-def test_every_seat_is_filled(raised: Raised, court: Court) -> None:
+def test_every_role_is_started(raised: Raised, court: Court) -> None:
     steward = raised("king", "envoy", "gen-a")
     assert steward.launcher_runs()
     for role in ("king", "envoy", "gen-a"):
         assert steward.alive()[role] == RoleStatus(pid=court.lives(role)[0])
 
 
-def test_before_the_first_raise_nobody_stands(steward: Steward) -> None:
+def test_before_the_first_start_no_role_runs(steward: Steward) -> None:
     assert not steward.launcher_runs()
     assert steward.alive() == {}
     steward.down()
@@ -146,13 +146,13 @@ def test_half_an_answer_of_a_supervisord_that_ends_is_none(court: Court) -> None
     answering.join()
 
 
-def test_raising_again_starts_nobody_twice(raised: Raised, court: Court) -> None:
+def test_starting_again_starts_no_role_twice(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
     steward.start_launcher([row("king"), row("gen-a")])
     stays(lambda: [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1], A_WHILE, "one life each")
 
 
-def test_raising_with_others_ends_those_who_are_no_longer_there(raised: Raised, court: Court) -> None:
+def test_starting_with_other_roles_ends_those_no_longer_listed(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
     steward.start_launcher([row("king"), row("envoy")])
     assert not runs(court.lives("gen-a")[0])
@@ -256,7 +256,7 @@ def test_down_leaves_no_process(raised: Raised, court: Court) -> None:
     steward.down()
 
 
-def test_a_killed_launcher_is_raised_again(raised: Raised, court: Court) -> None:
+def test_a_killed_launcher_is_started_again(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
     os.kill(launcher_pid(court, "king"), signal.SIGKILL)
     wait_until(lambda: not steward.launcher_runs(), SOON, "the launcher is dead")
@@ -292,7 +292,7 @@ def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch:
         assert steward.alive()["gen-a"].pid
 
 
-def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court, launcher: str) -> None:
+def test_many_that_start_at_once_start_one_kingdom(steward: Steward, court: Court, launcher: str) -> None:
     program = (
         "import sys; from pathlib import Path; from kingdom.home.places import Places;"
         "from kingdom.steward import pick;"
@@ -305,7 +305,7 @@ def test_many_who_raise_at_once_raise_one_kingdom(steward: Steward, court: Court
     assert [len(court.lives(role)) for role in ("king", "gen-a")] == [1, 1]
 
 
-def test_the_one_that_stands_is_picked(raised: Raised, court: Court, launcher: str) -> None:
+def test_the_launcher_that_runs_is_picked(raised: Raised, court: Court, launcher: str) -> None:
     raised("king")
     assert pick(court.places).name == launcher
 

@@ -142,7 +142,7 @@ def test_a_message_goes_back_the_way_its_cause_came(home: Path, clock: Clock) ->
 @pytest.mark.parametrize(
     "content", ["{half", "[]", f'{{"{TASK}": 5}}', f'{{"{TASK}": {{}}}}', f'{{"{TASK}": {{"thread_ts": "1.2"}}}}']
 )
-def test_a_damaged_file_of_threads_silences_nobody(home: Path, clock: Clock, content: str) -> None:
+def test_a_damaged_file_of_threads_stops_no_message(home: Path, clock: Clock, content: str) -> None:
     services(home, "envoy", clock)
     own = Places(home).own("envoy")
     (own / "thread-mappings.json").write_text(content)
@@ -216,7 +216,7 @@ def test_a_state_file_of_another_form_is_set_aside_with_an_alert(
     assert len(transcript(home)) == 1
 
 
-def test_a_task_that_is_tried_again_speaks_in_its_old_thread(home: Path, clock: Clock) -> None:
+def test_messages_of_a_task_that_is_tried_again_go_to_its_old_thread(home: Path, clock: Clock) -> None:
     envoy = settle(home, clock)
     open_thread(home)
     for number in (2, 3):

@@ -227,7 +227,7 @@ MUTANTS = [
         "a slash may stand in a name",
         "kingdom.home.places",
         constant("_NAME", 're.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+/-]*\\Z")'),
-        caught_by="doors",
+        caught_by="named paths",
     ),
     # 15: permissions
     Mutant(

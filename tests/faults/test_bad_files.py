@@ -211,7 +211,7 @@ def check_messages(tree: Path) -> list[str]:
     homes.put(home, "messages", "pending", homes.message("msg-good"))
     wrong = run_role(tree, home, "envoy")
     if oracle.states_of(home, "messages").get("msg-good") != ["sent"]:
-        wrong.append("the good letter behind them was not said")
+        wrong.append("the good message behind them was not posted")
     wrong += put_away(home, "messages", names)
     trees.remove(home)
     return wrong

@@ -94,20 +94,20 @@ def forget(home: Path) -> list[str]:
     return []
 
 
-def one_task(home: Path, letter: str = "thread_start") -> list[str]:
+def one_task(home: Path, kind: str = "thread_start") -> list[str]:
     made = [task for task in oracle.contents(home, "tasks") if task["event_id"] == NAME]
-    letters = [message for message in oracle.contents(home, "messages") if message["type"] == letter]
-    return oracle.exactly("tasks", 1, len(made)) + oracle.exactly(f"{letter} letters", 1, len(letters)) + settled(home)
+    messages = [message for message in oracle.contents(home, "messages") if message["type"] == kind]
+    return oracle.exactly("tasks", 1, len(made)) + oracle.exactly(f"{kind} messages", 1, len(messages)) + settled(home)
 
 
 def no_task(home: Path) -> list[str]:
     made = len(oracle.contents(home, "tasks")) + len(oracle.contents(home, "messages"))
-    return oracle.exactly("tasks and letters of a forgotten event", 0, made) + settled(home)
+    return oracle.exactly("tasks and messages of a forgotten event", 0, made) + settled(home)
 
 
 def completed(home: Path) -> list[str]:
     finals = [message for message in oracle.contents(home, "messages") if message["type"] == "notification"]
-    return oracle.exactly("final letters", 1, len(finals))
+    return oracle.exactly("final messages", 1, len(finals))
 
 
 def settled(home: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Anybody may be killed at any moment: every event becomes one task with one outcome, and every letter is said once."""
+"""Any process is killed at any moment: every event becomes one task and one outcome, every message is posted once."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
             else:
                 pause()
         roles.raise_all()
-        assert trees.until(lambda: (roles.raise_all(), quiet(places))[1], 60), "the letters are all said"
+        assert trees.until(lambda: (roles.raise_all(), quiet(places))[1], 60), "the messages are all said"
         roles.stop()
         roles.raise_all()
         trees.until(lambda: all(roles.awake(name) for name in ROLES), SOON)
@@ -205,13 +205,13 @@ def quiet(places: Places) -> bool:
 
 
 def lost_or_doubled(places: Places) -> list[str]:
-    """By event: one task, one success; by task: a start and an end; by letter: one post."""
+    """By event: one task, one success; by task: a start and an end; by message: one post."""
     home = places.home
     tasks = oracle.contents(home, "tasks")
-    letters = oracle.contents(home, "messages")
+    messages = oracle.contents(home, "messages")
     posts = Counter(post["letter"] for post in posted(places))
     by_event = Counter(task["event_id"] for task in tasks)
-    by_task = Counter((letter["task_id"], letter["type"]) for letter in letters)
+    by_task = Counter((message["task_id"], message["type"]) for message in messages)
     wrong = oracle.exactly("events", EVENTS, len(oracle.states_of(home, "events")))
     for number in range(EVENTS):
         wrong += oracle.exactly(f"tasks of evt-{number}", 1, by_event[f"evt-{number}"])
@@ -220,9 +220,9 @@ def lost_or_doubled(places: Places) -> list[str]:
             wrong.append(f"{task['id']} ended as {task['state']} {task.get('outcome')}: {error(places, task['id'])}")
         for type_ in ("thread_start", "notification"):
             wrong += oracle.exactly(f"{type_} of {task['id']}", 1, by_task[task["id"], type_])
-    for letter in letters:
-        wrong += oracle.exactly(f"posts of {letter['id']}", 1, posts[letter["id"]])
-    return wrong + oracle.exactly("letters", 2 * EVENTS, len(letters))
+    for message in messages:
+        wrong += oracle.exactly(f"posts of {message['id']}", 1, posts[message["id"]])
+    return wrong + oracle.exactly("letters", 2 * EVENTS, len(messages))
 
 
 def posted(places: Places) -> Iterator[dict[str, str]]:

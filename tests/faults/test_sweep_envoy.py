@@ -1,4 +1,4 @@
-"""The envoy, killed or cut off from its disk at every file call: every letter is on the console once, in its
+"""The envoy, killed or cut off from its disk at every file call: every message is on the console once, in its
 thread, and filed."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ START, FINAL, UPDATE, QUESTION, ALERT, REPORT = (f"msg-20260207-00{number}" for 
 
 
 def prepare(home: Path) -> None:
-    """One letter of each kind that the king writes, one of them in a thread that stands already."""
+    """One message of each kind that the king writes, one of them in a thread that stands already."""
     homes.make(home, config={"envoy": {"retry": {"backoff_seconds": 0}}})
     thread = {ASKING: {"channel": "console", "room": "dev-eddy", "thread": "1770458400.000001"}}
     homes.write(Places(home).own("envoy") / "thread-mappings.json", thread)
@@ -64,14 +64,14 @@ def posts(home: Path) -> list[dict[str, Any]]:
 
 def _filed(home: Path) -> list[str]:
     states = oracle.states_of(home, "messages")
-    letters = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
-    return [f"{name} lies in {states.get(name)}" for name in letters if states.get(name) != ["sent"]]
+    messages = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
+    return [f"{name} lies in {states.get(name)}" for name in messages if states.get(name) != ["sent"]]
 
 
 def _said_once(home: Path) -> list[str]:
     said = Counter(post["letter"] for post in posts(home))
-    letters = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
-    return [line for name in letters for line in oracle.exactly(f"posts of {name}", 1, said[name])]
+    messages = (START, FINAL, UPDATE, QUESTION, ALERT, REPORT)
+    return [line for name in messages for line in oracle.exactly(f"posts of {name}", 1, said[name])]
 
 
 def _threads(home: Path) -> list[str]:
@@ -81,7 +81,7 @@ def _threads(home: Path) -> list[str]:
     wrong = []
     begun_before = float(by_letter[START]["ts"]) < float(by_letter[FINAL]["ts"])
     if begun_before and by_letter[FINAL]["thread"] != by_letter[START]["ts"]:
-        wrong.append("the final letter is not in its task's thread")
+        wrong.append("the final message is not in its task's thread")
     for name in (UPDATE, QUESTION):
         if by_letter[name]["thread"] != "1770458400.000001":
             wrong.append(f"{name} is not in its task's thread")
@@ -100,14 +100,14 @@ ENVOY = Step("envoy", ARGV, prepare, check, restarts=2)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_letter(fault: str, figure: oracle.Figure) -> None:
+def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_message(fault: str, figure: oracle.Figure) -> None:
     report = sweep(ENVOY, fault, budget=QUICK_POINTS)
     figure(report.line)
     assert not report.bad, report.details
     assert not report.missed, report.details
 
 
-def test_no_power_cut_under_the_envoy_loses_or_repeats_a_letter(figure: oracle.Figure) -> None:
+def test_no_power_cut_under_the_envoy_loses_or_repeats_a_message(figure: oracle.Figure) -> None:
     report = power_cuts(ENVOY, budget=QUICK_STATES)
     figure(report.line)
     assert not report.bad, report.details

@@ -1,5 +1,5 @@
 """The king, killed or cut off from its disk at every file call: every event becomes one task, every result
-its letters, every due run one task, and nothing of it twice."""
+its messages, every due run one task, and nothing of it twice."""
 
 from collections import Counter
 from dataclasses import replace
@@ -103,20 +103,20 @@ def _letters(home: Path) -> list[str]:
     causes = {task["id"]: task["event_id"] for task in oracle.contents(home, "tasks")}
     written: Counter[str] = Counter()
     wrong = []
-    for letter in oracle.contents(home, "messages"):
-        task = str(letter["task_id"]).removeprefix("proclamation-")
-        if letter["content"].startswith("[failed] the question of"):
+    for message in oracle.contents(home, "messages"):
+        task = str(message["task_id"]).removeprefix("proclamation-")
+        if message["content"].startswith("[failed] the question of"):
             written["lost answer"] += 1
-        elif letter["type"] == "thread_update":
+        elif message["type"] == "thread_update":
             resumed = [other for other in oracle.contents(home, "tasks") if other.get("thread_task_id") == task]
-            written.update(f"{letter['content']}|{other['event_id']}" for other in resumed)
+            written.update(f"{message['content']}|{other['event_id']}" for other in resumed)
         elif task not in causes:
-            wrong.append(f"letter {letter['id']} is about {task}, which is not there")
+            wrong.append(f"message {message['id']} is about {task}, which is not there")
         else:
-            written[f"{letter['content']}|{causes[task]}"] += 1
+            written[f"{message['content']}|{causes[task]}"] += 1
     expected = Counter({**EXPECTED_LETTERS, "lost answer": 1})
     for what in expected | written:
-        wrong += oracle.exactly(f"letters {what!r}", expected[what], written[what])
+        wrong += oracle.exactly(f"messages {what!r}", expected[what], written[what])
     return wrong
 
 

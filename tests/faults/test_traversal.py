@@ -1,4 +1,4 @@
-"""Names from outside that want to be paths or shell words: refused at every door, and nothing is ever written
+"""Names from outside that want to be paths or shell words: refused wherever they come in, and nothing is ever written
 outside the home, nor where a name points."""
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import pytest
 
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
-from tests.faults.doors import EVIL, LONGEST_NAME, SAFE
+from tests.faults.named_paths import EVIL, LONGEST_NAME, SAFE
 
 COUNT = 100_000 if trees.CAMPAIGN else 1_000
 
-DOORS = Path(__file__).with_name("doors.py")
+NAMED_PATHS = Path(__file__).with_name("named_paths.py")
 
 
-def check_doors(tree: Path) -> list[str]:
+def check_named_paths(tree: Path) -> list[str]:
     """Each path of the home that takes a name, with all of the names."""
-    ended = trees.run(tree, trees.new_folder(), [str(DOORS), str(COUNT)], timeout=600)
+    ended = trees.run(tree, trees.new_folder(), [str(NAMED_PATHS), str(COUNT)], timeout=600)
     return ended.stdout.splitlines() + ([ended.stderr] if ended.returncode else [])
 
 
@@ -65,17 +65,17 @@ def check_king(tree: Path) -> list[str]:
 
 
 def check_envoy(tree: Path) -> list[str]:
-    """Letters for such rooms, about such tasks, in such threads."""
+    """Messages for such rooms, about such tasks, in such threads."""
     jail, home = jailed_home()
     for number, name in enumerate(map(speakable, EVIL)):
         for kind in ("thread_start", "human_input_request", "notification"):
             context = {"checkpoint_path": name, "reply_context": {"general": name, "task_id": name, "session_id": name}}
             source = {"source": name, "channel": name, "thread_ts": name}
-            letter = homes.message(f"msg-{number}-{kind}", type=kind, channel=name, context=context)
-            homes.put(home, "messages", "pending", letter | {"task_id": name, "source_ref": source, "dedup_key": name})
+            message = homes.message(f"msg-{number}-{kind}", type=kind, channel=name, context=context)
+            homes.put(home, "messages", "pending", message | {"task_id": name, "source_ref": source, "dedup_key": name})
     wrong = escapes(tree, jail, home, "kingdom.envoy")
     left = list(Places(home).folder("messages", "pending").iterdir())
-    wrong += oracle.exactly("letters that still wait", 0, len(left))
+    wrong += oracle.exactly("messages that still wait", 0, len(left))
     trees.remove(jail)
     return wrong
 
@@ -151,7 +151,7 @@ def is_strange(path: Path) -> bool:
     return path.is_symlink() or not set(path.name.removesuffix(".reason")) <= SAFE
 
 
-CHECKS = {"king": check_king, "envoy": check_envoy, "general": check_general, "doors": check_doors}
+CHECKS = {"king": check_king, "envoy": check_envoy, "general": check_general, "named paths": check_named_paths}
 
 
 @pytest.mark.parametrize("role", CHECKS)

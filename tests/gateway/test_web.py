@@ -40,8 +40,8 @@ def test_tokens_that_are_not_ours_are_refused(web: Hall, figure: Figure) -> None
 
 
 def test_hosts_and_origins_that_are_not_listed_are_refused(web: Hall, figure: Figure) -> None:
-    wrong = web_table.wrong_doors(web)
-    asked = sum(map(len, web_table.doors(web)))
+    wrong = web_table.wrong_hosts_and_origins(web)
+    asked = sum(map(len, web_table.hosts_and_origins(web)))
     figure(f"row 23 Hosts and Origins: {asked} on {len(web_table.PATHS)} kinds of request, {len(wrong)} wrong")
     assert not wrong, wrong
 

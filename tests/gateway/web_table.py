@@ -74,7 +74,7 @@ def wrong_tokens(hall: Hall, person: Person) -> list[str]:
 PATHS = ("/health", "/socket.io/?EIO=4&transport=polling", WEBSOCKET)
 
 
-def doors(hall: Hall) -> tuple[dict[str, int], dict[str, int]]:
+def hosts_and_origins(hall: Hall) -> tuple[dict[str, int], dict[str, int]]:
     """Return Hosts and Origins, and how each is answered."""
     port = urlsplit(hall.url).port
     ours = urlsplit(hall.url).netloc
@@ -102,8 +102,8 @@ def doors(hall: Hall) -> tuple[dict[str, int], dict[str, int]]:
     return hosts, origins
 
 
-def wrong_doors(hall: Hall) -> list[str]:
-    hosts, origins = doors(hall)
+def wrong_hosts_and_origins(hall: Hall) -> list[str]:
+    hosts, origins = hosts_and_origins(hall)
     found = []
     for path in PATHS:
         good = 101 if path == WEBSOCKET else 200

@@ -458,7 +458,7 @@ def test_a_pause_before_the_next_try_is_not_cut_short_by_a_budget(general: Gener
 
 
 @pytest.mark.parametrize("ending", ["fails", "dies", "meets a limit"])
-def test_every_try_has_fresh_ground(general: GeneralRig, clock: Clock, ending: str) -> None:
+def test_every_try_has_a_fresh_workspace(general: GeneralRig, clock: Clock, ending: str) -> None:
     said = {
         "fails": says(status="failed", error="no"),
         "dies": "exit 1",

@@ -118,7 +118,7 @@ def test_a_file_that_is_no_text_is_told_so(home: Path) -> None:
         config.load(places, "king")
 
 
-def test_a_slip_of_the_pen_is_guessed() -> None:
+def test_a_misspelt_key_is_answered_with_the_nearest_one() -> None:
     assert words.closest("quque", ["queue", "events"]) == ", did you mean 'queue'?"
     assert words.closest("xyz", ["queue"]) == ""
 

@@ -1,4 +1,4 @@
-"""The schemas are the doors' keepers: sound themselves, all defaults in them, and of one mind whoever reads them."""
+"""The schemas are valid themselves, hold every default, and mean the same to every reader."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_soldiers_outlive_a_down_and_are_found_again(own: Kingdom) -> None:
 
 
 @trees.in_campaigns
-def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
+def test_down_with_soldiers_leaves_the_retries_of_their_tasks(own: Kingdom) -> None:
     own.ok("generals", "install", str(own.general("gen-digs", "sleep 600", keywords=["dig"])))
     event = own.ok("say", "--no-wait", "dig a hole").strip()
     own.until(lambda: "works on it; `" in own.run("why", event).stdout, "the soldier is out")
@@ -57,7 +57,7 @@ def test_a_down_with_its_soldiers_costs_their_task_no_try(own: Kingdom) -> None:
 
 
 @trees.in_campaigns
-def test_what_is_said_while_all_sleep_is_heard_though_two_start_them_at_once(own: Kingdom) -> None:
+def test_an_event_put_while_no_role_runs_is_served_though_two_start_them_at_once(own: Kingdom) -> None:
     own.ok("down")
     code, said = own.refused("say", "brief me")
     assert code == 3

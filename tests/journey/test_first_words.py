@@ -40,7 +40,7 @@ def test_it_is_understood_in_other_languages(kingdom: Kingdom) -> None:
         assert "- Roles: " in kingdom.ok("say", words), words
 
 
-def test_the_herald_answers_what_nobody_else_understands(kingdom: Kingdom) -> None:
+def test_the_herald_answers_what_no_other_general_takes(kingdom: Kingdom) -> None:
     said = kingdom.ok("say", "what is the meaning of this?")
     assert "no general knows these words" in said
     assert "gen-briefing: " in said

@@ -79,7 +79,7 @@ mv result "$KINGDOM_RESULT_PATH"
 """
 
 
-def test_a_question_after_a_question_keeps_thread_and_ground_and_takes_one_answer(kingdom: Kingdom) -> None:
+def test_a_question_after_a_question_keeps_thread_and_workspace_and_takes_one_answer(kingdom: Kingdom) -> None:
     kingdom.ok("generals", "install", str(kingdom.general("gen-unsure", ASKS_TWICE, keywords=["dither"])))
     first = kingdom.ok("say", "dither").splitlines()[2].split(" --answer ")[1].split()[0]
     second = kingdom.ok("say", "--answer", first, "this").splitlines()[2].split(" --answer ")[1].split()[0]

@@ -21,7 +21,7 @@ CHECKPOINT = {"task_id": TASK, "target_general": "gen-pr", "repo": "", "payload"
 CONTEXT = {"general": "gen-pr", "session_id": "s-2", "repo": ""}
 
 
-def reign(home: Path) -> None:
+def run_king(home: Path) -> None:
     king = KingJob(services(home, "king", Clock(), king={"slack": {"default_channel": "dev"}}))
     while king.turn(None).worked:
         pass
@@ -29,14 +29,14 @@ def reign(home: Path) -> None:
 
 def told(home: Path, **event_fields: Any) -> None:
     put(home, "events", "pending", **event(**event_fields))
-    reign(home)
+    run_king(home)
 
 
 def ends(home: Path, result: dict[str, Any], **fields: Any) -> None:
     """A foreign general has done it."""
     put(home, "tasks", "in_progress", **task(**fields))
     write(Places(home).result(TASK), {"task_id": TASK, **result})
-    reign(home)
+    run_king(home)
 
 
 def made(home: Path) -> dict[str, Any]:

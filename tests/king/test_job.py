@@ -1,6 +1,6 @@
-"""The king's turn, on a real home: events become tasks, results become letters, the clock makes work of its own.
+"""The king's turn, on a real home: events become tasks, results become messages, the clock makes work of its own.
 
-A king who was killed is one whose successor finds the notes and files of the moment."""
+A kill is played by a new king over the files of that moment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def castle(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Path:
+def court_home(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with one general and room for ten soldiers."""
     monkeypatch.delenv("SLACK_DEFAULT_CHANNEL", raising=False)
     monkeypatch.setenv("TZ", "UTC")
@@ -48,25 +48,25 @@ class King(NamedTuple):
     job: KingJob
 
 
-def crown(home: Path, clock: Clock) -> King:
+def new_king(home: Path, clock: Clock) -> King:
     given = services(home, "king", clock)
     return King(given, KingJob(given))
 
 
-def reign(home: Path, clock: Clock, king: King | None = None) -> King:
-    """A new king, or the one there is, until he has nothing left to do."""
-    king = king or crown(home, clock)
+def run_king(home: Path, clock: Clock, king: King | None = None) -> King:
+    """Run a new king, or the given one, until nothing is left to do."""
+    king = king or new_king(home, clock)
     for _ in range(100):
         if not king.job.turn(None).worked:
             break
     else:
-        raise AssertionError("he never comes to rest")
+        raise AssertionError("the king never comes to rest")
     king.job.close()
     king.services.log.flush()
     return king
 
 
-def told(home: Path) -> list[tuple[str, str | None, str]]:
+def messages_of(home: Path) -> list[tuple[str, str | None, str]]:
     return [(record["type"], record["task_id"], record["content"]) for record in all_of(home, "messages", "pending")]
 
 
@@ -87,51 +87,51 @@ def result(home: Path, name: str = TASK, status: str = "success", **fields: Any)
     write(Places(home).result(name), {"task_id": name, "status": status, **fields})
 
 
-def test_an_event_becomes_a_task_and_a_letter(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event(repo="acme/shop", payload={"pr_number": "7"}, colour="blue"))
-    reign(castle, clock)
-    noted = read(castle, "events", "dispatched", "evt-1")
+def test_an_event_becomes_a_task_and_a_message(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event(repo="acme/shop", payload={"pr_number": "7"}, colour="blue"))
+    run_king(court_home, clock)
+    noted = read(court_home, "events", "dispatched", "evt-1")
     assert (noted["task_id"], noted["status"], noted["colour"]) == (TASK, "dispatched", "blue")
-    made = read(castle, "tasks", "pending", TASK)
+    made = read(court_home, "tasks", "pending", TASK)
     assert (made["event_id"], made["target_general"], made["type"]) == ("evt-1", "gen-pr", TYPE)
     assert (made["repo"], made["payload"], made["attempt"]) == ("acme/shop", {"pr_number": "7"}, 0)
-    (letter,) = all_of(castle, "messages", "pending")
-    assert (letter["type"], letter["task_id"]) == ("thread_start", TASK)
-    assert (letter["channel"], letter["content"]) == ("kingdom", f"[start] {TYPE} — acme/shop")
-    assert noted["letters"] == {"start": letter["id"]} == {"start": "msg-20260207-001"}
-    assert logged(castle) == ["event.dispatched", "task.created"]
-    told = {"task_id": TASK, "target_general": "gen-pr"}
-    assert of_events(castle, "event.dispatched") == [{"event_id": "evt-1", **told}]
-    assert of_events(castle, "task.created") == [{**told, "event_type": TYPE, "priority": "normal"}]
+    (message,) = all_of(court_home, "messages", "pending")
+    assert (message["type"], message["task_id"]) == ("thread_start", TASK)
+    assert (message["channel"], message["content"]) == ("kingdom", f"[start] {TYPE} — acme/shop")
+    assert noted["letters"] == {"start": message["id"]} == {"start": "msg-20260207-001"}
+    assert logged(court_home) == ["event.dispatched", "task.created"]
+    data = {"task_id": TASK, "target_general": "gen-pr"}
+    assert of_events(court_home, "event.dispatched") == [{"event_id": "evt-1", **data}]
+    assert of_events(court_home, "task.created") == [{**data, "event_type": TYPE, "priority": "normal"}]
 
 
 def test_a_result_whose_event_cannot_be_read_ends_its_task_and_says_so(under_way: Path, clock: Clock) -> None:
-    king = reign(under_way, clock)
+    king = run_king(under_way, clock)
     Places(under_way).queue_file("events", "dispatched", "evt-1").write_text("{")
     result(under_way)
-    reign(under_way, clock, king)
+    run_king(under_way, clock, king)
     assert here(under_way, "tasks", "completed") == [TASK]
     assert f"the event of {TASK} cannot be ended: " in Places(under_way).role_log("king").read_text()
 
 
-def test_a_king_that_is_killed_leaves_a_gap_of_64_numbers(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event("evt-1"))
-    crown(castle, clock).job.turn(None)
-    put(castle, "events", "pending", **event("evt-2"))
-    crown(castle, clock).job.turn(None)
-    assert here(castle, "tasks", "pending") == [TASK, "task-20260207-066"]
+def test_a_king_that_is_killed_leaves_a_gap_of_64_numbers(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event("evt-1"))
+    new_king(court_home, clock).job.turn(None)
+    put(court_home, "events", "pending", **event("evt-2"))
+    new_king(court_home, clock).job.turn(None)
+    assert here(court_home, "tasks", "pending") == [TASK, "task-20260207-066"]
 
 
-def test_numbers_that_were_not_used_are_given_back(castle: Path, clock: Clock) -> None:
+def test_numbers_that_were_not_used_are_given_back(court_home: Path, clock: Clock) -> None:
     for number in (1, 2):
-        put(castle, "events", "pending", **event(f"evt-{number}"))
-        reign(castle, clock)
-    assert here(castle, "tasks", "pending") == [TASK, "task-20260207-002"]
-    assert here(castle, "messages", "pending") == ["msg-20260207-001", "msg-20260207-002"]
+        put(court_home, "events", "pending", **event(f"evt-{number}"))
+        run_king(court_home, clock)
+    assert here(court_home, "tasks", "pending") == [TASK, "task-20260207-002"]
+    assert here(court_home, "messages", "pending") == ["msg-20260207-001", "msg-20260207-002"]
 
 
 class RollCall:
-    """What the look at the chamberlain will find."""
+    """Say what the check of the chamberlain finds."""
 
     wait = 10.0
 
@@ -147,35 +147,39 @@ class RollCall:
 
 
 @pytest.mark.parametrize(("what", "is_told"), [(What.RESTARTED, True), (What.STARTED, False)])
-def test_a_chamberlain_that_hung_is_told_of(castle: Path, clock: Clock, what: What, is_told: bool) -> None:
-    king = crown(castle, clock)
+def test_a_chamberlain_that_hung_is_told_of(court_home: Path, clock: Clock, what: What, is_told: bool) -> None:
+    king = new_king(court_home, clock)
     king.job._roll_call = RollCall(what)  # type: ignore[assignment]
     king.job._next_check = 0.0
     king.job.turn(None)
-    letters = [(letter["type"], letter["content"]) for letter in all_of(castle, "messages", "pending")]
-    assert letters == ([("notification", f"[alert] chamberlain: {what}")] if is_told else [])
+    messages = [(message["type"], message["content"]) for message in all_of(court_home, "messages", "pending")]
+    assert messages == ([("notification", f"[alert] chamberlain: {what}")] if is_told else [])
     king.services.log.flush()
-    assert f"chamberlain: {what}" in Places(castle).role_log("king").read_text()
+    assert f"chamberlain: {what}" in Places(court_home).role_log("king").read_text()
     king.job.turn(None)
-    assert len(all_of(castle, "messages", "pending")) == len(letters), "once in ten seconds"
+    assert len(all_of(court_home, "messages", "pending")) == len(messages), "once in ten seconds"
 
 
-def test_events_orders_manifests_and_results_wake_the_king(castle: Path, clock: Clock) -> None:
-    places = Places(castle)
+def test_events_orders_manifests_and_results_wake_the_king(court_home: Path, clock: Clock) -> None:
+    places = Places(court_home)
     pending = {places.folder(kind, "pending") for kind in ("events", "orders")}
-    assert crown(castle, clock).job.folders().keys() == {*pending, places.manifests, places.results}
+    assert new_king(court_home, clock).job.folders().keys() == {*pending, places.manifests, places.results}
 
 
-def test_an_event_that_nobody_wants_is_discarded_with_its_reason(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event(type="jira.ticket.assigned"))
-    reign(castle, clock)
-    noted = read(castle, "events", "completed", "evt-1")
+def test_an_event_that_nobody_wants_is_discarded_with_its_reason(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event(type="jira.ticket.assigned"))
+    run_king(court_home, clock)
+    noted = read(court_home, "events", "completed", "evt-1")
     assert (noted["status"], noted["task_id"]) == ("discarded", None)
     assert noted["discarded_reason"] == "no general subscribes to jira.ticket.assigned"
-    assert (here(castle, "tasks", "pending"), told(castle), logged(castle)) == ([], [], ["event.discarded"])
+    assert (here(court_home, "tasks", "pending"), messages_of(court_home), logged(court_home)) == (
+        [],
+        [],
+        ["event.discarded"],
+    )
 
 
-def test_events_are_served_by_priority_age_and_id(castle: Path, clock: Clock) -> None:
+def test_events_are_served_by_priority_age_and_id(court_home: Path, clock: Clock) -> None:
     for name, fields in {
         "evt-d": {"priority": "low", "created_at": "2020-01-01T00:00:00Z"},
         "evt-c": {},
@@ -183,76 +187,78 @@ def test_events_are_served_by_priority_age_and_id(castle: Path, clock: Clock) ->
         "evt-old": {"created_at": "2026-02-06T10:00:00Z"},
         "evt-a": {"priority": "high", "created_at": "2026-02-08T10:00:00Z"},
     }.items():
-        put(castle, "events", "pending", **event(name, **fields))
-    reign(castle, clock)
-    served = [record["event_id"] for record in all_of(castle, "tasks", "pending")]
+        put(court_home, "events", "pending", **event(name, **fields))
+    run_king(court_home, clock)
+    served = [record["event_id"] for record in all_of(court_home, "tasks", "pending")]
     assert served == ["evt-a", "evt-old", "evt-b", "evt-c", "evt-d"]
 
 
-def test_a_general_may_have_a_repo_of_its_own(castle: Path, clock: Clock) -> None:
-    install(castle, "gen-pr", subscribes=["github.pr.*"], default_repo="acme/default")
-    put(castle, "events", "pending", **event("evt-1"))
-    put(castle, "events", "pending", **event("evt-2", repo="acme/other"))
-    reign(castle, clock)
-    assert [record["repo"] for record in all_of(castle, "tasks", "pending")] == ["acme/default", "acme/other"]
+def test_a_general_may_have_a_repo_of_its_own(court_home: Path, clock: Clock) -> None:
+    install(court_home, "gen-pr", subscribes=["github.pr.*"], default_repo="acme/default")
+    put(court_home, "events", "pending", **event("evt-1"))
+    put(court_home, "events", "pending", **event("evt-2", repo="acme/other"))
+    run_king(court_home, clock)
+    assert [record["repo"] for record in all_of(court_home, "tasks", "pending")] == ["acme/default", "acme/other"]
 
 
-def test_generals_come_and_go_while_the_king_reigns(castle: Path, clock: Clock) -> None:
-    king = reign(castle, clock)
-    install(castle, "gen-jira", subscribes=["jira.*"])
-    (Places(castle).manifests / "gen-broken.yaml").write_text("name: [")
-    put(castle, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
-    reign(castle, clock, king)
-    Places(castle).manifest("gen-jira").unlink()
-    put(castle, "events", "pending", **event("evt-2", "jira.ticket.assigned"))
-    reign(castle, clock, king)
-    assert [record["target_general"] for record in all_of(castle, "tasks", "pending")] == ["gen-jira"]
-    assert here(castle, "events", "completed") == ["evt-2"]
-    assert "skips a manifest" in Places(castle).role_log("king").read_text()
+def test_generals_are_installed_and_removed_while_the_king_runs(court_home: Path, clock: Clock) -> None:
+    king = run_king(court_home, clock)
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    (Places(court_home).manifests / "gen-broken.yaml").write_text("name: [")
+    put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+    run_king(court_home, clock, king)
+    Places(court_home).manifest("gen-jira").unlink()
+    put(court_home, "events", "pending", **event("evt-2", "jira.ticket.assigned"))
+    run_king(court_home, clock, king)
+    assert [record["target_general"] for record in all_of(court_home, "tasks", "pending")] == ["gen-jira"]
+    assert here(court_home, "events", "completed") == ["evt-2"]
+    assert "skips a manifest" in Places(court_home).role_log("king").read_text()
 
 
-def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(castle: Path, clock: Clock) -> None:
-    places = Places(castle)
-    install(castle, "gen-jira", subscribes=["jira.*"])
-    king = reign(castle, clock)
+def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(court_home: Path, clock: Clock) -> None:
+    places = Places(court_home)
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    king = run_king(court_home, clock)
     for number, text in enumerate(("name: [", "", "name: gen-other\ndescription: x\ntimeout_seconds: 60\n")):
         places.manifest("gen-jira").write_text(text)
-        put(castle, "events", "pending", **event(f"evt-{number}", "jira.ticket.assigned"))
-        reign(castle, clock, king)
+        put(court_home, "events", "pending", **event(f"evt-{number}", "jira.ticket.assigned"))
+        run_king(court_home, clock, king)
     (places.manifests / "gen-new.yaml").write_text("name: [")
-    reign(castle, clock, king)
-    assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-jira"] * 3
-    told = places.role_log("king").read_text()
-    assert told.count("keeps the old manifest of gen-jira") == 3, "once for each of the mistakes, whatever else changes"
-    assert "gen-jira.yaml: name: says 'gen-other', but the file is called gen-jira.yaml" in told
-    install(castle, "gen-jira", subscribes=[])
-    put(castle, "events", "pending", **event("evt-9", "jira.ticket.assigned"))
-    reign(castle, clock, king)
-    assert here(castle, "events", "completed") == ["evt-9"], "it is corrected"
+    run_king(court_home, clock, king)
+    assert [each["target_general"] for each in all_of(court_home, "tasks", "pending")] == ["gen-jira"] * 3
+    logged_lines = places.role_log("king").read_text()
+    assert logged_lines.count("keeps the old manifest of gen-jira") == 3, (
+        "once for each of the mistakes, whatever else changes"
+    )
+    assert "gen-jira.yaml: name: says 'gen-other', but the file is called gen-jira.yaml" in logged_lines
+    install(court_home, "gen-jira", subscribes=[])
+    put(court_home, "events", "pending", **event("evt-9", "jira.ticket.assigned"))
+    run_king(court_home, clock, king)
+    assert here(court_home, "events", "completed") == ["evt-9"], "it is corrected"
 
 
-def test_a_persons_message_is_answered_where_it_was_written(castle: Path, clock: Clock) -> None:
-    install(castle, "gen-pr", subscribes=["github.pr.*"], keywords=["리뷰"])
+def test_a_persons_message_is_answered_where_it_was_written(court_home: Path, clock: Clock) -> None:
+    install(court_home, "gen-pr", subscribes=["github.pr.*"], keywords=["리뷰"])
     payload = {"user": "U1", "text": "리뷰해줘", "channel": "C1", "message_ts": "1.2"}
-    put(castle, "events", "pending", **event("evt-slack-msg-1-2", "slack.channel.message", payload=payload))
-    reign(castle, clock)
-    (letter,) = all_of(castle, "messages", "pending")
-    assert letter["channel"] == "C1"
-    assert letter["source_ref"]["message_ts"] == "1.2"
+    put(court_home, "events", "pending", **event("evt-slack-msg-1-2", "slack.channel.message", payload=payload))
+    run_king(court_home, clock)
+    (message,) = all_of(court_home, "messages", "pending")
+    assert message["channel"] == "C1"
+    assert message["source_ref"]["message_ts"] == "1.2"
 
 
 @pytest.mark.parametrize("where", ["environment", ".env", "king.yaml", "nowhere"])
-def test_the_default_channel(castle: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_the_default_channel(court_home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     if where != "nowhere":
-        (Places(castle).config / "king.yaml").write_text("slack: {default_channel: from-king.yaml}\n")
+        (Places(court_home).config / "king.yaml").write_text("slack: {default_channel: from-king.yaml}\n")
     if where in ("environment", ".env"):
-        (castle / ".env").write_text("SLACK_DEFAULT_CHANNEL=from-.env\n")
-        (castle / ".env").chmod(0o600)
+        (court_home / ".env").write_text("SLACK_DEFAULT_CHANNEL=from-.env\n")
+        (court_home / ".env").chmod(0o600)
     if where == "environment":
         monkeypatch.setenv("SLACK_DEFAULT_CHANNEL", "from-environment")
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    assert [record["channel"] for record in all_of(castle, "messages", "pending")] == [
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    assert [record["channel"] for record in all_of(court_home, "messages", "pending")] == [
         "kingdom" if where == "nowhere" else f"from-{where}"
     ]
 
@@ -266,14 +272,14 @@ def test_the_default_channel(castle: Path, clock: Clock, monkeypatch: pytest.Mon
         ("red", []),
     ],
 )
-def test_health_holds_events_in_pending(castle: Path, clock: Clock, health: str, served: list[str]) -> None:
-    vitals(castle, health)
+def test_health_holds_events_in_pending(court_home: Path, clock: Clock, health: str, served: list[str]) -> None:
+    vitals(court_home, health)
     for priority in ("low", "normal", "high"):
-        put(castle, "events", "pending", **event(f"evt-{priority}", priority=priority))
-    reign(castle, clock)
-    assert [record["event_id"] for record in all_of(castle, "tasks", "pending")] == served
-    assert len(here(castle, "events", "pending")) == 3 - len(served)
-    assert told(castle) == [("thread_start", TASK, f"[start] {TYPE}")] * len(served) or health == "green"
+        put(court_home, "events", "pending", **event(f"evt-{priority}", priority=priority))
+    run_king(court_home, clock)
+    assert [record["event_id"] for record in all_of(court_home, "tasks", "pending")] == served
+    assert len(here(court_home, "events", "pending")) == 3 - len(served)
+    assert messages_of(court_home) == [("thread_start", TASK, f"[start] {TYPE}")] * len(served) or health == "green"
 
 
 WANTED_BY = {
@@ -296,84 +302,84 @@ WANTED_BY = {
 
 @pytest.mark.parametrize("health", ["green", "yellow", "orange", "red"])
 @pytest.mark.parametrize("what", WANTED_BY)
-def test_people_and_what_needs_no_model_pass(castle: Path, clock: Clock, what: str, health: str) -> None:
-    install(castle, "gen-model", keywords=["think"], subscribes=["ask.model"])
-    install(castle, "gen-program", keywords=["brief me"], subscribes=["ask.program"], engine="command")
-    vitals(castle, health)
+def test_people_and_what_needs_no_model_pass(court_home: Path, clock: Clock, what: str, health: str) -> None:
+    install(court_home, "gen-model", keywords=["think"], subscribes=["ask.model"])
+    install(court_home, "gen-program", keywords=["brief me"], subscribes=["ask.program"], engine="command")
+    vitals(court_home, health)
     arrives, served_at = WANTED_BY[what]
-    put(castle, "events", "pending", **arrives)
-    king = reign(castle, clock)
-    assert (here(castle, "events", "pending") == []) is (health in served_at)
-    install(castle, "gen-model", keywords=["think"], subscribes=["ask.*"], needs_model=False)
-    install(castle, "gen-program", keywords=["brief me"], engine="command", needs_model=True)
-    reign(castle, clock, king)
+    put(court_home, "events", "pending", **arrives)
+    king = run_king(court_home, clock)
+    assert (here(court_home, "events", "pending") == []) is (health in served_at)
+    install(court_home, "gen-model", keywords=["think"], subscribes=["ask.*"], needs_model=False)
+    install(court_home, "gen-program", keywords=["brief me"], engine="command", needs_model=True)
+    run_king(court_home, clock, king)
     passes = health in served_at or what not in ("said, for nobody", "said, for no model")
-    assert (here(castle, "events", "pending") == []) is passes, "the manifests say otherwise now"
+    assert (here(court_home, "events", "pending") == []) is passes, "the manifests say otherwise now"
 
 
-def test_a_run_that_needs_no_model_is_held_by_no_health(castle: Path, clock: Clock) -> None:
+def test_a_run_that_needs_no_model_is_held_by_no_health(court_home: Path, clock: Clock) -> None:
     plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "t"}
-    install(castle, "gen-a", schedules=[plan])
-    install(castle, "gen-test", schedules=[plan], engine="command")
-    king = reign(castle, clock)
+    install(court_home, "gen-a", schedules=[plan])
+    install(court_home, "gen-test", schedules=[plan], engine="command")
+    king = run_king(court_home, clock)
     clock.set("2026-02-07T22:00:05Z")
-    vitals(castle, "red", "2026-02-07T22:00:00Z")
-    reign(castle, clock, king)
-    assert [each["target_general"] for each in all_of(castle, "tasks", "pending")] == ["gen-test"]
-    plans = json.loads((Places(castle).own("king") / "schedules.json").read_text())["schedules"]
+    vitals(court_home, "red", "2026-02-07T22:00:00Z")
+    run_king(court_home, clock, king)
+    assert [each["target_general"] for each in all_of(court_home, "tasks", "pending")] == ["gen-test"]
+    plans = json.loads((Places(court_home).own("king") / "schedules.json").read_text())["schedules"]
     assert {each["general"]: each["held_since"] for each in plans} == {
         "gen-a": "2026-02-07T22:00:00Z",
         "gen-test": None,
     }
 
 
-def test_soldiers_under_way_leave_so_much_room(castle: Path, clock: Clock) -> None:
-    install(castle, "gen-other")
+def test_running_soldiers_count_against_max_soldiers(court_home: Path, clock: Clock) -> None:
+    install(court_home, "gen-other")
     for number in range(4):
-        put(castle, "tasks", "in_progress", **task(f"task-20260207-10{number}", event_id="evt-x"))
-        put(castle, "tasks", "pending", **task(f"task-20260207-11{number}", "gen-other", event_id="evt-x"))
+        put(court_home, "tasks", "in_progress", **task(f"task-20260207-10{number}", event_id="evt-x"))
+        put(court_home, "tasks", "pending", **task(f"task-20260207-11{number}", "gen-other", event_id="evt-x"))
     for number in range(4):
-        put(castle, "events", "pending", **event(f"evt-{number}"))
-    king = reign(castle, clock)
-    assert here(castle, "events", "dispatched") == ["evt-0", "evt-1"]
-    result(castle, "task-20260207-100", status="skipped")
-    reign(castle, clock, king)
-    assert here(castle, "events", "dispatched") == ["evt-0", "evt-1", "evt-2"]
+        put(court_home, "events", "pending", **event(f"evt-{number}"))
+    king = run_king(court_home, clock)
+    assert here(court_home, "events", "dispatched") == ["evt-0", "evt-1"]
+    result(court_home, "task-20260207-100", status="skipped")
+    run_king(court_home, clock, king)
+    assert here(court_home, "events", "dispatched") == ["evt-0", "evt-1", "evt-2"]
 
 
 @pytest.mark.parametrize(("count", "settled"), [(BATCH - 1, True), (BATCH, False)])
 def test_a_full_group_of_events_may_not_have_been_the_last(
-    castle: Path, clock: Clock, count: int, settled: bool
+    court_home: Path, clock: Clock, count: int, settled: bool
 ) -> None:
-    (Places(castle).config / "king.yaml").write_text("concurrency: {max_soldiers: 1000}\n")
+    (Places(court_home).config / "king.yaml").write_text("concurrency: {max_soldiers: 1000}\n")
     for number in range(count):
-        put(castle, "events", "pending", **event(f"evt-{number}", type="nobody.wants"))
-    turn = crown(castle, clock).job.turn(None)
+        put(court_home, "events", "pending", **event(f"evt-{number}", type="nobody.wants"))
+    turn = new_king(court_home, clock).job.turn(None)
     assert (turn.worked, turn.settled) == (True, settled)
 
 
-def test_answers_of_people_pass_every_gate(castle: Path, clock: Clock) -> None:
-    vitals(castle, "red")
+def test_answers_of_people_pass_every_gate(court_home: Path, clock: Clock) -> None:
+    vitals(court_home, "red")
     for number in range(10):
-        put(castle, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
-    write(Places(castle).checkpoint(TASK), {"target_general": "gen-pr", "thread_task_id": TASK})
-    put(castle, "events", "pending", **event("evt-1", priority="high"))
-    put(castle, "events", "pending", **event("evt-2", "slack.human_response", payload={"task_id": TASK}))
-    reign(castle, clock)
-    assert here(castle, "events", "pending") == ["evt-1"]
-    (resumed,) = all_of(castle, "tasks", "pending")
+        put(court_home, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
+    write(Places(court_home).checkpoint(TASK), {"target_general": "gen-pr", "thread_task_id": TASK})
+    put(court_home, "events", "pending", **event("evt-1", priority="high"))
+    put(court_home, "events", "pending", **event("evt-2", "slack.human_response", payload={"task_id": TASK}))
+    run_king(court_home, clock)
+    assert here(court_home, "events", "pending") == ["evt-1"]
+    (resumed,) = all_of(court_home, "tasks", "pending")
     assert (resumed["type"], resumed["thread_task_id"]) == ("resume", TASK)
-    assert told(castle) == [("thread_update", TASK, "answer received, resuming")]
+    assert messages_of(court_home) == [("thread_update", TASK, "answer received, resuming")]
     by = {"task_id": resumed["id"], "target_general": "gen-pr"}
-    assert of_events(castle, "task.resumed") == [{**by, "original_task_id": TASK}]
+    assert of_events(court_home, "task.resumed") == [{**by, "original_task_id": TASK}]
 
 
 @pytest.fixture
-def asked(castle: Path) -> Path:
+def asked(court_home: Path) -> Path:
     """A task of gen-pr has asked in the thread of another."""
     checkpoint = {"target_general": "gen-pr", "task_id": TASK, "thread_task_id": "task-20260206-009"}
-    write(Places(castle).checkpoint(TASK), checkpoint)
-    return castle
+    write(Places(court_home).checkpoint(TASK), checkpoint)
+    return court_home
 
 
 def answer(home: Path, name: str, text: str = "yes", at: str = MORNING) -> None:
@@ -393,9 +399,9 @@ def test_a_second_answer_is_told_that_it_comes_too_late(asked: Path, clock: Cloc
     assert notes.asks(Places(asked), TASK)
     answer(asked, "evt-2", "no", "2026-02-07T09:59:58Z")
     if not together:
-        reign(asked, clock)
+        run_king(asked, clock)
     answer(asked, "evt-1")
-    reign(asked, clock)
+    run_king(asked, clock)
     assert resumed_by(asked) == ["evt-2"]
     assert not notes.asks(Places(asked), TASK)
     assert read(asked, "events", "completed", "evt-1")["status"] == "failed"
@@ -404,20 +410,20 @@ def test_a_second_answer_is_told_that_it_comes_too_late(asked: Path, clock: Cloc
     assert (late["type"], late["task_id"], late["content"]) == ("notification", "task-20260206-009", ALREADY)
 
 
-def test_the_same_reply_told_again_is_harmless(asked: Path, clock: Clock) -> None:
+def test_a_duplicate_of_a_reply_is_harmless(asked: Path, clock: Clock) -> None:
     for _ in range(3):
         answer(asked, "evt-1")
-        reign(asked, clock)
+        run_king(asked, clock)
     assert resumed_by(asked) == ["evt-1"]
-    assert [kind for kind, _, _ in told(asked)] == ["thread_update"]
+    assert [kind for kind, _, _ in messages_of(asked)] == ["thread_update"]
 
 
 def test_a_king_killed_after_taking_an_answer_goes_on_with_that_one(asked: Path, clock: Clock) -> None:
-    king = crown(asked, clock)
+    king = new_king(asked, clock)
     notes.note_answer(king.services.places, king.services.disk, TASK, "evt-taken")
     answer(asked, "evt-taken")
     answer(asked, "evt-before", at="2026-02-06T10:00:00Z")
-    reign(asked, clock)
+    run_king(asked, clock)
     assert resumed_by(asked) == ["evt-taken"]
     assert read(asked, "events", "completed", "evt-before")["status"] == "failed"
 
@@ -431,27 +437,27 @@ def goes_on(home: Path, clock: Clock, name: str, **fields: Any) -> None:
         checkpoint = {"target_general": "gen-pr", "task_id": name, "thread_task_id": thread}
         write(places.checkpoint(name), checkpoint)
     result(home, name, **fields)
-    reign(home, clock)
+    run_king(home, clock)
 
 
 @pytest.mark.parametrize("way", ["human_response", "thread.reply"])
-def test_question_after_question_stays_in_the_first_thread(castle: Path, clock: Clock, way: str) -> None:
+def test_question_after_question_stays_in_the_first_thread(court_home: Path, clock: Clock, way: str) -> None:
     second, third = "task-20260207-002", "task-20260207-003"
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    goes_on(castle, clock, TASK, status="needs_human", question="which?")
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    goes_on(court_home, clock, TASK, status="needs_human", question="which?")
     for number, (asker, next_one) in enumerate(((TASK, second), (second, third))):
-        question = all_of(castle, "messages", "pending")[-1]
+        question = all_of(court_home, "messages", "pending")[-1]
         assert (question["type"], question["task_id"]) == ("human_input_request", TASK)
         payload = {"text": "yes", "human_response": "yes", "reply_context": question["context"]["reply_context"]}
-        put(castle, "events", "pending", **event(f"evt-slack-{number}", f"slack.{way}", payload=payload))
-        reign(castle, clock)
-        resumed = read(castle, "tasks", "pending", next_one)
+        put(court_home, "events", "pending", **event(f"evt-slack-{number}", f"slack.{way}", payload=payload))
+        run_king(court_home, clock)
+        resumed = read(court_home, "tasks", "pending", next_one)
         assert (resumed["payload"]["original_task_id"], resumed["thread_task_id"]) == (asker, TASK)
         ending = {"status": "success"} if next_one == third else {"status": "needs_human", "question": "and now?"}
-        goes_on(castle, clock, next_one, **ending)
-    assert {task_id for _, task_id, _ in told(castle)} == {TASK}
-    assert [kind for kind, _, _ in told(castle)] == [
+        goes_on(court_home, clock, next_one, **ending)
+    assert {task_id for _, task_id, _ in messages_of(court_home)} == {TASK}
+    assert [kind for kind, _, _ in messages_of(court_home)] == [
         "thread_start",
         *(["human_input_request", "thread_update"] * 2),
         "notification",
@@ -461,80 +467,82 @@ def test_question_after_question_stays_in_the_first_thread(castle: Path, clock: 
 def test_an_answer_that_nobody_can_go_on_with_leaves_the_question_open(asked: Path, clock: Clock) -> None:
     Places(asked).manifest("gen-pr").unlink()
     answer(asked, "evt-1")
-    reign(asked, clock)
+    run_king(asked, clock)
     assert notes.asks(Places(asked), TASK)
     install(asked, "gen-pr", subscribes=["github.pr.*"])
     answer(asked, "evt-2")
-    reign(asked, clock)
+    run_king(asked, clock)
     assert resumed_by(asked) == ["evt-2"]
 
 
-def test_a_lost_answer_is_told_to_the_person(castle: Path, clock: Clock) -> None:
+def test_a_lost_answer_is_told_to_the_person(court_home: Path, clock: Clock) -> None:
     payload = {"task_id": "task-20260101-001", "channel": "C1", "user": "U1"}
-    put(castle, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
-    reign(castle, clock)
-    assert read(castle, "events", "completed", "evt-2")["status"] == "failed"
-    (letter,) = all_of(castle, "messages", "pending")
-    assert (letter["type"], letter["channel"], letter["source_ref"]["user"]) == ("notification", "C1", "U1")
-    assert letter["content"].startswith("[failed] the question of task-20260101-001 is no longer open")
-    assert "evt-2: the question of task-20260101-001 is no longer open" in Places(castle).system_log.read_text()
+    put(court_home, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
+    run_king(court_home, clock)
+    assert read(court_home, "events", "completed", "evt-2")["status"] == "failed"
+    (message,) = all_of(court_home, "messages", "pending")
+    assert (message["type"], message["channel"], message["source_ref"]["user"]) == ("notification", "C1", "U1")
+    assert message["content"].startswith("[failed] the question of task-20260101-001 is no longer open")
+    assert "evt-2: the question of task-20260101-001 is no longer open" in Places(court_home).system_log.read_text()
 
 
 @pytest.mark.parametrize("wandering", ["../../x", "", 5, {"a": 1}, "x" * 300])
-def test_even_a_nonsensical_answer_is_told_to_the_person(castle: Path, clock: Clock, wandering: object) -> None:
+def test_even_a_nonsensical_answer_is_told_to_the_person(court_home: Path, clock: Clock, wandering: object) -> None:
     payload = {"task_id": wandering, "channel": "C1"}
-    put(castle, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
-    reign(castle, clock)
-    (letter,) = all_of(castle, "messages", "pending")
-    assert (letter["task_id"], letter["channel"]) == ("evt-2", "C1")
+    put(court_home, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
+    run_king(court_home, clock)
+    (message,) = all_of(court_home, "messages", "pending")
+    assert (message["task_id"], message["channel"]) == ("evt-2", "C1")
 
 
 @pytest.mark.parametrize("state", ["dispatched", "completed", "gone after retention"])
-def test_an_event_that_is_told_again_makes_nothing_new(castle: Path, clock: Clock, state: str) -> None:
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
+def test_a_duplicate_event_creates_nothing(court_home: Path, clock: Clock, state: str) -> None:
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
     if state != "dispatched":
         os.rename(
-            Places(castle).queue_file("tasks", "pending", TASK), Places(castle).queue_file("tasks", "in_progress", TASK)
+            Places(court_home).queue_file("tasks", "pending", TASK),
+            Places(court_home).queue_file("tasks", "in_progress", TASK),
         )
-        result(castle)
-        reign(castle, clock)
+        result(court_home)
+        run_king(court_home, clock)
     if state == "gone after retention":
-        Places(castle).queue_file("events", "completed", "evt-1").unlink()
-        Places(castle).queue_file("tasks", "completed", TASK).unlink()
-    letters = told(castle)
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    assert here(castle, "events", "pending") == []
-    assert len([*here(castle, "tasks", "pending"), *here(castle, "tasks", "completed")]) == (state[0] != "g")
-    assert told(castle) == letters
+        Places(court_home).queue_file("events", "completed", "evt-1").unlink()
+        Places(court_home).queue_file("tasks", "completed", TASK).unlink()
+    messages = messages_of(court_home)
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    assert here(court_home, "events", "pending") == []
+    assert len([*here(court_home, "tasks", "pending"), *here(court_home, "tasks", "completed")]) == (state[0] != "g")
+    assert messages_of(court_home) == messages
     if state == "gone after retention":
-        again = read(castle, "events", "completed", "evt-1")
+        again = read(court_home, "events", "completed", "evt-1")
         assert (again["status"], again["discarded_reason"]) == ("discarded", f"duplicate of {TASK}")
     if state == "dispatched":
-        assert read(castle, "events", "dispatched", "evt-1")["task_id"] == TASK
+        assert read(court_home, "events", "dispatched", "evt-1")["task_id"] == TASK
 
 
-def test_the_told_again_one_does_not_keep_the_first_from_ending(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
+def test_a_duplicate_does_not_keep_the_first_from_ending(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
     os.rename(
-        Places(castle).queue_file("tasks", "pending", TASK), Places(castle).queue_file("tasks", "in_progress", TASK)
+        Places(court_home).queue_file("tasks", "pending", TASK),
+        Places(court_home).queue_file("tasks", "in_progress", TASK),
     )
-    result(castle)
-    reign(castle, clock)
-    assert (here(castle, "events", "dispatched"), here(castle, "tasks", "completed")) == ([], [TASK])
-    assert read(castle, "events", "completed", "evt-1")["status"] == "completed"
+    result(court_home)
+    run_king(court_home, clock)
+    assert (here(court_home, "events", "dispatched"), here(court_home, "tasks", "completed")) == ([], [TASK])
+    assert read(court_home, "events", "completed", "evt-1")["status"] == "completed"
 
 
-def test_a_copy_of_a_dispatched_event_is_told_again_too(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    put(castle, "events", "pending", **read(castle, "events", "dispatched", "evt-1"))
-    reign(castle, clock)
-    assert (here(castle, "events", "pending"), here(castle, "tasks", "pending")) == ([], [TASK])
+def test_a_copy_of_a_dispatched_event_is_a_duplicate_too(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    put(court_home, "events", "pending", **read(court_home, "events", "dispatched", "evt-1"))
+    run_king(court_home, clock)
+    assert (here(court_home, "events", "pending"), here(court_home, "tasks", "pending")) == ([], [TASK])
 
 
 BEGUN = {"task_id": TASK, "status": "dispatched", "letters": {"start": "msg-20260207-001"}}
@@ -543,11 +551,11 @@ MOMENTS: dict[str, Callable[[Path], object]] = {
     "after the note": lambda home: None,
     "after the task": lambda home: put(home, "tasks", "pending", **task()),
     "when its general has taken it": lambda home: put(home, "tasks", "in_progress", **task()),
-    "after the letter": lambda home: (
+    "after the message": lambda home: (
         put(home, "tasks", "pending", **task()),
         put(home, "messages", "pending", **STARTED),
     ),
-    "when the letter is out": lambda home: (
+    "when the message is out": lambda home: (
         put(home, "tasks", "pending", **task()),
         put(home, "messages", "sent", **STARTED),
     ),
@@ -555,59 +563,62 @@ MOMENTS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_dispatch_is_finished_under_the_same_ids(castle: Path, clock: Clock, moment: str) -> None:
-    put(castle, "events", "pending", **event(**BEGUN))
-    MOMENTS[moment](castle)
-    (Places(castle).own("king") / "task-seq").write_text("20260207:001\n")
-    (Places(castle).own("king") / "msg-seq").write_text("20260207:001\n")
-    vitals(castle, "red")
-    reign(castle, clock)
-    assert read(castle, "events", "dispatched", "evt-1")["task_id"] == TASK
-    assert [*here(castle, "tasks", "pending"), *here(castle, "tasks", "in_progress")] == [TASK]
-    assert [*here(castle, "messages", "pending"), *here(castle, "messages", "sent")] == ["msg-20260207-001"]
+def test_a_dispatch_is_finished_under_the_same_ids(court_home: Path, clock: Clock, moment: str) -> None:
+    put(court_home, "events", "pending", **event(**BEGUN))
+    MOMENTS[moment](court_home)
+    (Places(court_home).own("king") / "task-seq").write_text("20260207:001\n")
+    (Places(court_home).own("king") / "msg-seq").write_text("20260207:001\n")
+    vitals(court_home, "red")
+    run_king(court_home, clock)
+    assert read(court_home, "events", "dispatched", "evt-1")["task_id"] == TASK
+    assert [*here(court_home, "tasks", "pending"), *here(court_home, "tasks", "in_progress")] == [TASK]
+    assert [*here(court_home, "messages", "pending"), *here(court_home, "messages", "sent")] == ["msg-20260207-001"]
 
 
-def test_an_id_that_has_become_somebody_elses_is_not_used_again(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event("evt-1", **BEGUN))
-    put(castle, "tasks", "in_progress", **task(event_id="evt-other"))
-    put(castle, "messages", "sent", **STARTED)
-    reign(castle, clock)
-    made = read(castle, "tasks", "pending", "task-20260207-002")
+def test_an_id_that_has_become_somebody_elses_is_not_used_again(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event("evt-1", **BEGUN))
+    put(court_home, "tasks", "in_progress", **task(event_id="evt-other"))
+    put(court_home, "messages", "sent", **STARTED)
+    run_king(court_home, clock)
+    made = read(court_home, "tasks", "pending", "task-20260207-002")
     assert made["event_id"] == "evt-1"
-    (letter,) = all_of(castle, "messages", "pending")
-    assert (letter["id"], letter["task_id"]) == ("msg-20260207-002", "task-20260207-002")
+    (message,) = all_of(court_home, "messages", "pending")
+    assert (message["id"], message["task_id"]) == ("msg-20260207-002", "task-20260207-002")
 
 
 @pytest.mark.parametrize("file", ["missing", "damaged", "put back to an older state"])
-def test_lost_numbers_meet_nothing_in_use(castle: Path, clock: Clock, file: str) -> None:
+def test_lost_numbers_meet_nothing_in_use(court_home: Path, clock: Clock, file: str) -> None:
     for number in range(3):
-        put(castle, "events", "pending", **event(f"evt-{number}"))
-    reign(castle, clock)
+        put(court_home, "events", "pending", **event(f"evt-{number}"))
+    run_king(court_home, clock)
     for kind in ("task", "msg"):
-        path = Places(castle).own("king") / f"{kind}-seq"
+        path = Places(court_home).own("king") / f"{kind}-seq"
         if file == "missing":
             path.unlink()
         else:
             path.write_text("20260207:001\n" if file.startswith("put") else "???")
-    put(castle, "events", "pending", **event("evt-new"))
-    reign(castle, clock)
-    assert len(here(castle, "tasks", "pending")) == len(here(castle, "messages", "pending")) == 4
-    assert read(castle, "events", "dispatched", "evt-new")["task_id"] not in ("task-20260207-002", "task-20260207-003")
+    put(court_home, "events", "pending", **event("evt-new"))
+    run_king(court_home, clock)
+    assert len(here(court_home, "tasks", "pending")) == len(here(court_home, "messages", "pending")) == 4
+    assert read(court_home, "events", "dispatched", "evt-new")["task_id"] not in (
+        "task-20260207-002",
+        "task-20260207-003",
+    )
 
 
 @pytest.fixture
-def under_way(castle: Path, clock: Clock) -> Path:
+def under_way(court_home: Path, clock: Clock) -> Path:
     """One event whose task its general has taken."""
-    put(castle, "events", "pending", **event(colour="blue"))
-    reign(castle, clock)
-    places = Places(castle)
+    put(court_home, "events", "pending", **event(colour="blue"))
+    run_king(court_home, clock)
+    places = Places(court_home)
     os.rename(places.queue_file("tasks", "pending", TASK), places.queue_file("tasks", "in_progress", TASK))
     places.queue_file("messages", "pending", "msg-20260207-001").unlink()
-    return castle
+    return court_home
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "letters"),
+    ("fields", "status", "messages"),
     [
         ({"status": "success"}, "completed", [("notification", TASK, f"[complete] {TYPE} — completed")]),
         ({"status": "failed", "error": "no"}, "failed", [("notification", TASK, "[failed] no")]),
@@ -620,22 +631,22 @@ def under_way(castle: Path, clock: Clock) -> Path:
     ],
 )
 def test_a_result_ends_task_and_event(
-    under_way: Path, clock: Clock, fields: dict[str, Any], status: str, letters: list[tuple[str, str, str]]
+    under_way: Path, clock: Clock, fields: dict[str, Any], status: str, messages: list[tuple[str, str, str]]
 ) -> None:
     result(under_way, **fields)
-    reign(under_way, clock)
+    run_king(under_way, clock)
     ended = read(under_way, "tasks", "completed", TASK)
     assert (ended["status"], ended["outcome"]) == (status, fields["status"])
     kept = read(under_way, "events", "completed", "evt-1")
     assert (kept["status"], kept["colour"], kept["task_id"]) == (status, "blue", TASK)
-    assert told(under_way) == letters
+    assert messages_of(under_way) == messages
     assert (here(under_way, "events", "dispatched"), here(under_way, "tasks", "in_progress")) == ([], [])
     assert Places(under_way).result(TASK).exists(), "others still read it"
     assert logged(under_way)[-1] == ("task.completed" if status == "skipped" else f"task.{status}")
 
 
-@pytest.mark.parametrize("moment", ["after the note", "after the letter", "after the event's end"])
-def test_a_verdict_is_finished_under_the_same_ids(under_way: Path, clock: Clock, moment: str) -> None:
+@pytest.mark.parametrize("moment", ["after the note", "after the message", "after the event's end"])
+def test_a_completion_is_finished_under_the_same_ids(under_way: Path, clock: Clock, moment: str) -> None:
     places = Places(under_way)
     result(under_way)
     noted = read(under_way, "tasks", "in_progress", TASK)
@@ -645,7 +656,7 @@ def test_a_verdict_is_finished_under_the_same_ids(under_way: Path, clock: Clock,
         put(under_way, "messages", "sent", id="msg-20260207-002", type="notification", content="x", created_at=MORNING)
     if moment == "after the event's end":
         os.rename(places.queue_file("events", "dispatched", "evt-1"), places.queue_file("events", "completed", "evt-1"))
-    reign(under_way, clock)
+    run_king(under_way, clock)
     assert here(under_way, "tasks", "completed") == [TASK]
     assert here(under_way, "events", "completed") == ["evt-1"]
     assert [*here(under_way, "messages", "pending"), *here(under_way, "messages", "sent")] == ["msg-20260207-002"]
@@ -667,14 +678,14 @@ def test_an_unreadable_result_is_tried_again_for_ten_minutes(under_way: Path, cl
     path = Places(under_way).result(TASK)
     UNREADABLE[what](path)
     clock.now = path.lstat().st_mtime
-    king = reign(under_way, clock)
-    assert (told(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
+    king = run_king(under_way, clock)
+    assert (messages_of(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
     clock.pass_(599)
-    reign(under_way, clock, king)
-    assert told(under_way) == []
+    run_king(under_way, clock, king)
+    assert messages_of(under_way) == []
     clock.pass_(1)
-    reign(under_way, clock, king)
-    ((_, _, content),) = told(under_way)
+    run_king(under_way, clock, king)
+    ((_, _, content),) = messages_of(under_way)
     assert content.startswith("[failed] its result could not be read for 600 s")
     assert read(under_way, "tasks", "completed", TASK)["outcome"] == "failed"
 
@@ -683,54 +694,54 @@ def test_a_result_that_becomes_readable_counts(under_way: Path, clock: Clock) ->
     path = Places(under_way).result(TASK)
     path.write_text('{"task_id"')
     clock.now = path.stat().st_mtime
-    king = reign(under_way, clock)
+    king = run_king(under_way, clock)
     result(under_way, summary="fine")
-    reign(under_way, clock, king)
-    assert told(under_way) == [("notification", TASK, f"[complete] {TYPE} — fine")]
+    run_king(under_way, clock, king)
+    assert messages_of(under_way) == [("notification", TASK, f"[complete] {TYPE} — fine")]
 
 
 def test_an_unreadable_result_from_the_future_is_not_waited_for_for_ever(under_way: Path, clock: Clock) -> None:
     path = Places(under_way).result(TASK)
     path.write_text("{")
     os.utime(path, (4_000_000_000, 4_000_000_000))
-    reign(under_way, clock)
+    run_king(under_way, clock)
     assert read(under_way, "tasks", "completed", TASK)["outcome"] == "failed"
 
 
-def test_unreadable_results_do_not_keep_the_king_from_the_others(castle: Path, clock: Clock) -> None:
+def test_unreadable_results_do_not_keep_the_king_from_the_others(court_home: Path, clock: Clock) -> None:
     for number in range(200):
         name = f"task-20260207-{number + 100}"
-        put(castle, "tasks", "in_progress", **task(name))
-        Places(castle).result(name).write_text("{")
-    clock.now = Places(castle).result("task-20260207-100").stat().st_mtime
-    put(castle, "tasks", "in_progress", **task("task-20260207-999"))
-    result(castle, "task-20260207-999")
-    king = reign(castle, clock)
-    assert here(castle, "tasks", "completed") == ["task-20260207-999"]
+        put(court_home, "tasks", "in_progress", **task(name))
+        Places(court_home).result(name).write_text("{")
+    clock.now = Places(court_home).result("task-20260207-100").stat().st_mtime
+    put(court_home, "tasks", "in_progress", **task("task-20260207-999"))
+    result(court_home, "task-20260207-999")
+    king = run_king(court_home, clock)
+    assert here(court_home, "tasks", "completed") == ["task-20260207-999"]
     assert king.job.turn({}).wait > 0, "and he does not spin"
 
 
 @pytest.mark.parametrize("count", [128, 130])
-def test_however_many_results_come_at_once_none_is_left_for_later(castle: Path, clock: Clock, count: int) -> None:
-    king = crown(castle, clock)
+def test_however_many_results_come_at_once_none_is_left_for_later(court_home: Path, clock: Clock, count: int) -> None:
+    king = new_king(court_home, clock)
     names = [f"task-20260207-{number + 100}" for number in range(count)]
     for name in names:
-        put(castle, "tasks", "in_progress", **task(name))
+        put(court_home, "tasks", "in_progress", **task(name))
     king.job.turn(None)
     for name in names:
-        result(castle, name)
-    turn = king.job.turn({Places(castle).results: [f"{name}.json" for name in names]})
+        result(court_home, name)
+    turn = king.job.turn({Places(court_home).results: [f"{name}.json" for name in names]})
     assert turn.wait == 0 or turn.worked
     while turn.worked:
         turn = king.job.turn({})
-    assert here(castle, "tasks", "completed") == names
+    assert here(court_home, "tasks", "completed") == names
 
 
 def test_an_unreadable_result_is_logged_once_and_again_when_it_has_changed(under_way: Path, clock: Clock) -> None:
     path = Places(under_way).result(TASK)
     path.write_text("{")
     clock.now = path.stat().st_mtime
-    king = crown(under_way, clock)
+    king = new_king(under_way, clock)
     for text in ("{", '{"task_id"'):
         path.write_text(text)
         for _ in range(5):
@@ -740,44 +751,46 @@ def test_an_unreadable_result_is_logged_once_and_again_when_it_has_changed(under
 
 
 @pytest.mark.parametrize("name", ["README", "x.tmp", f"{TASK}-checkpoint.json", f"{TASK}-raw.json", "task-none.json"])
-def test_other_names_among_the_results_are_nobodys_business(under_way: Path, clock: Clock, name: str) -> None:
+def test_other_names_among_the_results_are_left_alone(under_way: Path, clock: Clock, name: str) -> None:
     (Places(under_way).results / name).write_text("{")
-    reign(under_way, clock)
-    assert (told(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
+    run_king(under_way, clock)
+    assert (messages_of(under_way), here(under_way, "tasks", "in_progress")) == ([], [TASK])
 
 
 def test_a_soldier_cannot_point_a_question_at_another_checkpoint(under_way: Path, clock: Clock) -> None:
     result(under_way, status="needs_human", question="which?", checkpoint_path="/elsewhere")
-    reign(under_way, clock)
+    run_king(under_way, clock)
     (asked,) = (
         record for record in all_of(under_way, "messages", "pending") if record["type"] == "human_input_request"
     )
     assert asked["context"]["checkpoint_path"] == str(Places(under_way).checkpoint(TASK))
 
 
-def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules(castle: Path, clock: Clock) -> None:
+def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules(
+    court_home: Path, clock: Clock
+) -> None:
     rare = {"intervals": {"schedule_check_seconds": 86400}}
     monotonic = Clock()
-    given = replace(services(castle, "king", clock, king=rare), monotonic=monotonic)
+    given = replace(services(court_home, "king", clock, king=rare), monotonic=monotonic)
     court = KingJob(given)
     court.turn(None)
-    put(castle, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
+    put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
     monotonic.pass_(61)
     court.turn({})
-    assert read(castle, "events", "completed", "evt-1")["status"] == "failed"
+    assert read(court_home, "events", "completed", "evt-1")["status"] == "failed"
 
 
-def test_a_result_ends_a_task_that_was_claimed_since_the_last_look(castle: Path, clock: Clock) -> None:
-    court = crown(castle, clock).job
+def test_a_result_ends_a_task_that_was_claimed_since_the_last_look(court_home: Path, clock: Clock) -> None:
+    court = new_king(court_home, clock).job
     court.turn(None)
-    put(castle, "tasks", "in_progress", **task())
-    result(castle)
-    assert court.turn({Places(castle).results: [f"{TASK}.json"]}).worked
-    assert here(castle, "tasks", "completed") == [TASK]
+    put(court_home, "tasks", "in_progress", **task())
+    result(court_home)
+    assert court.turn({Places(court_home).results: [f"{TASK}.json"]}).worked
+    assert here(court_home, "tasks", "completed") == [TASK]
 
 
 def test_a_run_that_was_noted_and_not_made_is_made_once_under_its_id(daily: Path, clock: Clock) -> None:
-    reign(daily, clock)
+    run_king(daily, clock)
     clock.set("2026-02-07T22:00:05Z")
     king = Context(services(daily, "king", clock))
     schedules = ScheduleLog(king)
@@ -787,14 +800,14 @@ def test_a_run_that_was_noted_and_not_made_is_made_once_under_its_id(daily: Path
     assert run is not None
     schedules.note([replace(run, task_id="task-20260207-077", message_ids={"start": "msg-20260207-077"})])
     clock.set("2026-02-07T23:00:00Z")
-    reign(daily, clock)
+    run_king(daily, clock)
     assert here(daily, "tasks", "pending") == ["task-20260207-077"]
 
 
-def test_a_proclamation_is_a_letter_of_its_own(under_way: Path, clock: Clock) -> None:
+def test_a_proclamation_is_a_message_of_its_own(under_way: Path, clock: Clock) -> None:
     result(under_way, proclamation={"channel": "C0TEAMCH", "message": "PR News"}, notify_channel="C9")
-    reign(under_way, clock)
-    assert told(under_way) == [
+    run_king(under_way, clock)
+    assert messages_of(under_way) == [
         ("notification", TASK, f"[complete] {TYPE} — completed"),
         ("notification", f"proclamation-{TASK}", "PR News"),
     ]
@@ -806,17 +819,17 @@ def test_a_damaged_file_of_an_ended_task_stops_nobody(under_way: Path, clock: Cl
     os.rename(places.queue_file("tasks", "in_progress", TASK), places.queue_file("tasks", "completed", TASK))
     places.queue_file("tasks", "completed", TASK).write_text("{damaged")
     put(under_way, "events", "pending", **event("evt-2"))
-    reign(under_way, clock)
+    run_king(under_way, clock)
     assert "evt-2" in here(under_way, "events", "dispatched")
 
 
 @pytest.mark.parametrize("kind", ["events", "tasks"])
-def test_what_cannot_be_read_is_buried_and_the_rest_is_served(castle: Path, clock: Clock, kind: str) -> None:
-    (Places(castle).folder(kind, "pending") / "bad.json").write_text("{")
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    assert here(castle, kind, "dead") == ["bad"]
-    assert here(castle, "events", "dispatched") == ["evt-1"]
+def test_what_cannot_be_read_is_moved_to_dead_and_the_rest_is_served(court_home: Path, clock: Clock, kind: str) -> None:
+    (Places(court_home).folder(kind, "pending") / "bad.json").write_text("{")
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    assert here(court_home, kind, "dead") == ["bad"]
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
 
 
 GARBAGE: dict[str, Callable[[Path], object]] = {
@@ -828,57 +841,57 @@ GARBAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_an_id_that_is_used_for_something_else_is_set_aside_with_its_reason(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    put(castle, "events", "pending", **event(payload={"pr_number": "8"}))
-    reign(castle, clock)
-    assert here(castle, "events", "pending") == []
-    assert read(castle, "events", "dead", "evt-1")["payload"] == {"pr_number": "8"}
-    why = json.loads((Places(castle).folder("events", "dead") / "evt-1.json.reason").read_text())["reason"]
+def test_an_id_that_is_used_for_something_else_is_set_aside_with_its_reason(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    put(court_home, "events", "pending", **event(payload={"pr_number": "8"}))
+    run_king(court_home, clock)
+    assert here(court_home, "events", "pending") == []
+    assert read(court_home, "events", "dead", "evt-1")["payload"] == {"pr_number": "8"}
+    why = json.loads((Places(court_home).folder("events", "dead") / "evt-1.json.reason").read_text())["reason"]
     assert why == f"another event of this id became {TASK}; give this one another id"
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_among_the_tasks_under_way_takes_no_soldiers_room(castle: Path, clock: Clock, what: str) -> None:
-    (Places(castle).config / "king.yaml").write_text("concurrency: {max_soldiers: 1}\n")
-    GARBAGE[what](Places(castle).folder("tasks", "in_progress"))
-    put(castle, "events", "pending", **event())
+def test_unreadable_tasks_do_not_count_against_max_soldiers(court_home: Path, clock: Clock, what: str) -> None:
+    (Places(court_home).config / "king.yaml").write_text("concurrency: {max_soldiers: 1}\n")
+    GARBAGE[what](Places(court_home).folder("tasks", "in_progress"))
+    put(court_home, "events", "pending", **event())
     clock.pass_(3600 * 24 * 365 * 50)
-    reign(castle, clock)
-    assert os.listdir(Places(castle).folder("tasks", "in_progress")) == []
-    assert len(list(Places(castle).folder("tasks", "dead").glob("*.reason"))) == 1
-    assert here(castle, "events", "dispatched") == ["evt-1"]
+    run_king(court_home, clock)
+    assert os.listdir(Places(court_home).folder("tasks", "in_progress")) == []
+    assert len(list(Places(court_home).folder("tasks", "dead").glob("*.reason"))) == 1
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
 
 
-def test_a_foreign_events_strange_notes_stop_nobody(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event("evt-a", letters={"start": "../../config/king"}))
-    put(castle, "events", "pending", **event("evt-b", letters={"start": 5}))
-    put(castle, "events", "pending", **event("evt-c", task_id="../x"))
-    put(castle, "events", "pending", **event("evt-d"))
-    reign(castle, clock)
-    assert here(castle, "events", "dead") == ["evt-a", "evt-b", "evt-c"]
-    assert here(castle, "events", "dispatched") == ["evt-d"]
+def test_a_foreign_events_strange_notes_stop_nobody(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event("evt-a", letters={"start": "../../config/king"}))
+    put(court_home, "events", "pending", **event("evt-b", letters={"start": 5}))
+    put(court_home, "events", "pending", **event("evt-c", task_id="../x"))
+    put(court_home, "events", "pending", **event("evt-d"))
+    run_king(court_home, clock)
+    assert here(court_home, "events", "dead") == ["evt-a", "evt-b", "evt-c"]
+    assert here(court_home, "events", "dispatched") == ["evt-d"]
 
 
-def test_a_half_written_event_is_not_buried_and_looked_at_again_soon(castle: Path, clock: Clock) -> None:
-    path = Places(castle).folder("events", "pending") / "evt-1.json"
-    king = reign(castle, clock)
+def test_a_half_written_event_is_read_again_soon_and_not_moved_to_dead(court_home: Path, clock: Clock) -> None:
+    path = Places(court_home).folder("events", "pending") / "evt-1.json"
+    king = run_king(court_home, clock)
     path.write_text('{"id": ')
     clock.now = path.stat().st_mtime + 0.1
     turn = king.job.turn({path.parent: [path.name]})
     assert turn.busy
     assert 0 < turn.wait <= 0.5
     write(path, event())
-    reign(castle, clock, king)
-    assert (here(castle, "events", "dead"), here(castle, "events", "dispatched")) == ([], ["evt-1"])
+    run_king(court_home, clock, king)
+    assert (here(court_home, "events", "dead"), here(court_home, "events", "dispatched")) == ([], ["evt-1"])
 
 
 @pytest.fixture
-def daily(castle: Path) -> Path:
+def daily(court_home: Path) -> Path:
     plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "daily-test", "payload": {"description": "x"}}
-    install(castle, "gen-test", schedules=[plan])
-    return castle
+    install(court_home, "gen-test", schedules=[plan])
+    return court_home
 
 
 def scheduled(home: Path) -> list[tuple[str, str | None]]:
@@ -886,26 +899,26 @@ def scheduled(home: Path) -> list[tuple[str, str | None]]:
 
 
 def test_a_run_is_made_at_its_minute_and_once(daily: Path, clock: Clock) -> None:
-    king = reign(daily, clock)
+    king = run_king(daily, clock)
     clock.set("2026-02-07T21:59:59Z")
-    reign(daily, clock, king)
+    run_king(daily, clock, king)
     assert scheduled(daily) == []
     for at in ("22:00:00", "22:00:30", "22:01:00", "23:00:00"):
         clock.set(f"2026-02-07T{at}Z")
-        reign(daily, clock, king)
-        reign(daily, clock)
+        run_king(daily, clock, king)
+        run_king(daily, clock)
     assert scheduled(daily) == [("task-20260207-001", "2026-02-07T22:00:00Z")]
     made = read(daily, "tasks", "pending", TASK)
     assert (made["event_id"], made["priority"], made["type"]) == ("schedule-daily", "low", "daily-test")
     assert made["payload"] == {"description": "x"}
-    assert told(daily) == [("thread_start", TASK, "[start] schedule.daily-test")]
+    assert messages_of(daily) == [("thread_start", TASK, "[start] schedule.daily-test")]
     about = {"task_id": TASK, "target_general": "gen-test", "event_type": "daily-test", "priority": "low"}
     assert of_events(daily, "task.created") == [about]
 
 
 def test_a_schedule_seen_for_the_first_time_starts_now(daily: Path, clock: Clock) -> None:
     clock.set("2026-02-07T22:30:00Z")
-    reign(daily, clock)
+    run_king(daily, clock)
     assert scheduled(daily) == []
 
 
@@ -918,33 +931,33 @@ def test_a_schedule_seen_for_the_first_time_starts_now(daily: Path, clock: Clock
     ],
 )
 def test_after_an_absence_runs_are_caught_up_with_as_wanted(
-    castle: Path, clock: Clock, catch_up: str, made: list[str]
+    court_home: Path, clock: Clock, catch_up: str, made: list[str]
 ) -> None:
     plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "t", "catch_up": catch_up}
-    install(castle, "gen-test", schedules=[plan])
-    reign(castle, clock)
+    install(court_home, "gen-test", schedules=[plan])
+    run_king(court_home, clock)
     clock.set("2026-02-10T10:00:00Z")
-    reign(castle, clock)
-    assert [due for _, due in scheduled(castle)] == made
-    reign(castle, clock)
-    assert len(scheduled(castle)) == len(made)
+    run_king(court_home, clock)
+    assert [due for _, due in scheduled(court_home)] == made
+    run_king(court_home, clock)
+    assert len(scheduled(court_home)) == len(made)
 
 
 @pytest.mark.parametrize("catch_up", ["skip", "latest", "all"])
-def test_a_run_that_the_gate_holds_waits(castle: Path, clock: Clock, catch_up: str) -> None:
+def test_a_run_that_the_gate_holds_waits(court_home: Path, clock: Clock, catch_up: str) -> None:
     plan = {"name": "daily", "cron": "0 22 * * *", "task_type": "t", "catch_up": catch_up}
-    install(castle, "gen-test", schedules=[plan])
-    king = reign(castle, clock)
+    install(court_home, "gen-test", schedules=[plan])
+    king = run_king(court_home, clock)
     clock.set("2026-02-07T22:00:05Z")
-    vitals(castle, "orange", "2026-02-07T22:00:00Z")
-    reign(castle, clock, king)
-    assert scheduled(castle) == []
+    vitals(court_home, "orange", "2026-02-07T22:00:00Z")
+    run_king(court_home, clock, king)
+    assert scheduled(court_home) == []
     clock.set("2026-02-07T23:30:00Z")
-    vitals(castle, "orange", "2026-02-07T23:30:00Z")
-    reign(castle, clock, king)
-    vitals(castle, "green", "2026-02-07T23:30:00Z")
-    reign(castle, clock)
-    assert [due for _, due in scheduled(castle)] == ["2026-02-07T22:00:00Z"]
+    vitals(court_home, "orange", "2026-02-07T23:30:00Z")
+    run_king(court_home, clock, king)
+    vitals(court_home, "green", "2026-02-07T23:30:00Z")
+    run_king(court_home, clock)
+    assert [due for _, due in scheduled(court_home)] == ["2026-02-07T22:00:00Z"]
 
 
 def the_plan(home: Path) -> dict[str, Any]:
@@ -953,21 +966,21 @@ def the_plan(home: Path) -> dict[str, Any]:
 
 
 def test_runs_obey_the_number_of_soldiers_and_tell_what_holds_them(daily: Path, clock: Clock) -> None:
-    king = reign(daily, clock)
+    king = run_king(daily, clock)
     assert (the_plan(daily)["last"], the_plan(daily)["held_since"]) == (None, None)
     for number in range(10):
         put(daily, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
     clock.set("2026-02-07T22:00:05Z")
-    reign(daily, clock, king)
+    run_king(daily, clock, king)
     assert scheduled(daily) == []
     seen = the_plan(daily)
     assert (seen["last"], seen["held_since"]) == (None, "2026-02-07T22:00:00Z")
     assert seen["held_because"].startswith("10 tasks are under way and concurrency.max_soldiers is 10")
     clock.set("2026-02-08T22:00:05Z")
-    reign(daily, clock)
+    run_king(daily, clock)
     assert the_plan(daily)["held_since"] == "2026-02-07T22:00:00Z", "since then, though a newer run took its place"
     result(daily, "task-20260207-100", status="skipped")
-    reign(daily, clock)
+    run_king(daily, clock)
     assert [due for _, due in scheduled(daily)] == ["2026-02-08T22:00:00Z"]
     assert the_plan(daily) == {
         "next": "2026-02-09T22:00:00Z",
@@ -978,11 +991,11 @@ def test_runs_obey_the_number_of_soldiers_and_tell_what_holds_them(daily: Path, 
 
 
 def test_a_held_run_starts_when_there_is_room_and_not_at_the_next_look(daily: Path, clock: Clock) -> None:
-    king = reign(daily, clock)
+    king = run_king(daily, clock)
     for number in range(10):
         put(daily, "tasks", "in_progress", **task(f"task-20260207-10{number}"))
     clock.set("2026-02-07T22:00:05Z")
-    reign(daily, clock, king)
+    run_king(daily, clock, king)
     for number in range(10):
         Places(daily).queue_file("tasks", "in_progress", f"task-20260207-10{number}").unlink()
     vitals(daily, "red", "2026-02-07T22:00:05Z")
@@ -997,17 +1010,17 @@ def test_a_held_run_starts_when_there_is_room_and_not_at_the_next_look(daily: Pa
 
 @pytest.mark.parametrize("hours", [1, 24, 24 * 400])
 def test_a_clock_that_jumps_ahead_and_back_makes_each_run_once(daily: Path, clock: Clock, hours: int) -> None:
-    king = reign(daily, clock)
+    king = run_king(daily, clock)
     clock.set("2026-02-07T21:30:00Z")
-    reign(daily, clock, king)
+    run_king(daily, clock, king)
     clock.pass_(3600 * hours)
-    reign(daily, clock, king)
+    run_king(daily, clock, king)
     ahead = scheduled(daily)
     assert len(ahead) == 1
     for at in ("07T21:30:00Z", "07T21:59:00Z", "07T22:00:10Z", "07T22:30:00Z", "08T21:59:00Z", "08T22:00:00Z"):
         clock.set(f"2026-02-{at}")
-        reign(daily, clock, king)
-        reign(daily, clock)
+        run_king(daily, clock, king)
+        run_king(daily, clock)
     dues = [due for _, due in scheduled(daily)]
     assert len(dues) == len(set(dues))
     assert {"2026-02-07T22:00:00Z", "2026-02-08T22:00:00Z"} <= set(dues)
@@ -1018,7 +1031,7 @@ RUN = {"due": "2026-02-07T22:00:00Z", "task_id": TASK, "letter_id": "msg-2026020
 RUN_MOMENTS: dict[str, Callable[[Path], object]] = {
     "after the note": lambda home: None,
     "after the task": lambda home: put(home, "tasks", "pending", **task(general="gen-test", scheduled_for=RUN["due"])),
-    "after the letter": lambda home: (
+    "after the message": lambda home: (
         put(home, "tasks", "in_progress", **task(general="gen-test", scheduled_for=RUN["due"])),
         put(home, "messages", "sent", **STARTED),
     ),
@@ -1032,8 +1045,8 @@ def test_a_begun_run_is_finished_under_the_same_ids(daily: Path, clock: Clock, m
     RUN_MOMENTS[moment](daily)
     clock.set("2026-02-07T22:05:00Z")
     vitals(daily, "red", "2026-02-07T22:05:00Z")
-    reign(daily, clock)
-    reign(daily, clock)
+    run_king(daily, clock)
+    run_king(daily, clock)
     assert [*here(daily, "tasks", "pending"), *here(daily, "tasks", "in_progress")] == [TASK]
     assert [*here(daily, "messages", "pending"), *here(daily, "messages", "sent")] == ["msg-20260207-001"]
 
@@ -1050,106 +1063,108 @@ def test_a_begun_run_is_finished_under_the_same_ids(daily: Path, clock: Clock, m
         '{"gen-test:daily": {"handled": "2026-02-07T10:00:00Z", "task_id": 1}}',
     ],
 )
-def test_a_damaged_diary_starts_anew(daily: Path, clock: Clock, damage: str) -> None:
+def test_a_damaged_schedule_log_starts_anew(daily: Path, clock: Clock, damage: str) -> None:
     (Places(daily).own("king") / "schedule-sent.json").write_text(damage)
-    king = reign(daily, clock)
+    king = run_king(daily, clock)
     clock.set("2026-02-07T22:00:00Z")
-    reign(daily, clock, king)
+    run_king(daily, clock, king)
     assert len(scheduled(daily)) == 1
 
 
 def test_when_each_schedule_runs_next_can_be_read(daily: Path, clock: Clock) -> None:
-    reign(daily, clock)
+    run_king(daily, clock)
     (plan,) = json.loads((Places(daily).own("king") / "schedules.json").read_text())["schedules"]
     assert (plan["general"], plan["name"], plan["next"]) == ("gen-test", "daily", "2026-02-07T22:00:00Z")
 
 
-def test_a_schedule_that_cannot_be_kept_is_told_and_the_others_run(castle: Path, clock: Clock) -> None:
+def test_a_schedule_that_cannot_be_kept_is_told_and_the_others_run(court_home: Path, clock: Clock) -> None:
     plans = [
         {"name": "bad", "cron": "0 0 30 2 *", "task_type": "t"},
         {"name": "lost", "cron": "0 22 * * *", "task_type": "t", "timezone": "America"},
         {"name": "good", "cron": "0 22 * * *", "task_type": "t"},
     ]
-    install(castle, "gen-test", schedules=plans)
-    king = reign(castle, clock)
+    install(court_home, "gen-test", schedules=plans)
+    king = run_king(court_home, clock)
     clock.set("2026-02-07T22:00:00Z")
-    reign(castle, clock, king)
-    assert len(scheduled(castle)) == 1
-    log = Places(castle).role_log("king").read_text()
+    run_king(court_home, clock, king)
+    assert len(scheduled(court_home)) == 1
+    log = Places(court_home).role_log("king").read_text()
     assert "gen-test: schedule 'bad'" in log
     assert "gen-test: schedule 'lost'" in log
 
 
-def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another(castle: Path, clock: Clock) -> None:
-    king = reign(castle, clock)
+def test_a_configuration_that_is_wrong_in_one_thing_is_not_taken_over_in_another(
+    court_home: Path, clock: Clock
+) -> None:
+    king = run_king(court_home, clock)
     roomy = {"concurrency": {"max_soldiers": 1}, "slack": {"default_channel": "two"}}
     with pytest.raises(BadConfig, match="there is no time zone"):
-        king.job.reload(services(castle, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
-    put(castle, "events", "pending", **event("evt-1"))
-    put(castle, "events", "pending", **event("evt-2"))
-    reign(castle, clock, king)
-    assert here(castle, "events", "dispatched") == ["evt-1", "evt-2"]
-    assert {record["channel"] for record in all_of(castle, "messages", "pending")} == {"kingdom"}
+        king.job.reload(services(court_home, "king", clock, king=roomy, system={"timezone": "Mars/Base"}))
+    put(court_home, "events", "pending", **event("evt-1"))
+    put(court_home, "events", "pending", **event("evt-2"))
+    run_king(court_home, clock, king)
+    assert here(court_home, "events", "dispatched") == ["evt-1", "evt-2"]
+    assert {record["channel"] for record in all_of(court_home, "messages", "pending")} == {"kingdom"}
 
 
-def test_task_numbers_follow_the_day_of_the_kingdoms_zone(castle: Path, clock: Clock) -> None:
-    (Places(castle).config / "system.yaml").write_text("timezone: Asia/Seoul\n")
+def test_task_numbers_follow_the_day_of_the_kingdoms_zone(court_home: Path, clock: Clock) -> None:
+    (Places(court_home).config / "system.yaml").write_text("timezone: Asia/Seoul\n")
     clock.set("2026-02-07T16:00:00Z")
-    put(castle, "events", "pending", **event())
-    reign(castle, clock)
-    assert here(castle, "tasks", "pending") == ["task-20260208-001"]
+    put(court_home, "events", "pending", **event())
+    run_king(court_home, clock)
+    assert here(court_home, "tasks", "pending") == ["task-20260208-001"]
 
 
-def test_results_of_foreign_generals_end_their_tasks(castle: Path, clock: Clock) -> None:
+def test_results_of_foreign_generals_end_their_tasks(court_home: Path, clock: Clock) -> None:
     endings: dict[str, dict[str, Any]] = {
         "task-1": {"status": "killed"},
         "task-2": {"status": "success", "memory_updates": None, "metrics": None, "proclamation": {}},
     }
     for name, fields in endings.items():
-        put(castle, "tasks", "in_progress", **task(name, repo="", payload=None, priority="urgent"))
-        result(castle, name, **fields)
-    king = reign(castle, clock)
-    assert [(name, content) for _, name, content in told(castle)] == [
+        put(court_home, "tasks", "in_progress", **task(name, repo="", payload=None, priority="urgent"))
+        result(court_home, name, **fields)
+    king = run_king(court_home, clock)
+    assert [(name, content) for _, name, content in messages_of(court_home)] == [
         ("task-1", "[failed] unknown"),
         ("task-2", f"[complete] {TYPE} — completed"),
     ]
-    assert read(castle, "tasks", "completed", "task-1")["repo"] is None
+    assert read(court_home, "tasks", "completed", "task-1")["repo"] is None
     assert "the result of task-2: dropped what does not fit in metrics" in king.services.places.system_log.read_text()
 
 
-def test_an_event_of_a_foreign_king_has_no_repository(castle: Path, clock: Clock) -> None:
-    put(castle, "events", "pending", **event(repo=""))
-    reign(castle, clock)
-    assert [task["repo"] for task in all_of(castle, "tasks", "pending")] == [None]
-    assert [content for _, _, content in told(castle)] == [f"[start] {TYPE}"]
+def test_an_event_of_a_foreign_king_has_no_repository(court_home: Path, clock: Clock) -> None:
+    put(court_home, "events", "pending", **event(repo=""))
+    run_king(court_home, clock)
+    assert [task["repo"] for task in all_of(court_home, "tasks", "pending")] == [None]
+    assert [content for _, _, content in messages_of(court_home)] == [f"[start] {TYPE}"]
 
 
 @pytest.mark.parametrize(
     ("reported", "noted", "beside"), [("s-1", None, None), (None, "s-1", "s-9"), (None, None, "s-1")]
 )
 def test_a_question_tells_other_envoys_where_it_belongs_and_how_to_go_on(
-    castle: Path, clock: Clock, reported: str | None, noted: str | None, beside: str | None
+    court_home: Path, clock: Clock, reported: str | None, noted: str | None, beside: str | None
 ) -> None:
-    places = Places(castle)
+    places = Places(court_home)
     asker = {"source": "slack", "event_id": "evt-1", "channel": "C1", "message_ts": "1.2", "user": "U"}
-    put(castle, "tasks", "in_progress", **task(reply_to=asker))
+    put(court_home, "tasks", "in_progress", **task(reply_to=asker))
     write(places.checkpoint(TASK), {"task_id": TASK, "target_general": "gen-pr", "session_id": noted})
     if beside:
         places.session_id(TASK).write_text(f"{beside}\n")
-    result(castle, status="needs_human", question="which?", **({"session_id": reported} if reported else {}))
-    reign(castle, clock)
-    (question,) = all_of(castle, "messages", "pending")
+    result(court_home, status="needs_human", question="which?", **({"session_id": reported} if reported else {}))
+    run_king(court_home, clock)
+    (question,) = all_of(court_home, "messages", "pending")
     assert (question["channel"], question["thread_ts"]) == ("C1", "1.2")
     assert question["reply_context"] == question["context"]["reply_context"]
     assert (question["reply_context"]["general"], question["reply_context"]["session_id"]) == ("gen-pr", "s-1")
 
 
-def test_two_replies_to_one_question_are_one_answer(castle: Path, clock: Clock) -> None:
-    write(Places(castle).checkpoint(TASK), {"task_id": TASK, "target_general": "gen-pr", "session_id": "s-1"})
+def test_two_replies_to_one_question_are_one_answer(court_home: Path, clock: Clock) -> None:
+    write(Places(court_home).checkpoint(TASK), {"task_id": TASK, "target_general": "gen-pr", "session_id": "s-1"})
     for number in (1, 2):
         payload = {"text": "yes", "channel": "C1", "thread_ts": "1.2", "reply_context": {"task_id": TASK, "repo": ""}}
-        put(castle, "events", "pending", **event(f"evt-{number}", "slack.thread.reply", payload=payload))
-    reign(castle, clock)
-    (resumed,) = all_of(castle, "tasks", "pending")
+        put(court_home, "events", "pending", **event(f"evt-{number}", "slack.thread.reply", payload=payload))
+    run_king(court_home, clock)
+    (resumed,) = all_of(court_home, "tasks", "pending")
     assert (resumed["type"], resumed["payload"]["session_id"], resumed["repo"]) == ("resume", "s-1", None)
-    assert sorted(event["status"] for event in all_of(castle, "events", "completed")) == ["failed"]
+    assert sorted(event["status"] for event in all_of(court_home, "events", "completed")) == ["failed"]

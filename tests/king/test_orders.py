@@ -21,7 +21,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def reign(home: Path, clock: Clock) -> KingJob:
+def run_king(home: Path, clock: Clock) -> KingJob:
     given = services(home, "king", clock)
     court = KingJob(given)
     while court.turn(None).worked:
@@ -33,7 +33,7 @@ def reign(home: Path, clock: Clock) -> KingJob:
 def order(home: Path, clock: Clock, action: str, target: str, **fields: Any) -> str:
     """The outcome of an order given to a fresh king."""
     put(home, "orders", "pending", id="ord-1", action=action, target=target, by="kim", created_at=MORNING, **fields)
-    reign(home, clock)
+    run_king(home, clock)
     assert here(home, "orders", "pending") == []
     outcome = read(home, "orders", "done", "ord-1")["outcome"]
     assert isinstance(outcome, str)
@@ -98,7 +98,7 @@ def test_the_note_of_a_cancelled_task_goes_with_it(court_home: Path, clock: Cloc
     put(court_home, "tasks", "in_progress", **task())
     order(court_home, clock, "cancel", TASK)
     write(Places(court_home).result(TASK), {"task_id": TASK, "status": "failed", "error": "cancelled by kim"})
-    reign(court_home, clock)
+    run_king(court_home, clock)
     assert here(court_home, "tasks", "completed") == [TASK]
     assert notes.cancelled_by(Places(court_home), TASK) is None
 
@@ -145,7 +145,7 @@ def test_requeue_of_an_event_that_became_a_task_is_refused(court_home: Path, clo
     assert here(court_home, "events", "completed") == ["evt-1"]
 
 
-def test_requeue_gives_a_failed_letter_its_tries_back(court_home: Path, clock: Clock) -> None:
+def test_requeue_gives_a_failed_message_its_tries_back(court_home: Path, clock: Clock) -> None:
     put(court_home, "messages", "failed", **message(status="failed", tries=3, not_before=MORNING))
     assert order(court_home, clock, "requeue", "msg-1") == "back in messages/pending"
     again = read(court_home, "messages", "pending", "msg-1")
@@ -195,26 +195,26 @@ def test_cancel_of_what_has_ended_is_refused(court_home: Path, clock: Clock) -> 
     assert order(court_home, clock, "cancel", TASK) == f"refused: {TASK} has ended already: success"
 
 
-def test_an_order_that_wants_a_path_is_buried(court_home: Path, clock: Clock) -> None:
+def test_an_order_that_names_a_path_is_moved_to_dead(court_home: Path, clock: Clock) -> None:
     put(court_home, "orders", "pending", id="ord-2", action="requeue", target="../../x", by="kim", created_at=MORNING)
-    reign(court_home, clock)
+    run_king(court_home, clock)
     assert here(court_home, "orders", "dead") == ["ord-2"]
 
 
-def test_an_event_whose_task_was_buried_fails_aloud(court_home: Path, clock: Clock) -> None:
+def test_an_event_whose_task_is_in_dead_fails_with_a_message(court_home: Path, clock: Clock) -> None:
     put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched", letters={"start": "msg-0"}))
     put(court_home, "tasks", "dead", **task())
-    reign(court_home, clock)
+    run_king(court_home, clock)
     assert read(court_home, "events", "completed", "evt-1")["status"] == "failed"
-    (letter,) = here(court_home, "messages", "pending")
-    said = read(court_home, "messages", "pending", letter)
+    (message,) = here(court_home, "messages", "pending")
+    said = read(court_home, "messages", "pending", message)
     assert (said["content"], said["task_id"]) == (f"[failed] {TASK} was lost: its file could not be read", TASK)
 
 
 def test_an_event_whose_task_is_claimed_is_left_alone(court_home: Path, clock: Clock) -> None:
     put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
     put(court_home, "tasks", "in_progress", **task())
-    reign(court_home, clock)
+    run_king(court_home, clock)
     assert here(court_home, "events", "dispatched") == ["evt-1"]
 
 
@@ -243,11 +243,11 @@ def test_an_event_that_another_king_dispatched_ends_with_its_task(
     put(court_home, "events", "dispatched", **event())
     if state is not None:
         put(court_home, "tasks", state, **task("task-20260207-801", status="failed"))
-    reign(court_home, clock)
+    run_king(court_home, clock)
     ended = {path: read(court_home, "events", "completed", path) for path in here(court_home, "events", "completed")}
     if state in ("pending", "in_progress"):
         assert here(court_home, "events", "dispatched") == ["evt-1"]
         return
     assert ended["evt-1"]["status"] == "failed"
-    said = [letter["content"] for letter in all_of(court_home, "messages", "pending")]
+    said = [message["content"] for message in all_of(court_home, "messages", "pending")]
     assert said == ([] if state else ["[failed] the task of evt-1 was lost: its file is gone"])

@@ -24,13 +24,13 @@ def a_task(**fields: Any) -> Task:
 
 
 def told(task: Task, status: str, **fields: Any) -> list[tuple[str, str | None, str]]:
-    """(type, channel, content) of every letter."""
+    """(type, channel, content) of every message."""
     result = Result.from_json(schemas.check("result", {"task_id": task.id, "status": status, **fields}))
     drafts = OUTCOMES[status].drafts(task, result, DEFAULT)
     made = [draft.message(f"msg-{n}", "2026-02-07T10:00:00Z") for n, draft in enumerate(drafts)]
-    for letter in made:
-        schemas.check("message", letter.to_json())
-    return [(letter.type, letter.channel, letter.content) for letter in made]
+    for message in made:
+        schemas.check("message", message.to_json())
+    return [(message.type, message.channel, message.content) for message in made]
 
 
 NEWS, ASK = "notification", "human_input_request"
@@ -80,7 +80,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str, str]
 
 
 @pytest.mark.parametrize(("status", "result", "task", "expected"), CASES)
-def test_an_outcome_becomes_these_letters(
+def test_an_outcome_becomes_these_messages(
     status: str, result: dict[str, Any], task: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
     assert told(a_task(**task), status, **result) == expected
@@ -122,10 +122,10 @@ def test_a_failure_names_its_task_for_whoever_looks_further() -> None:
 @pytest.mark.parametrize("status", ["success", "failed", "skipped"])
 def test_a_last_message_carries_with_what_a_reply_goes_on(status: str) -> None:
     final, *_ = drafts(a_task(repo="acme/shop", reply_to=ASKER), status, session_id="s-1")
-    letter = final.message("msg-1", "2026-02-07T10:00:00Z")
-    assert letter.reply_context == letter.context["reply_context"]
-    assert letter.reply_context is not None
-    assert {key: letter.reply_context[key] for key in ("general", "session_id", "repo", "task_id")} == {
+    message = final.message("msg-1", "2026-02-07T10:00:00Z")
+    assert message.reply_context == message.context["reply_context"]
+    assert message.reply_context is not None
+    assert {key: message.reply_context[key] for key in ("general", "session_id", "repo", "task_id")} == {
         "general": "gen-pr",
         "session_id": "s-1",
         "repo": "acme/shop",
@@ -161,14 +161,14 @@ def test_a_proclamation_is_no_word_in_the_tasks_thread() -> None:
     assert (news.task_id, proclamation.task_id) == ("task-20260207-001", "proclamation-task-20260207-001")
 
 
-def test_all_letters_of_a_resumed_task_go_to_the_first_ones_thread() -> None:
+def test_all_messages_of_a_resumed_task_go_to_the_first_ones_thread() -> None:
     resumed = a_task(id="task-20260207-009", type="resume", thread_task_id="task-20260207-001")
     (news,) = drafts(resumed, "success")
     assert news.task_id == "task-20260207-001"
     assert messages.resumed(resumed, DEFAULT).task_id == "task-20260207-001"
 
 
-def test_every_letter_names_its_cause() -> None:
+def test_every_message_names_its_cause() -> None:
     done = a_task(outcome="success")
     keys = [draft.dedup_key for draft in drafts(done, "success", proclamation=WORDS)]
     assert keys == ["task-20260207-001:notification:success", "task-20260207-001:proclamation"]

@@ -68,9 +68,9 @@ class Court:
     def way(self, event: str, task: str) -> str:
         """The files of an event, each as `cat` finds it, for whoever reads the run."""
         places, sent = self.kingdom.places, self.kingdom.all("messages", "sent")
-        letters = [places.queue_file("messages", "sent", one["id"]) for one in sent if one["task_id"] == task]
+        messages = [places.queue_file("messages", "sent", one["id"]) for one in sent if one["task_id"] == task]
         ended = [places.queue_file("events", "completed", event), places.queue_file("tasks", "completed", task)]
-        paths = [*ended, places.results / f"{task}.json", *letters]
+        paths = [*ended, places.results / f"{task}.json", *messages]
         assert all(json.loads(path.read_text()) for path in paths)
         return f"{self.engine}: " + " → ".join(str(path.relative_to(places.home)) for path in paths)
 

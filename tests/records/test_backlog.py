@@ -82,7 +82,7 @@ def test_a_file_that_is_being_written_in_place_is_given_time(queues: Queues, hom
     assert [record.filename for record in backlog.waiting] == ["evt-1.json"]
 
 
-def test_a_file_that_stays_half_written_is_buried(queues: Queues, home: Path, clock: Clock) -> None:
+def test_a_file_that_stays_half_written_is_moved_to_dead(queues: Queues, home: Path, clock: Clock) -> None:
     path = queues.events.folder("pending") / "evt-1.json"
     path.write_text('{"id": "evt-1", ')
     clock.now = path.stat().st_mtime + SETTLING_SECONDS

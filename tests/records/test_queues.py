@@ -169,7 +169,7 @@ def test_a_name_that_is_too_long_is_cut_in_dead(queues: Queues, length: int, sho
     assert len(reason.name.removesuffix(".reason")) == shown
 
 
-def test_readers_who_do_not_own_the_queue_bury_nothing(queues: Queues, home: Path) -> None:
+def test_readers_that_do_not_own_the_queue_move_nothing_to_dead(queues: Queues, home: Path) -> None:
     (queues.events.folder("pending") / "evt-1.json").write_text("{")
     assert queues.events.take("pending", "evt-1.json", owner=False) is None
     assert here(home, "events", "pending") == ["evt-1"]

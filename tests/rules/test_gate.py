@@ -116,14 +116,14 @@ def down(home: Path, word: str) -> None:
 
 
 @pytest.mark.parametrize("what", NO_WORK)
-def test_what_could_not_run_takes_no_room(home: Path, what: str) -> None:
+def test_blocked_tasks_do_not_count_against_max_soldiers(home: Path, what: str) -> None:
     founded(home)
     NO_WORK[what](home)
     assert look(home, None, 2).room == 1
     assert look(home, None, 3).room == 0
 
 
-def test_a_task_whose_time_has_come_takes_room_again(home: Path) -> None:
+def test_a_task_that_is_due_again_counts_against_max_soldiers(home: Path) -> None:
     founded(home)
     put(home, "tasks", "in_progress", **task("task-9", not_before="2026-02-07T10:03:00Z"))
     assert look(home, None, 2).room == 1
@@ -151,7 +151,7 @@ def test_no_more_soldiers_go_out_than_may(home: Path) -> None:
     assert no_soldier_because(places, "gen-b", False, 1, 3) is None
 
 
-def test_a_hold_is_told_in_words(home: Path) -> None:
+def test_a_hold_says_its_reason(home: Path) -> None:
     one = look(home, None, 1, at_most=1).holds_because(gate.Work("high"))
     assert one is not None
     assert one.startswith("1 task is under way and concurrency.max_soldiers is 1: ")

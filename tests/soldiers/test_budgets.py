@@ -125,7 +125,7 @@ def test_what_a_run_does_not_say_costs_nothing(home: Path) -> None:
     assert (row["usd"], row["tokens"]) == (1.5, 70)
 
 
-def test_alone_it_probes_again_and_again(home: Path) -> None:
+def test_a_task_alone_on_its_account_probes_again_and_again(home: Path) -> None:
     clock = Clock()
     ours = budgets(home, clock)
     for _ in range(3):
@@ -228,7 +228,7 @@ DAMAGED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=str)
-def test_a_damaged_page_is_left_out_and_logged_once(home: Path, damaged: dict[str, Any]) -> None:
+def test_a_damaged_entry_is_dropped_and_logged_once(home: Path, damaged: dict[str, Any]) -> None:
     clock = Clock()
     ours = budgets(home, clock, day_usd=5.0)
     sound = {"rests codex": {"until": stamp(clock() + 600), "probe": None}}

@@ -120,7 +120,7 @@ def test_what_other_kingdoms_remember_of_a_repository_is_told_too(places: Places
 
 
 @pytest.mark.parametrize("repo", ["../../../config/king", "/etc/passwd", "a\0b", "x" * 500, "왕/국", "..", ".hidden"])
-def test_a_strange_repository_has_its_memory_inside_the_house(places: Places, repo: str) -> None:
+def test_a_repository_with_an_odd_name_has_its_memory_inside_the_home(places: Places, repo: str) -> None:
     places.scratch("gen-pr").mkdir(parents=True)
     before = sorted(path for path in places.home.rglob("*") if places.memory not in path.parents)
     remember(places, "a lesson", repo=repo)

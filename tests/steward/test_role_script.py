@@ -206,7 +206,7 @@ def test_short_lives_long_ago_do_not_count(script: Script, court: Court) -> None
 @pytest.mark.parametrize(
     ("state", "worked"), [("idle", "true"), ("stopped", "false")], ids=["it worked", "it ended as asked"]
 )
-def test_a_good_life_ends_the_streak(state: str, worked: str, script: Script, court: Court) -> None:
+def test_a_long_life_ends_the_streak(state: str, worked: str, script: Script, court: Court) -> None:
     write_ledger(court, 4, 9.0, 7.0, 5.0, 3.0, 1.0)
     write_beat(court, 99004, state, worked)
     court.behave("king", "exit=1")
@@ -313,7 +313,7 @@ def test_a_waiting_role_notices_that_its_launcher_is_gone(script: Script, court:
     assert court.lives("king") == []
 
 
-def test_under_supervisord_it_speaks_into_its_own_file(script: Script, court: Court) -> None:
+def test_under_supervisord_it_prints_into_its_own_file(script: Script, court: Court) -> None:
     court.places.wanted("king").write_text("quarantined\n")
     assert script.run("king", KINGDOM_LAUNCHER="supervisord") == (78, "")
     assert "quarantined" in court.places.last_words("king").read_text()

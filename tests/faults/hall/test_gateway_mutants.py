@@ -36,7 +36,7 @@ def flow(check: Callable[[Hall], Awaitable[list[str]]]) -> Check:
 
 CHECKS: dict[str, Check] = {
     "tokens": lambda hall: web_table.wrong_tokens(hall, hall.person()),
-    "doors": web_table.wrong_doors,
+    "admission": web_table.wrong_hosts_and_origins,
     "cross-site": lambda hall: web_table.wrong_cross_site(hall, hall.person()),
     "rates": lambda hall: web_table.wrong_rates(hall, 20),
     "listeners": web_table.wrong_listeners,
@@ -48,7 +48,7 @@ CHECKS: dict[str, Check] = {
     "poller": flow(flow_checks.wrong_poller),
 }
 
-TOKENS, DOORS = "kingdom.gateway.tokens:Tokens", "kingdom.gateway.doors:Doors"
+TOKENS, ADMISSION = "kingdom.gateway.tokens:Tokens", "kingdom.gateway.admission:Admission"
 SOCKETS, MEMBERSHIP = "kingdom.gateway.sockets:Sockets", "kingdom.gateway.membership:Membership"
 MUTANTS = [
     # 23: what other pages and forgers try
@@ -60,10 +60,18 @@ MUTANTS = [
     ),
     Mutant("the end of a token is not checked", TOKENS, replace("self._clock() < caller.until", "True"), "tokens"),
     Mutant("any algorithm will do", TOKENS, replace("[ALGORITHM]", '["HS256", "HS384", "HS512"]'), "tokens"),
-    Mutant("the Host is not checked", DOORS, replace("_host_name(A) not in self._hosts", "False"), "doors", quick=True),
-    Mutant("the Origin is not checked", DOORS, replace("not self._admits(A, B)", "False"), "doors"),
-    Mutant("the Origin null passes", DOORS, replace('origin != "null" and A', 'origin == "null" or A'), "doors"),
-    Mutant("a preflight is answered to anybody", DOORS, drop("self._check"), "cross-site"),
+    Mutant(
+        "the Host is not checked",
+        ADMISSION,
+        replace("_host_name(A) not in self._hosts", "False"),
+        "admission",
+        quick=True,
+    ),
+    Mutant("the Origin is not checked", ADMISSION, replace("not self._admits(A, B)", "False"), "admission"),
+    Mutant(
+        "the Origin null passes", ADMISSION, replace('origin != "null" and A', 'origin == "null" or A'), "admission"
+    ),
+    Mutant("a preflight is answered to anybody", ADMISSION, drop("self._check"), "cross-site"),
     Mutant("nobody counts", "kingdom.gateway.rest:Rest.login", drop("self._limit"), "rates"),
     # 24: listeners
     Mutant(

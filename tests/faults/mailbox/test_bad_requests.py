@@ -18,8 +18,8 @@ from kingdom.errors import BadFile
 from kingdom.mq.mailbox_folders import check_client_id
 from tests.faults import oracle, trees
 from tests.faults.changes import body, replace
-from tests.faults.doors import EVIL
 from tests.faults.mutants import Mutant, chosen, is_caught
+from tests.faults.named_paths import EVIL
 from tests.faults.test_bad_files import BAD_NAMES, Maker, allowed_kinds, damaged
 
 FUZZED = 100_000 if trees.CAMPAIGN else 600

@@ -24,7 +24,7 @@ from tests.faults.changes import after, replace, swap
 from tests.faults.mailbox import actors, history
 from tests.faults.mutants import Mutant, is_caught
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import MISFORTUNES
+from tests.faults.watch.kingdoms import ROLE_FAULTS
 from tests.waiting import SOON
 
 SECONDS = 45.0 if trees.CAMPAIGN else 2.0
@@ -47,7 +47,7 @@ class SetClock:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "clock"
-        shutil.copy(MISFORTUNES, folder / "sitecustomize.py")
+        shutil.copy(ROLE_FAULTS, folder / "sitecustomize.py")
         self.env = {"PYTHONPATH": str(folder), "KINGDOM_CLOCK_FILE": str(self._file)}
         self.step(0)
 

@@ -29,7 +29,7 @@ REPLACED_WITHIN = THRESHOLD + 20.0
 BACK_WITHIN = 30.0
 UP_SECONDS = 30.0
 ROLES = ("chamberlain", "envoy", "king", "mailbox", "sentinel", homes.GENERAL)
-MISFORTUNES = Path(__file__).with_name("misfortunes.py")
+ROLE_FAULTS = Path(__file__).with_name("role_faults.py")
 
 
 def one_of(launcher: str) -> list[str]:
@@ -96,7 +96,7 @@ class Kingdom:
             return self.steward.alive().get(role)
         return None
 
-    def befall(self, role: str, kind: str) -> int:
+    def cause_fault(self, role: str, kind: str) -> int:
         """Cause a fault, and return the pid that it hit."""
         pid = self.pid(role)
         if kind == "stop":
@@ -104,7 +104,7 @@ class Kingdom:
         elif kind == "kill":
             os.kill(pid, signal.SIGKILL)
         else:
-            (self.home / f"misfortune-{pid}").write_text(kind)
+            (self.home / f"fault-{pid}").write_text(kind)
             os.kill(pid, signal.SIGUSR2)
         return pid
 
@@ -136,7 +136,7 @@ class Kingdom:
         events = [json.loads(line) for line in lines if '"system.heartbeat_missed"' in line]
         return [f"{event['data']['role']} was taken for hung" for event in events]
 
-    def letters(self, *states: str) -> list[dict[str, Any]]:
+    def messages(self, *states: str) -> list[dict[str, Any]]:
         folders = [self.places.folder("messages", state) for state in states or ("pending", "sent", "failed")]
         return [json.loads(path.read_text()) for folder in folders for path in folder.glob("*.json")]
 
@@ -184,7 +184,7 @@ def kingdom(
 
 def _python(tree: Path, home: Path) -> Path:
     """The launchers hand on no PYTHONPATH, so the interpreter that they are given sets it."""
-    shutil.copy(MISFORTUNES, home / "sitecustomize.py")
+    shutil.copy(ROLE_FAULTS, home / "sitecustomize.py")
     wrapper = home / "python"
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={home}:{tree} exec {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
@@ -256,7 +256,7 @@ class Load:
         wait_until(lambda: self.done() >= self.put, seconds, f"{self.put} events are completed, not {self.done()}")
 
     def wrong(self) -> list[str]:
-        """Each event once: one task, one soldier, one letter at its start and one at its end."""
+        """Each event once: one task, one soldier, one message at its start and one at its end."""
         home = self._court.home
         found = [*oracle.half_visible(home), *oracle.in_one_place(home), *oracle.parked(home)]
         found += oracle.exactly("events completed", self.put, self.done())
@@ -266,6 +266,6 @@ class Load:
         found += [f"{task['id']} is {task['state']}" for task in tasks if task["state"] != "completed"]
         begun = [line.split()[0] for line in self.lines("begun")]
         found += [f"{task} was served {begun.count(task)} times" for task in set(begun) if begun.count(task) > 1]
-        letters = [letter for letter in oracle.contents(home, "messages") if letter.get("task_id")]
-        found += oracle.exactly("letters at the start and at the end", 2 * self.put, len(letters))
+        messages = [message for message in oracle.contents(home, "messages") if message.get("task_id")]
+        found += oracle.exactly("messages at the start and at the end", 2 * self.put, len(messages))
         return found

@@ -1,4 +1,4 @@
-"""Row 18: a storm of alerts is at most three letters, and none of the alerts is lost."""
+"""Row 18: a storm of alerts is at most three messages, and none of the alerts is lost."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import Kingdom, kingdom, one_of
 from tests.waiting import SOON, stays, wait_until
 
-ROLES_IN_TROUBLE = [f"gen-storm-{letter}" for letter in "abcdefghijklmnopqrst"]
-LETTERS_AT_MOST = 3
+ROLES_IN_TROUBLE = [f"gen-storm-{character}" for character in "abcdefghijklmnopqrst"]
+MESSAGES_AT_MOST = 3
 BETWEEN = 0.2
 
 
@@ -26,17 +26,17 @@ def check_storm(tree: Path, launcher: str) -> list[str]:
         for role in ROLES_IN_TROUBLE:
             court.places.wanted(role).write_text("quarantined\n")
             stays(lambda: True, BETWEEN, "a moment")
-        for later in (0, 20, 800):  # the pauses between letters are by the clock
+        for later in (0, 20, 800):  # the pauses between messages are by the clock
             clock.write_text(str(later))
             stays(lambda: True, 1.5, "a few rounds")
         wait_until(lambda: not lost(court), SOON, f"all are told: {lost(court)}")
-        letters = alerts(court)
-        wrong = [] if len(letters) <= LETTERS_AT_MOST else [f"{len(letters)} letters"]
+        messages = alerts(court)
+        wrong = [] if len(messages) <= MESSAGES_AT_MOST else [f"{len(messages)} messages"]
         return wrong + lost(court)
 
 
 def alerts(court: Kingdom) -> list[str]:
-    return [letter["content"] for letter in court.letters() if letter["content"].startswith("[alert]")]
+    return [message["content"] for message in court.messages() if message["content"].startswith("[alert]")]
 
 
 def lost(court: Kingdom) -> list[str]:
@@ -47,4 +47,4 @@ def lost(court: Kingdom) -> list[str]:
 @pytest.mark.parametrize("launcher", one_of("tmux"))
 def test_a_storm_of_alerts(launcher: str, figure: Figure) -> None:
     assert check_storm(trees.program(), launcher) == []
-    figure(f"row 18 storm, {launcher}: {len(ROLES_IN_TROUBLE)} alerts in at most {LETTERS_AT_MOST} letters, 0 lost")
+    figure(f"row 18 storm, {launcher}: {len(ROLES_IN_TROUBLE)} alerts in at most {MESSAGES_AT_MOST} messages, 0 lost")

@@ -50,7 +50,7 @@ def check_hang_after(tree: Path, launcher: str, step: int) -> list[str]:
         clock(court, 0)
         court.up()
         clock(court, step)
-        old = {role: court.befall(role, "read") for role in ("king", "envoy")}
+        old = {role: court.cause_fault(role, "read") for role in ("king", "envoy")}
         clock(court, 0)
         try:
             court.wait_for_beats(*old, seconds=REPLACED_WITHIN, not_by=old)

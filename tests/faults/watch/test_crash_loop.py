@@ -34,7 +34,7 @@ def check_import_failure(tree: Path, launcher: str) -> list[str]:
         others = {role: pid for role, pid in court.pids().items() if role != "envoy"}
         (tree / "kingdom" / "envoy" / "__init__.py").write_text("raise ImportError('half an upgrade')\n")
         trees.compile_program(tree)
-        court.befall("envoy", "crash")
+        court.cause_fault("envoy", "crash")
         wait_until(lambda: is_quarantined(court, "envoy"), QUARANTINED_WITHIN, f"quarantined: {court.logs()}")
         wrong = steady(court, others)
         wrong += [] if not court.role_processes("envoy") else ["the quarantined role runs"]
@@ -71,7 +71,7 @@ def live_for(court: Kingdom, seconds: float) -> None:
     court.wait_for_beats(LOOPING)
     pid = court.pid(LOOPING)
     stays(lambda: court.pid(LOOPING) == pid, seconds, "its life") if seconds else None
-    court.befall(LOOPING, "crash")
+    court.cause_fault(LOOPING, "crash")
     wait_until(lambda: pid not in court.role_processes(LOOPING), SOON, "it has crashed")
 
 
@@ -88,10 +88,10 @@ def steady(court: Kingdom, others: dict[str, int]) -> list[str]:
 
 def told_once(court: Kingdom, role: str) -> list[str]:
     def alerts() -> list[str]:
-        told = [letter["content"] for letter in court.letters() if "quarantine" in letter["content"]]
+        told = [message["content"] for message in court.messages() if "quarantine" in message["content"]]
         return [text for text in told if role in text]
 
-    wait_until(alerts, SOON, f"an alert: {court.letters()} {court.logs()}")
+    wait_until(alerts, SOON, f"an alert: {court.messages()} {court.logs()}")
     stays(lambda: len(alerts()) == 1, 2.0, "one alert")
     return exactly("alerts", 1, len(alerts()))
 

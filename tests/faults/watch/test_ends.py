@@ -49,7 +49,7 @@ def check_ends(tree: Path, launcher: str, times: int, seed: int, took: list[floa
                 wrong += end_by_down(court, took)
         (court.home / "slow").write_text("0.01")
         load.wait_done(FINISHED_WITHIN)
-        wait_until(lambda: not load.wrong(), SOON, "all letters are spoken")
+        wait_until(lambda: not load.wrong(), SOON, "all messages are posted")
         return wrong + load.wrong()
 
 
@@ -98,7 +98,7 @@ def check_down_of_the_new(tree: Path) -> list[str]:
     with kingdom("supervisord", tree=tree) as court:
         court.up()
         with strace.slow_forks(court.launcher_pid()):
-            old = court.befall("envoy", "kill")
+            old = court.cause_fault("envoy", "kill")
             wait_until(lambda: court.steward.alive()["envoy"].pid not in (None, old), 20, "its successor is forked")
             done = court.cli("down")
         beat = court.beat("envoy")

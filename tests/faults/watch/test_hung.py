@@ -38,7 +38,7 @@ def test_hung_roles_are_replaced(launcher: str, figure: Figure) -> None:
 def hang(court: Kingdom, kinds: dict[str, str]) -> dict[str, float]:
     """Hang these roles at once; seconds until each successor has worked, the old one being gone before."""
     began = time.monotonic()
-    old = {role: court.befall(role, kind) for role, kind in kinds.items()}
+    old = {role: court.cause_fault(role, kind) for role, kind in kinds.items()}
     woken = {role: court.beat(role)["seq"] + 2 for role, kind in kinds.items() if wakes(court, kind)}
     took: dict[str, float] = {}
 

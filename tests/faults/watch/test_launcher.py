@@ -73,7 +73,7 @@ def strike(court: Kingdom, blow: str) -> dict[str, int]:
         os.kill(court.launcher_pid(), signal.SIGKILL)
         return old
     kind = "kill" if blow == "chamberlain killed" else "busy"
-    return {"chamberlain": court.befall("chamberlain", kind)}
+    return {"chamberlain": court.cause_fault("chamberlain", kind)}
 
 
 @pytest.mark.parametrize(("blow", "launcher"), TRIED)

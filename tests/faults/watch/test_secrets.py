@@ -55,7 +55,7 @@ def _looked_through(
         (court.places.package(homes.GENERAL) / "run").write_text(SOLDIER)
         load.arrive(2)
         load.wait_done(60)
-        wait_until(lambda: len(court.letters("sent")) >= 4, SOON, "both ends are told")
+        wait_until(lambda: len(court.messages("sent")) >= 4, SOON, "both ends are told")
         wait_until(lambda: hub.unread() == [] and tickets.requests, SOON, "the sentinel has looked")
         asked = ("status", "doctor", "tasks", "events", "connect", "connect github --check", "connect jira --check")
         told = {f"$ kingdom {words}": said(court, words) for words in asked}

@@ -41,7 +41,7 @@ def noticed(tree: Path, launcher: str) -> list[str]:
     """Whether the watcher sees that a role hangs; that it is replaced then is seen by its own check."""
     with kingdom(launcher, tree=tree) as court:
         court.up()
-        court.befall("envoy", "read")
+        court.cause_fault("envoy", "read")
         return [] if trees.until(court.missed, 4 * THRESHOLD) else ["nobody saw that its heart stood still"]
 
 

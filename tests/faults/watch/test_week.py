@@ -62,8 +62,8 @@ def live(court: Kingdom, load: Load) -> dict[str, list[tuple[int, int]]]:
 
 
 def reports(court: Kingdom) -> list[str]:
-    letters = [letter for letter in court.letters() if letter["type"] == "report"]
-    return [str(letter["content"]) for letter in sorted(letters, key=lambda letter: str(letter["created_at"]))]
+    messages = [message for message in court.messages() if message["type"] == "report"]
+    return [str(message["content"]) for message in sorted(messages, key=lambda message: str(message["created_at"]))]
 
 
 def told(court: Kingdom) -> Counter[str]:
@@ -85,7 +85,7 @@ def size(pid: int) -> tuple[int, int]:
 
 
 @trees.in_campaigns
-def test_a_week_is_served_once_told_on_time_and_makes_nobody_grow(figure: Figure) -> None:
+def test_a_week_is_served_once_reported_on_time_and_no_role_grows(figure: Figure) -> None:
     with kingdom("supervisord", tree=trees.program(), config=CONFIG, manifest=MANIFEST, env=with_clock()) as court:
         load = Load(court)
         sizes = live(court, load)

@@ -1,6 +1,6 @@
 """Try every path of the home that takes a name with names that contain paths.
 
-    python tests/faults/doors.py COUNT
+    python tests/faults/named_paths.py COUNT
 
 prints one line for each name that was accepted, else nothing.
 """
@@ -39,8 +39,11 @@ EVIL = (
 )
 ALPHABET = [*"abc019._:@+-", *"/\\.. \n\0~$`;|&<>*?'\"%#(){}[]!,=^", "é", "가", "\u2028", "\ufeff", "\udcff"]
 
-DOORS: dict[str, Callable[[Places, str], tuple[Path, Path]]] = {
-    "letter": lambda places, name: (places.queue_file("events", "pending", name), places.folder("events", "pending")),
+PATHS: dict[str, Callable[[Places, str], tuple[Path, Path]]] = {
+    "queue_file": lambda places, name: (
+        places.queue_file("events", "pending", name),
+        places.folder("events", "pending"),
+    ),
     "own": lambda places, name: (places.own(name), places.state),
     "scratch": lambda places, name: (places.scratch(name).parent, places.state),
     "heartbeat": lambda places, name: (places.heartbeat(name).parent, places.state),
@@ -73,7 +76,7 @@ def names(count: int) -> Iterator[str]:
 def let_through(count: int) -> Iterator[str]:
     places = Places(Path("/home/of/ours"))
     for name in names(count):
-        for what, door in DOORS.items():
+        for what, door in PATHS.items():
             try:
                 path, parent = door(places, name)
             except BadName:

@@ -10,10 +10,10 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from tests.faults import trees
-from tests.faults.cage import cells
-from tests.faults.cage.cells import GENERAL, Cell
-from tests.faults.cage.test_breakout import PRELUDE, by_a_cancel, by_its_death
 from tests.faults.oracle import Figure
+from tests.faults.sandbox import rigs
+from tests.faults.sandbox.rigs import GENERAL, Rig
+from tests.faults.sandbox.test_breakout import PRELUDE, by_a_cancel, by_its_death
 from tests.waiting import SOON, wait_until
 
 FOUND = """open(at(".env")).read().strip()"""
@@ -36,8 +36,8 @@ ENDS = {
 }
 
 
-def by_a_signal(cell: Cell, task: str) -> None:
-    os.kill(int(read_json(cell.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGTERM)
+def by_a_signal(rig: Rig, task: str) -> None:
+    os.kill(int(read_json(rig.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGTERM)
 
 
 FROM_OUTSIDE = {
@@ -47,38 +47,38 @@ FROM_OUTSIDE = {
 }
 
 
-def check_printed(cell: Cell, end: str, found: str = FOUND, **manifest: object) -> list[str]:
-    cell.arm(PRELUDE + PRINT.format(found=found, then=ENDS[end]), limits={"processes": 20}, **manifest)
-    task = cell.send()
-    with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
+def check_printed(rig: Rig, end: str, found: str = FOUND, **manifest: object) -> list[str]:
+    rig.arm(PRELUDE + PRINT.format(found=found, then=ENDS[end]), limits={"processes": 20}, **manifest)
+    task = rig.send()
+    with trees.running(rig.tree, rig.home, ["-m", "kingdom.general", GENERAL]):
         if (from_outside := FROM_OUTSIDE.get(end)) is not None:
-            wait_until((cell.places.workspace(GENERAL, task) / "there").exists, SOON, "it has printed")
-            from_outside(cell, task)
-        wait_until(cell.places.result(task).exists, 60, "its general has seen its end")
-    kept = [cell.places.session_log(f"soldier-{task}-0", stream).read_bytes() for stream in ("out", "err")]
+            wait_until((rig.places.workspace(GENERAL, task) / "there").exists, SOON, "it has printed")
+            from_outside(rig, task)
+        wait_until(rig.places.result(task).exists, 60, "its general has seen its end")
+    kept = [rig.places.session_log(f"soldier-{task}-0", stream).read_bytes() for stream in ("out", "err")]
     lost = [f"not kept: {stream[-80:]!r}" for stream in kept if stream.count(b"I found") != 3]
-    return lost + cells.secrets_told(cell)
+    return lost + rigs.secrets_told(rig)
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_secret_that_a_soldier_prints_is_not_kept(end: str, home: Path, figure: Figure) -> None:
-    wrong = check_printed(cells.build(home), end, sandbox="off")
+    wrong = check_printed(rigs.build(home), end, sandbox="off")
     figure(f"row 20 printed, ended {end}: {len(wrong)} secrets kept")
     assert not wrong, wrong
 
 
 def test_a_secret_that_it_was_given_is_not_kept_either(home: Path) -> None:
-    wrong = check_printed(cells.build(home), "well", GIVEN, env=["SLACK_BOT_TOKEN"])
+    wrong = check_printed(rigs.build(home), "well", GIVEN, env=["SLACK_BOT_TOKEN"])
     assert not wrong, wrong
 
 
 @pytest.mark.parametrize("found", [FOUND, GIVEN])
 def test_in_the_sandbox_it_has_no_secret_that_was_not_given(found: str, home: Path) -> None:
-    cell = cells.build(home)
-    cell.arm(
+    rig = rigs.build(home)
+    rig.arm(
         f"{PRELUDE}\ntry:\n    {found}\n    said = 'read'\nexcept (OSError, KeyError) as refused:\n"
         "    said = type(refused).__name__\ntell(said=said)\n"
     )
-    task = cell.send()
-    assert cell.serve().returncode == 0
-    assert cell.said(task)["said"] in ("PermissionError", "KeyError")
+    task = rig.send()
+    assert rig.serve().returncode == 0
+    assert rig.said(task)["said"] in ("PermissionError", "KeyError")

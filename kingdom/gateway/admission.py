@@ -16,7 +16,7 @@ METHODS = "GET, POST, OPTIONS"
 REMEMBERED_SECONDS = "600"
 
 
-class Doors:
+class Admission:
     """Wraps the whole application. `app` is set by who makes both."""
 
     def __init__(self, app: ASGIApp, rate: Rate) -> None:

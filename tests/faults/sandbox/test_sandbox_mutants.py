@@ -1,4 +1,4 @@
-"""A cage with a hole in it is noticed: every wall is left out once, and the check that it is for must see it."""
+"""A sandbox with a hole in it is noticed: every wall is left out once, and the check that it is for must see it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.faults import mutants, oracle, trees
-from tests.faults.cage import cells, test_breakout, test_injection, test_printed, test_resources
-from tests.faults.cage.cells import Cell
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
+from tests.faults.sandbox import rigs, test_breakout, test_injection, test_printed, test_resources
+from tests.faults.sandbox.rigs import Rig
 
 PLACES = "kingdom.home.places"
 
@@ -86,11 +86,11 @@ MUTANTS = [
 ]
 
 
-def fresh(check: Callable[[Cell], list[str]], **config: dict[str, Any]) -> Check:
+def fresh(check: Callable[[Rig], list[str]], **config: dict[str, Any]) -> Check:
     def checked(tree: Path, near: str) -> list[str]:
         home = trees.new_folder() / "home"
         home.mkdir(mode=0o700)
-        return check(cells.build(home, tree, **config))
+        return check(rigs.build(home, tree, **config))
 
     return checked
 
@@ -99,7 +99,7 @@ def linked(tree: Path, near: str) -> list[str]:
     folder = trees.new_folder()
     (folder / "real").mkdir(mode=0o700)
     (folder / "linked").symlink_to(folder / "real")
-    return test_breakout.break_out(cells.build(folder / "linked", tree))
+    return test_breakout.break_out(rigs.build(folder / "linked", tree))
 
 
 def without_cgroups(check: Check) -> Check:
@@ -118,28 +118,28 @@ CHECKS: dict[str, Check] = {
     "breakout": fresh(test_breakout.break_out),
     "linked": linked,
     "survivors": without_cgroups(
-        fresh(lambda cell: test_breakout.check_survivors(cell, "an orphan without its environment"))
+        fresh(lambda rig: test_breakout.check_survivors(rig, "an orphan without its environment"))
     ),
-    "hidden": fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_its_death, sandbox="off")),
-    "mounted": without_cgroups(fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_its_death))),
+    "hidden": fresh(lambda rig: test_breakout.check_orphan(rig, test_breakout.by_its_death, sandbox="off")),
+    "mounted": without_cgroups(fresh(lambda rig: test_breakout.check_orphan(rig, test_breakout.by_its_death))),
     "cancel": without_cgroups(
-        fresh(lambda cell: test_breakout.check_orphan(cell, test_breakout.by_a_cancel, sandbox="off"))
+        fresh(lambda rig: test_breakout.check_orphan(rig, test_breakout.by_a_cancel, sandbox="off"))
     ),
-    "injection": fresh(lambda cell: test_injection.obey(cell, test_injection.texts()[:20])),
-    "printed": fresh(lambda cell: test_printed.check_printed(cell, "without a result", sandbox="off")),
+    "injection": fresh(lambda rig: test_injection.obey(rig, test_injection.texts()[:20])),
+    "printed": fresh(lambda rig: test_printed.check_printed(rig, "without a result", sandbox="off")),
     "printed, killed": fresh(
-        lambda cell: test_printed.check_printed(cell, "by the death of its serving part", sandbox="off")
+        lambda rig: test_printed.check_printed(rig, "by the death of its serving part", sandbox="off")
     ),
     "beside": fresh(test_breakout.check_disturbance, **test_breakout.ROLES),
-    "bomb": fresh(lambda cell: test_resources.check_hog("a fork bomb", cell)[1]),
-    "spinners": fresh(lambda cell: test_resources.check_hog("short lives that spin", cell)[1]),
+    "bomb": fresh(lambda rig: test_resources.check_hog("a fork bomb", rig)[1]),
+    "spinners": fresh(lambda rig: test_resources.check_hog("short lives that spin", rig)[1]),
 }
 
 _caught: list[bool] = []
 
 
 @pytest.mark.parametrize("mutant", mutants.chosen(MUTANTS), ids=lambda mutant: mutant.name)
-def test_a_hole_in_the_cage_is_seen(mutant: Mutant) -> None:
+def test_a_hole_in_the_sandbox_is_seen(mutant: Mutant) -> None:
     caught = mutants.is_caught(mutant, CHECKS[mutant.caught_by])
     _caught.append(caught)
     assert caught, f"{mutant.caught_by} does not see that {mutant.name}"
@@ -153,4 +153,4 @@ def test_without_cgroups_nothing_of_a_soldier_outlives_its_task_either() -> None
 
 
 def test_the_score(figure: oracle.Figure) -> None:
-    figure(f"holes in the cage seen: {sum(_caught)} of {len(_caught)}")
+    figure(f"holes in the sandbox seen: {sum(_caught)} of {len(_caught)}")

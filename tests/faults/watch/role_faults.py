@@ -1,6 +1,6 @@
 """Faults of a role: loaded as sitecustomize by the interpreter of the unmodified roles, caused by USR2.
 
-Which one is in the home's file misfortune-<pid>. With KINGDOM_CLOCK_FILE set, the wall clock is off by the
+Which one is in the home's file fault-<pid>. With KINGDOM_CLOCK_FILE set, the wall clock is off by the
 seconds in that file: what a step of the machine's clock looks like to every role, without one.
 """
 
@@ -36,8 +36,8 @@ def crash() -> None:
 KINDS = {"busy": busy, "read": read, "deadlock": deadlock, "c_call": c_call, "crash": crash}
 
 
-def befall(*_: object) -> None:
-    with open(f"{os.environ['KINGDOM_HOME']}/misfortune-{os.getpid()}") as note:
+def cause(*_: object) -> None:
+    with open(f"{os.environ['KINGDOM_HOME']}/fault-{os.getpid()}") as note:
         KINDS[note.read()]()
 
 
@@ -52,6 +52,6 @@ def stepped_time() -> float:
 TRUE_TIME = time.time
 
 if __name__ == "sitecustomize" and "KINGDOM_HOME" in os.environ:
-    signal.signal(signal.SIGUSR2, befall)
+    signal.signal(signal.SIGUSR2, cause)
     if "KINGDOM_CLOCK_FILE" in os.environ:
         time.time = stepped_time

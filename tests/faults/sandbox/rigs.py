@@ -30,7 +30,7 @@ BUSY = ("state/envoy/heartbeat",)
 
 
 @dataclass(frozen=True)
-class Cell:
+class Rig:
     home: Path
     tree: Path
 
@@ -72,7 +72,7 @@ class Cell:
         return path.read_text() if path.exists() else ""
 
 
-def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cell:
+def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Rig:
     """Create everything that a soldier must not reach, each with a content."""
     retry = {"max_attempts": 1, "backoff_seconds": 0}
     homes.make(home, config={"king": {"retry": retry}, **config})
@@ -109,16 +109,16 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Cel
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
     (places.own("gateway") / "jwt-secret").write_text(SECRET)
-    return Cell(home, tree or trees.program())
+    return Rig(home, tree or trees.program())
 
 
-def seen(cell: Cell, *tasks: str) -> dict[str, tuple[Any, ...]]:
+def seen(rig: Rig, *tasks: str) -> dict[str, tuple[Any, ...]]:
     """Return what a soldier may not change (contents, kinds, modes, times), without its general's files for it."""
     own = (*THE_GENERALS_OWN, *(f"state/soldiers/{task}" for task in tasks), f"workspace/{GENERAL}")
     own += tuple(f"state/results/{task}" for task in tasks)
     found = {}
-    for path in _all(cell.home):
-        name = str(path.relative_to(cell.home))
+    for path in _all(rig.home):
+        name = str(path.relative_to(rig.home))
         if name in BUSY or (name.startswith(own) and not name.startswith(f"state/{GENERAL}/camp/{LATER}")):
             continue
         if any(name.endswith(f"{task}.json") for task in tasks):
@@ -139,12 +139,12 @@ def changed(before: dict[str, tuple[Any, ...]], after: dict[str, tuple[Any, ...]
     ]
 
 
-def secrets_told(cell: Cell) -> list[str]:
+def secrets_told(rig: Rig) -> list[str]:
     """Return the files that hold the secret and should not."""
-    own = (*cell.home.glob(".env*"), cell.places.own("gateway") / "jwt-secret")
+    own = (*rig.home.glob(".env*"), rig.places.own("gateway") / "jwt-secret")
     return [
-        f"the secret stands in {path.relative_to(cell.home)}"
-        for path in (*_all(cell.home), *(cell.home / "logs").rglob("*"))
+        f"the secret stands in {path.relative_to(rig.home)}"
+        for path in (*_all(rig.home), *(rig.home / "logs").rglob("*"))
         if path not in own and stat.S_ISREG(path.lstat().st_mode) and SECRET.encode() in path.read_bytes()
     ]
 

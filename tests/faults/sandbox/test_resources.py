@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults import oracle, trees
-from tests.faults.cage import cells
-from tests.faults.cage.cells import GENERAL, Cell
+from tests.faults.sandbox import rigs
+from tests.faults.sandbox.rigs import GENERAL, Rig
 from tests.waiting import SOON, wait_until
 
 SLOWEST_TURN_SECONDS = 5.0
@@ -151,25 +151,25 @@ class Pulse:
         return sorted(self.gaps)[int(len(self.gaps) * 0.99)] if self.gaps else 0.0
 
 
-def serve(cell: Cell, tasks: list[str], seconds: float = 60) -> tuple[Pulse, list[str]]:
+def serve(rig: Rig, tasks: list[str], seconds: float = 60) -> tuple[Pulse, list[str]]:
     """The general with its soldiers and a role beside it, until every task has a result."""
     pulse = Pulse()
     beats: dict[str, tuple[float, str]] = {}
-    with awake(cell, "envoy", "kingdom.envoy"), awake(cell, GENERAL, "kingdom.general", GENERAL) as general:
+    with awake(rig, "envoy", "kingdom.envoy"), awake(rig, GENERAL, "kingdom.general", GENERAL) as general:
         give_up = time.monotonic() + seconds
-        while not all(cell.places.result(task).exists() for task in tasks):
+        while not all(rig.places.result(task).exists() for task in tasks):
             if time.monotonic() > give_up or general.poll() is not None:
-                return pulse, [f"no result after {seconds:g} s; the general: {general.poll()} {cell.log()[-2000:]}"]
+                return pulse, [f"no result after {seconds:g} s; the general: {general.poll()} {rig.log()[-2000:]}"]
             for role in ("envoy", GENERAL):
-                feel(cell, role, beats, pulse)
+                feel(rig, role, beats, pulse)
             trees.until(lambda: False, 0.02)
-        wait_until(lambda: not control_folders(cell), SOON, "the control folders are cleared")
+        wait_until(lambda: not control_folders(rig), SOON, "the control folders are cleared")
     return pulse, []
 
 
-def feel(cell: Cell, role: str, beats: dict[str, tuple[float, str]], pulse: Pulse) -> None:
+def feel(rig: Rig, role: str, beats: dict[str, tuple[float, str]], pulse: Pulse) -> None:
     """The king's period is 10 s; with a task out a general turns every second, and arrivals wake the envoy."""
-    beat = cell.places.heartbeat(role).read_text() if cell.places.heartbeat(role).exists() else ""
+    beat = rig.places.heartbeat(role).read_text() if rig.places.heartbeat(role).exists() else ""
     now = time.monotonic()
     since, last = beats.get(role, (now, ""))
     if beat != last:
@@ -179,17 +179,17 @@ def feel(cell: Cell, role: str, beats: dict[str, tuple[float, str]], pulse: Puls
 
 
 @contextmanager
-def awake(cell: Cell, role: str, module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    with trees.running(cell.tree, cell.home, ["-m", module, *words]) as child:
-        wait_until(lambda: cell.places.heartbeat(role).exists(), SOON, f"{role} beats")
+def awake(rig: Rig, role: str, module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    with trees.running(rig.tree, rig.home, ["-m", module, *words]) as child:
+        wait_until(lambda: rig.places.heartbeat(role).exists(), SOON, f"{role} beats")
         yield child
 
 
-def control_folders(cell: Cell) -> list[Path]:
-    return [folder for folder in (cell.places.own(GENERAL) / "camp").iterdir() if folder.name != cells.LATER]
+def control_folders(rig: Rig) -> list[Path]:
+    return [folder for folder in (rig.places.own(GENERAL) / "camp").iterdir() if folder.name != rigs.LATER]
 
 
-def left_of(cell: Cell) -> list[str]:
+def left_of(rig: Rig) -> list[str]:
     """Processes of this home, whatever became of their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -197,19 +197,19 @@ def left_of(cell: Cell) -> list[str]:
             words = path.joinpath("cmdline").read_bytes()
         except OSError:
             continue
-        if str(cell.home).encode() in words and cells.runs(int(path.name)):
+        if str(rig.home).encode() in words and rigs.runs(int(path.name)):
             found.append(f"left: {path.name} {words!r}")
     return found
 
 
-def check_hog(what: str, cell: Cell) -> tuple[Pulse, list[str]]:
+def check_hog(what: str, rig: Rig) -> tuple[Pulse, list[str]]:
     code, limits, reason = HOGS[what]
-    cell.arm(START + code, limits=limits, timeout_seconds=60)
-    task = cell.send()
+    rig.arm(START + code, limits=limits, timeout_seconds=60)
+    task = rig.send()
     began = time.monotonic()
-    pulse, wrong = serve(cell, [task])
-    result = cell.result(task)
-    wrong += left_of(cell)
+    pulse, wrong = serve(rig, [task])
+    result = rig.result(task)
+    wrong += left_of(rig)
     if result.get("status") != "failed" or reason not in str(result.get("error")):
         wrong.append(f"{what}: {result.get('status')}: {result.get('error')}")
     if time.monotonic() - began > 44:
@@ -221,9 +221,9 @@ def check_hog(what: str, cell: Cell) -> tuple[Pulse, list[str]]:
 
 @pytest.mark.parametrize("what", HOGS if trees.CAMPAIGN else QUICK)
 def test_who_takes_too_much_is_ended_and_the_resource_is_named(what: str, home: Path, figure: oracle.Figure) -> None:
-    cell = cells.build(home, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
-    pulse, wrong = check_hog(what, cell)
-    error = str(cell.result("task-20260207-001").get("error"))[:60]
+    rig = rigs.build(home, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
+    pulse, wrong = check_hog(what, rig)
+    error = str(rig.result("task-20260207-001").get("error"))[:60]
     figure(f"{what}: {error!r}; slowest turn {max(pulse.gaps, default=0):.2f} s, p99 {pulse.p99:.2f} s")
     assert not wrong, "\n".join(wrong)
 
@@ -248,26 +248,26 @@ def small_disk(home: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("what", FILLERS if trees.CAMPAIGN else ["its own log"])
 def test_who_fills_the_disk_is_ended_and_makes_room_again(what: str, small_disk: Path, figure: oracle.Figure) -> None:
-    cell = cells.build(small_disk, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
-    cell.arm(START + FILLERS[what], timeout_seconds=60)
-    task = cell.send()
-    pulse, wrong = serve(cell, [task])
-    result = cell.result(task)
+    rig = rigs.build(small_disk, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
+    rig.arm(START + FILLERS[what], timeout_seconds=60)
+    task = rig.send()
+    pulse, wrong = serve(rig, [task])
+    result = rig.result(task)
     figure(f"a filler of {what}: {result.get('error')!r}; slowest turn {max(pulse.gaps, default=0):.2f} s")
     assert not wrong, "\n".join(wrong)
     assert result["status"] == "failed"
     assert "the disk is" in result["error"], result
     about = os.statvfs(small_disk)
     assert about.f_bavail / about.f_blocks > 0.9
-    assert not left_of(cell)
+    assert not left_of(rig)
     assert pulse.p99 < SLOWEST_TURN_SECONDS
-    beat = json.loads(cell.places.heartbeat("envoy").read_text())
+    beat = json.loads(rig.places.heartbeat("envoy").read_text())
     assert beat["state"] != "degraded"
 
 
 def test_soldiers_beside_a_fork_bomb_finish_their_work(home: Path) -> None:
     """Two that behave beside one that does not."""
-    cell = cells.build(home, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
+    rig = rigs.build(home, general={"intervals": {"task_check_seconds": 1}}, envoy=FAST)
     good = """
 import json, os, sys
 task = json.load(open(os.environ["KINGDOM_TASK_FILE"]))
@@ -276,8 +276,8 @@ if task["payload"]["body"] == "well":
         json.dump({"task_id": task["id"], "status": "success"}, file)
     sys.exit()
 """
-    cell.arm(START + good + HOGS["a fork bomb"][0], limits={"processes": 40})
-    tasks = [cell.send(number, payload={"body": body}) for number, body in enumerate(("well", "bomb", "well"), 1)]
-    _, wrong = serve(cell, tasks)
+    rig.arm(START + good + HOGS["a fork bomb"][0], limits={"processes": 40})
+    tasks = [rig.send(number, payload={"body": body}) for number, body in enumerate(("well", "bomb", "well"), 1)]
+    _, wrong = serve(rig, tasks)
     assert not wrong, "\n".join(wrong)
-    assert [cell.result(task)["status"] for task in tasks] == ["success", "failed", "success"]
+    assert [rig.result(task)["status"] for task in tasks] == ["success", "failed", "success"]

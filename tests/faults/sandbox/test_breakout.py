@@ -1,4 +1,4 @@
-"""A soldier that tries to get out of its cage: whatever it tries is refused, and nothing of the home has changed."""
+"""A soldier that tries to get out of its sandbox: whatever it tries is refused, and nothing of the home has changed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kingdom.records import notes
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.soldier import sandbox
 from tests.faults import homes, mutants, oracle, trees
-from tests.faults.cage import attempts, cells
-from tests.faults.cage.attempts import DOTFILES, FLEES, NUISANCES
-from tests.faults.cage.cells import GENERAL, LATER, OTHER, SECRET, Cell
 from tests.faults.changes import replace
 from tests.faults.mutants import Mutant
+from tests.faults.sandbox import attempts, rigs
+from tests.faults.sandbox.attempts import DOTFILES, FLEES, NUISANCES
+from tests.faults.sandbox.rigs import GENERAL, LATER, OTHER, SECRET, Rig
 from tests.waiting import SOON, wait_until
 
 ABSTRACT = f"\0kingdom-breakout-{os.getpid()}"
@@ -163,7 +163,7 @@ except ProcessLookupError:
     "a role made to wait for its disk": """must(LIBC.syscall(251, 1, ROLE, 3 << 13))""",
     "its own priority": """os.nice(-20)""",
     "its own survival": """open("/proc/self/oom_score_adj", "w").write("-1000")""",
-    # other doors
+    # other sockets
     "the terminals": """os.chdir(HOME); socket.socket(socket.AF_UNIX).connect("state/run/roles.sock")""",
     "the launcher": """os.chdir(HOME); socket.socket(socket.AF_UNIX).connect("state/run/supervisor.sock")""",
     "a socket without a file": f"""socket.socket(socket.AF_UNIX).connect({ABSTRACT!r})""",
@@ -235,66 +235,66 @@ def script() -> str:
 
 @contextmanager
 def listening(home: Path) -> Iterator[list[socket.socket]]:
-    """The doors that a launcher and other programs hold open."""
-    doors = []
+    """The sockets on which a launcher and other programs listen."""
+    sockets = []
     here = os.getcwd()
     try:
         os.chdir(home)
         for address in ("state/run/roles.sock", "state/run/supervisor.sock", ABSTRACT):
-            door = socket.socket(socket.AF_UNIX)
-            door.bind(address)
-            door.listen(8)
-            door.setblocking(False)
-            doors.append(door)
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(address)
+            listener.listen(8)
+            listener.setblocking(False)
+            sockets.append(listener)
     finally:
         os.chdir(here)
     try:
-        yield doors
+        yield sockets
     finally:
-        for door in doors:
-            door.close()
+        for listener in sockets:
+            listener.close()
 
 
-def break_out(cell: Cell, nuisances: Sequence[str] = ()) -> list[str]:
-    cell.arm(script(), max_soldiers=3)
-    kept = [cell.home / name for name in (".ssh/id_key", *DOTFILES)]
+def break_out(rig: Rig, nuisances: Sequence[str] = ()) -> list[str]:
+    rig.arm(script(), max_soldiers=3)
+    kept = [rig.home / name for name in (".ssh/id_key", *DOTFILES)]
     for path in kept:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(SECRET)
-    heartbeat = cell.places.heartbeat("envoy")
-    with listening(cell.home) as doors, trees.running(cell.tree, cell.home, ["-m", "kingdom.envoy"]) as role:
+    heartbeat = rig.places.heartbeat("envoy")
+    with listening(rig.home) as sockets, trees.running(rig.tree, rig.home, ["-m", "kingdom.envoy"]) as role:
         wait_until(
             lambda: (
-                heartbeat.exists() and not cell.places.folder("messages", "pending").joinpath("msg-other.json").exists()
+                heartbeat.exists() and not rig.places.folder("messages", "pending").joinpath("msg-other.json").exists()
             ),
             SOON,
-            "the envoy has said its letter",
+            "the envoy has posted its message",
         )
         wait_until(lambda: json.loads(heartbeat.read_text())["state"] == "idle", SOON, "the envoy rests")
-        tasks = send_all(cell, role.pid, nuisances)
-        before, limits = cells.seen(cell, *tasks), standing(role.pid)
-        served = cell.serve(180)
+        tasks = send_all(rig, role.pid, nuisances)
+        before, limits = rigs.seen(rig, *tasks), standing(role.pid)
+        served = rig.serve(180)
         if served.returncode:
             return [f"the general ended with {served.returncode}: {served.stderr}"]
         ended = role.poll()
         wrong = [f"the envoy ended: {ended}"] if ended is not None else []
         wrong += [] if ended is not None or standing(role.pid) == limits else ["the envoy stands elsewhere"]
-        wrong += cells.changed(
-            *({k: v for k, v in state.items() if "envoy" not in k} for state in (before, cells.seen(cell, *tasks)))
+        wrong += rigs.changed(
+            *({k: v for k, v in state.items() if "envoy" not in k} for state in (before, rigs.seen(rig, *tasks)))
         )
-        wrong += [f"somebody came in by {door.getsockname()!r}" for door in doors if came_in(door)]
-    result = cell.result(tasks[0])
+        wrong += [f"somebody came in by {listener.getsockname()!r}" for listener in sockets if came_in(listener)]
+    result = rig.result(tasks[0])
     if result.get("status") != "success":
-        return [*wrong, f"no report: {result} {cell.log()}"]
-    said = cell.said(tasks[0])
+        return [*wrong, f"no report: {result} {rig.log()}"]
+    said = rig.said(tasks[0])
     wrong += [f"{name}: done" for name, outcome in said["outcome"].items() if outcome == "DONE"]
     refused = {name: outcome for name, outcome in said["outcome"].items() if outcome != "DONE"}
     wrong += [
         f"never tried: {name}: {refused.get(name)}" for name in ATTEMPTS if not was_tried(said["outcome"].get(name))
     ]
     wrong += [f"it holds {name}" for name, value in said["environment"].items() if SECRET in value[::-1]]
-    wrong += [f"without a result: {task}" for task in tasks if not cell.result(task)]
-    return wrong + cells.secrets_told(cell) + outside()
+    wrong += [f"without a result: {task}" for task in tasks if not rig.result(task)]
+    return wrong + rigs.secrets_told(rig) + outside()
 
 
 def was_tried(outcome: str | None) -> bool:
@@ -302,11 +302,11 @@ def was_tried(outcome: str | None) -> bool:
     return outcome is not None and not outcome.startswith(("NameError", "TypeError", "AttributeError", "SyntaxError"))
 
 
-def send_all(cell: Cell, role: int, nuisances: Sequence[str]) -> list[str]:
+def send_all(rig: Rig, role: int, nuisances: Sequence[str]) -> list[str]:
     """One task with everything that has to be refused, and one for whatever a soldier may do."""
-    tasks = [cell.send(payload={"role": role, "body": "whatever"})]
+    tasks = [rig.send(payload={"role": role, "body": "whatever"})]
     for number, nuisance in enumerate(nuisances, 2):
-        tasks.append(cell.send(number, payload={"role": role, "nuisance": nuisance}))
+        tasks.append(rig.send(number, payload={"role": role, "nuisance": nuisance}))
     return tasks
 
 
@@ -315,9 +315,9 @@ def standing(pid: int) -> tuple[object, ...]:
     return status, os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)
 
 
-def came_in(door: socket.socket) -> bool:
+def came_in(listener: socket.socket) -> bool:
     try:
-        door.accept()[0].close()
+        listener.accept()[0].close()
     except BlockingIOError:
         return False
     return True
@@ -331,14 +331,14 @@ def outside() -> list[str]:
     return [f"written outside: {path}" for path in found]
 
 
-def test_nothing_that_a_soldier_tries_gets_it_out_of_its_cage(home: Path, figure: oracle.Figure) -> None:
-    cell = cells.build(home)
-    wrong = break_out(cell, list(NUISANCES))
+def test_nothing_that_a_soldier_tries_gets_it_out_of_its_sandbox(home: Path, figure: oracle.Figure) -> None:
+    rig = rigs.build(home)
+    wrong = break_out(rig, list(NUISANCES))
     left = survivors(home)
     tried = len(ATTEMPTS) + len(NUISANCES)
     figure(f"breakout{who()}: {tried} attempts, {len(wrong)} effects outside, {len(left)} survivors")
     assert not wrong + left, "\n".join(wrong + left)
-    log = cell.places.session_log("soldier-task-20260207-001-0", "err").read_text()
+    log = rig.places.session_log("soldier-task-20260207-001-0", "err").read_text()
     assert "also said" in log
 
 
@@ -361,7 +361,7 @@ printf '{"task_id": "%s", "status": "success"}' "$KINGDOM_TASK_ID" >"$KINGDOM_RE
 
 
 def test_while_it_tries_the_roles_turn_and_others_are_served(home: Path, figure: oracle.Figure) -> None:
-    served, slowest, wrong = disturb(cells.build(home, **ROLES))
+    served, slowest, wrong = disturb(rigs.build(home, **ROLES))
     tried, late = len(ATTEMPTS) + len(BESIDE), late_roles(slowest)
     gaps = ", ".join(f"{name} {gap:.1f} s" for name, gap in slowest.items())
     figure(f"breakout{who()}: {tried} attempts beside {served} events served, {len(late)} roles late ({gaps})")
@@ -372,19 +372,19 @@ def late_roles(slowest: Mapping[str, float]) -> list[str]:
     return [f"{name} is late: {gap:.1f} s" for name, gap in slowest.items() if gap > 2 * TURN_SECONDS]
 
 
-def check_disturbance(cell: Cell) -> list[str]:
-    _, slowest, wrong = disturb(cell)
+def check_disturbance(rig: Rig) -> list[str]:
+    _, slowest, wrong = disturb(rig)
     return wrong + late_roles(slowest)
 
 
-def disturb(cell: Cell) -> tuple[int, dict[str, float], list[str]]:
+def disturb(rig: Rig) -> tuple[int, dict[str, float], list[str]]:
     """Return how many events were served meanwhile, each role's longest time without a heartbeat, and what is wrong.
 
     A role turns every four seconds here, at the latest: it is late when it misses more than one turn.
     """
-    cell.arm(script(), max_soldiers=3, subscribes=["rogue.*"])
-    homes.install(cell.home, SERVED, subscribes=["calm.*"])
-    package = cell.places.package(SERVED)
+    rig.arm(script(), max_soldiers=3, subscribes=["rogue.*"])
+    homes.install(rig.home, SERVED, subscribes=["calm.*"])
+    package = rig.places.package(SERVED)
     package.mkdir()
     (package / "prompt.md").write_text("Do it.\n")
     (package / "run").write_text(CALM)
@@ -400,40 +400,38 @@ def disturb(cell: Cell) -> tuple[int, dict[str, float], list[str]]:
     events: list[str] = []
     with ExitStack() as stack:
         roles = {
-            name: stack.enter_context(trees.running(cell.tree, cell.home, ["-m", *words]))
+            name: stack.enter_context(trees.running(rig.tree, rig.home, ["-m", *words]))
             for name, words in modules.items()
         }
-        wait_until(lambda: all(cell.places.heartbeat(name).exists() for name in modules), 60, "all roles beat")
-        tasks = send_all(cell, roles["king"].pid, BESIDE)
+        wait_until(lambda: all(rig.places.heartbeat(name).exists() for name in modules), 60, "all roles beat")
+        tasks = send_all(rig, roles["king"].pid, BESIDE)
         began = time.monotonic()
-        while unserved(cell, events) or not all(cell.places.result(task).exists() for task in tasks):
+        while unserved(rig, events) or not all(rig.places.result(task).exists() for task in tasks):
             now = time.monotonic()
             if now > began + 240:
-                return 0, slowest, [f"not served: {unserved(cell, events)}; {cell.log()[-3000:]}"]
+                return 0, slowest, [f"not served: {unserved(rig, events)}; {rig.log()[-3000:]}"]
             if ended := [name for name, role in roles.items() if role.poll() is not None]:
                 return 0, slowest, [f"{name} has ended" for name in ended]
             for name in modules:
-                beat = cell.places.heartbeat(name).read_text()
+                beat = rig.places.heartbeat(name).read_text()
                 since, last = heard.get(name, (now, ""))
                 slowest[name] = max(slowest[name], now - since)
                 heard[name] = (since, last) if beat == last else (now, beat)
-            if len(events) < now - began and not all(cell.places.result(task).exists() for task in tasks):
+            if len(events) < now - began and not all(rig.places.result(task).exists() for task in tasks):
                 events.append(f"evt-calm-{len(events):03}")
-                homes.put(cell.home, "events", "pending", homes.event(events[-1], "calm.work", repo=None))
+                homes.put(rig.home, "events", "pending", homes.event(events[-1], "calm.work", repo=None))
             trees.until(lambda: False, 0.02)
-    wrong = [
-        f"{task}: {cell.result(task)}" for task in calm_tasks(cell) if cell.result(task).get("status") != "success"
-    ]
-    return len(events), slowest, wrong + survivors(cell.home)
+    wrong = [f"{task}: {rig.result(task)}" for task in calm_tasks(rig) if rig.result(task).get("status") != "success"]
+    return len(events), slowest, wrong + survivors(rig.home)
 
 
-def unserved(cell: Cell, events: Sequence[str]) -> list[str]:
-    done = {path.stem for path in cell.places.folder("events", "completed").iterdir()}
+def unserved(rig: Rig, events: Sequence[str]) -> list[str]:
+    done = {path.stem for path in rig.places.folder("events", "completed").iterdir()}
     return [event for event in events if event not in done]
 
 
-def calm_tasks(cell: Cell) -> list[str]:
-    ended = cell.places.folder("tasks", "completed").iterdir()
+def calm_tasks(rig: Rig) -> list[str]:
+    ended = rig.places.folder("tasks", "completed").iterdir()
     return [path.stem for path in ended if read_json(path)["target_general"] == SERVED]
 
 
@@ -444,7 +442,7 @@ def survivors(home: Path) -> list[str]:
         with suppress(OSError):
             marks = [path.joinpath("cmdline").read_bytes(), path.joinpath("environ").read_bytes()]
             marks.append(os.fsencode(path.joinpath("cwd").readlink()))
-            if any(str(home).encode() in mark for mark in marks) and cells.runs(int(path.name)):
+            if any(str(home).encode() in mark for mark in marks) and rigs.runs(int(path.name)):
                 found.append(f"left: {path.name} {marks[0]!r}")
     return found
 
@@ -461,7 +459,7 @@ def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:
     real = home / "real"
     real.mkdir(mode=0o700)
     (home / "linked").symlink_to(real)
-    wrong = break_out(cells.build(home / "linked"))
+    wrong = break_out(rigs.build(home / "linked"))
     assert not wrong, "\n".join(wrong)
 
 
@@ -500,30 +498,30 @@ PLANTED: dict[str, tuple[str, str]] = {
 
 
 @contextmanager
-def served(cell: Cell, codes: Iterable[str]) -> Iterator[list[str]]:
+def served(rig: Rig, codes: Iterable[str]) -> Iterator[list[str]]:
     """Yield the tasks of soldiers, one for each code, that have run beside each other; none has changed anything."""
     script = 'exec(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"]["code"])'
-    cell.arm(f"{PRELUDE}{ORPHAN}\n{script}\n", timeout_seconds=300)
-    tasks = [cell.send(number, payload={"code": code}) for number, code in enumerate(codes, 1)]
-    before = cells.seen(cell, *tasks)
-    ended = cell.serve(360)
+    rig.arm(f"{PRELUDE}{ORPHAN}\n{script}\n", timeout_seconds=300)
+    tasks = [rig.send(number, payload={"code": code}) for number, code in enumerate(codes, 1)]
+    before = rigs.seen(rig, *tasks)
+    ended = rig.serve(360)
     assert (ended.returncode, ended.stderr) == (0, "")
     yield tasks
     hidden = ("workspace/*/.*", "state/soldiers/.*")
-    wait_until(lambda: not any(list(cell.home.glob(pattern)) for pattern in hidden), SOON, "what they left is gone")
-    assert not cells.changed(before, cells.seen(cell, *tasks))
+    wait_until(lambda: not any(list(rig.home.glob(pattern)) for pattern in hidden), SOON, "what they left is gone")
+    assert not rigs.changed(before, rigs.seen(rig, *tasks))
 
 
 def test_what_lies_where_the_result_should_is_told_and_harms_nobody(home: Path) -> None:
-    cell = cells.build(home)
-    with served(cell, (code for code, _ in PLANTED.values())) as tasks:
+    rig = rigs.build(home)
+    with served(rig, (code for code, _ in PLANTED.values())) as tasks:
         for task, (what, (_, reason)) in zip(tasks, PLANTED.items(), strict=True):
-            result = cell.result(task)
+            result = rig.result(task)
             assert (result["status"], result["task_id"]) == ("failed", task), what
             assert reason in result["error"], (what, result["error"])
-            assert not cell.places.soldier_folder(task).exists(), what
-    assert not cells.secrets_told(cell)
-    assert not cell.places.result(LATER).exists()
+            assert not rig.places.soldier_folder(task).exists(), what
+    assert not rigs.secrets_told(rig)
+    assert not rig.places.result(LATER).exists()
 
 
 LITTER = {
@@ -558,12 +556,12 @@ def deep(home: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("where", ["workspace", "room"] if trees.CAMPAIGN else ["room"])
 def test_whatever_they_leave_behind_is_cleared_away(where: str, deep: Path) -> None:
-    cell = cells.build(deep)
+    rig = rigs.build(deep)
     start = "" if where == "workspace" else "os.chdir(ROOM)"
-    with served(cell, (f"{start}\n{code}\ntell(done=True)\n" for code in LITTER.values())) as tasks:
+    with served(rig, (f"{start}\n{code}\ntell(done=True)\n" for code in LITTER.values())) as tasks:
         for task, what in zip(tasks, LITTER, strict=True):
-            assert cell.result(task)["status"] == "success", (what, cell.result(task))
-            left = (cell.places.soldier_folder(task), cell.places.workspace(GENERAL, task))
+            assert rig.result(task)["status"] == "success", (what, rig.result(task))
+            left = (rig.places.soldier_folder(task), rig.places.workspace(GENERAL, task))
             wait_until(lambda left=left: not any(map(os.path.lexists, left)), SOON, f"{what} is gone")
 
 
@@ -578,34 +576,34 @@ SURVIVORS = {
 
 
 def test_nothing_of_a_soldier_outlives_its_task(home: Path) -> None:
-    wrong = check_survivors(cells.build(home), *SURVIVORS)
+    wrong = check_survivors(rigs.build(home), *SURVIVORS)
     assert not wrong, wrong
 
 
-def check_survivors(cell: Cell, *names: str) -> list[str]:
+def check_survivors(rig: Rig, *names: str) -> list[str]:
     wrong = []
-    with served(cell, (f"tell(pid={SURVIVORS[name]})" for name in names)) as tasks:
+    with served(rig, (f"tell(pid={SURVIVORS[name]})" for name in names)) as tasks:
         for task, name in zip(tasks, names, strict=True):
-            pid = cell.said(task)["pid"]
-            if cells.runs(pid):
+            pid = rig.said(task)["pid"]
+            if rigs.runs(pid):
                 wrong.append(f"left: {name}")
                 os.kill(pid, signal.SIGKILL)
     return wrong
 
 
-Ending = Callable[[Cell, str], None]
+Ending = Callable[[Rig, str], None]
 
 
-def by_its_death(cell: Cell, task: str) -> None:
-    os.kill(int(read_json(cell.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
+def by_its_death(rig: Rig, task: str) -> None:
+    os.kill(int(read_json(rig.places.control_folder(GENERAL, task) / "started")["pid"]), signal.SIGKILL)
 
 
-def by_a_cancel(cell: Cell, task: str) -> None:
-    notes.note_cancelled(cell.places, Disk(cell.places.scratch("king")), task, "kim")
+def by_a_cancel(rig: Rig, task: str) -> None:
+    notes.note_cancelled(rig.places, Disk(rig.places.scratch("king")), task, "kim")
 
 
-def by_down(cell: Cell, task: str) -> None:
-    said = trees.run(cell.tree, cell.home, ["-c", "from kingdom.cli.main import main; main(['down', '--soldiers'])"])
+def by_down(rig: Rig, task: str) -> None:
+    said = trees.run(rig.tree, rig.home, ["-c", "from kingdom.cli.main import main; main(['down', '--soldiers'])"])
     assert said.returncode == 0, said
 
 
@@ -637,7 +635,7 @@ def planted(mutant: Mutant) -> Iterator[Path]:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_nothing_is_left_whoever_ends_the_soldier(ending: str, home: Path, tree: Path) -> None:
     """The serving part ends as well, and what it had under it has thrown away its environment."""
-    wrong = check_orphan(cells.build(home, tree), ENDINGS[ending])
+    wrong = check_orphan(rigs.build(home, tree), ENDINGS[ending])
     if wrong and (hides := sandbox.missing_hold()) is not None:
         pytest.skip(f"{hides}, and `doctor` says so")
     assert not wrong, wrong
@@ -647,25 +645,25 @@ def test_nothing_is_left_whoever_ends_the_soldier(ending: str, home: Path, tree:
 def test_nothing_is_left_of_a_soldier_without_a_sandbox(ending: str, home: Path) -> None:
     """Neither control groups nor mounts: what its serving part has under it is ended before that part."""
     with planted(NO_CGROUPS) as tree:
-        wrong = check_orphan(cells.build(home, tree), ENDINGS[ending], sandbox="off")
+        wrong = check_orphan(rigs.build(home, tree), ENDINGS[ending], sandbox="off")
     assert not wrong, wrong
 
 
-def check_orphan(cell: Cell, end: Ending, **manifest: Any) -> list[str]:
+def check_orphan(rig: Rig, end: Ending, **manifest: Any) -> list[str]:
     hide = "open('pid', 'w').write(str(pid)); os.rename('pid', 'there'); time.sleep(60)"
-    cell.arm(f"{PRELUDE}{ORPHAN}\npid = orphan('exec env -i sleep 300')\n{hide}\n", **manifest)
-    task = cell.send()
-    told = cell.places.workspace(GENERAL, task) / "there"
-    with trees.running(cell.tree, cell.home, ["-m", "kingdom.general", GENERAL]):
+    rig.arm(f"{PRELUDE}{ORPHAN}\npid = orphan('exec env -i sleep 300')\n{hide}\n", **manifest)
+    task = rig.send()
+    told = rig.places.workspace(GENERAL, task) / "there"
+    with trees.running(rig.tree, rig.home, ["-m", "kingdom.general", GENERAL]):
         wait_until(told.exists, SOON, "the soldier has sent its orphan out")
         orphan = int(told.read_text())
-        end(cell, task)
+        end(rig, task)
         if end is not by_down:
-            wait_until(cell.places.result(task).exists, SOON, "its general has seen it")
-    wrong = cells.alive([orphan])
+            wait_until(rig.places.result(task).exists, SOON, "its general has seen it")
+    wrong = rigs.alive([orphan])
     if wrong:
         os.kill(orphan, signal.SIGKILL)
-    folder = Cgroup(cell.home, task).folder
+    folder = Cgroup(rig.home, task).folder
     return wrong + ([f"{folder} is left"] if folder and os.path.isdir(folder) else [])
 
 
@@ -680,39 +678,39 @@ except OSError as error:
 
 @pytest.mark.parametrize(("asked", "reads"), [(GENERAL, True), (OTHER, False)])
 def test_who_goes_on_reads_the_checkpoint_of_its_own_generals_question(asked: str, reads: bool, home: Path) -> None:
-    cell = cells.build(home)
-    cell.arm(PRELUDE + READS)
-    path = cell.places.checkpoint("task-20260207-777")
+    rig = rigs.build(home)
+    rig.arm(PRELUDE + READS)
+    path = rig.places.checkpoint("task-20260207-777")
     homes.write(path, {"task_id": "task-20260207-777", "target_general": asked, "question": "May I?"})
-    task = cell.send(
+    task = rig.send(
         type="resume", payload={"original_task_id": "task-20260207-777", "checkpoint_path": str(path), "body": ""}
     )
-    assert cell.serve().returncode == 0
-    assert (cell.said(task)["read"] != f"[Errno 13] Permission denied: '{path}'") is reads
+    assert rig.serve().returncode == 0
+    assert (rig.said(task)["read"] != f"[Errno 13] Permission denied: '{path}'") is reads
 
 
 def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(home: Path) -> None:
     """Also with much output: the serving part ends as always, and nothing of it stays."""
-    cell = cells.build(home)
+    rig = rigs.build(home)
     spoil = "os.truncate(1, 3 << 40); os.fchmod({0}, 0); os.utime({0}, (2**33, 2**33)); tell()"
-    with served(cell, (spoil.format(number) for number in range(3))) as tasks:
+    with served(rig, (spoil.format(number) for number in range(3))) as tasks:
         for number, task in enumerate(tasks):
             name = f"soldier-{task}-0"
-            out, err = cell.places.session_log(name, "out"), cell.places.session_log(name, "err")
-            about = (cell.places.prompt(task), out, err)[number].stat()
+            out, err = rig.places.session_log(name, "out"), rig.places.session_log(name, "err")
+            about = (rig.places.prompt(task), out, err)[number].stat()
             assert stat.S_IMODE(about.st_mode) == 0o600
             assert about.st_mtime <= time.time() + 1
             assert out.stat().st_size <= 64 << 20
-            assert cell.result(task)["status"] in ("success", "failed")
-            assert "Traceback" not in str(cell.result(task))
+            assert rig.result(task)["status"] in ("success", "failed")
+            assert "Traceback" not in str(rig.result(task))
 
 
 def test_shared_memory_ends_with_its_soldier(home: Path) -> None:
-    cell = cells.build(home)
-    cell.arm(f"{PRELUDE}\ntell(made=must(LIBC.shmget(0, 1 << 20, 0o1600)))\n")
-    task = cell.send()
-    assert cell.serve().returncode == 0
-    made = str(cell.said(task)["made"])
+    rig = rigs.build(home)
+    rig.arm(f"{PRELUDE}\ntell(made=must(LIBC.shmget(0, 1 << 20, 0o1600)))\n")
+    task = rig.send()
+    assert rig.serve().returncode == 0
+    made = str(rig.said(task)["made"])
     assert made not in (row.split()[1] for row in Path("/proc/sysvipc/shm").read_text().splitlines())
 
 
@@ -753,13 +751,13 @@ def test_hooks_and_settings_planted_in_a_clone_never_run(home: Path) -> None:
     git(source, "add", ".")
     git(source, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first")
     (home / "h").mkdir()
-    cell = cells.build(home / "h", general={"repositories": {"known": {"acme/shop": str(source)}}})
-    cell.arm(f"{PRELUDE}{PLANTED_IN_GIT}\ntell(refused=refused, there=os.path.exists('README'))\n")
+    rig = rigs.build(home / "h", general={"repositories": {"known": {"acme/shop": str(source)}}})
+    rig.arm(f"{PRELUDE}{PLANTED_IN_GIT}\ntell(refused=refused, there=os.path.exists('README'))\n")
     for number in (1, 2):
-        task = cell.send(number, repo="acme/shop")
-        assert cell.serve().returncode == 0
-        assert cell.said(task) == {"refused": [], "there": True}
-    assert not list(cell.home.glob("caught*"))
+        task = rig.send(number, repo="acme/shop")
+        assert rig.serve().returncode == 0
+        assert rig.said(task) == {"refused": [], "there": True}
+    assert not list(rig.home.glob("caught*"))
 
 
 def git(folder: Path, *words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.faults.cage.cells import GENERAL
+from tests.faults.sandbox.rigs import GENERAL
 
 X86 = os.uname().machine == "x86_64"
 DOTFILES = (
