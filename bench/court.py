@@ -195,8 +195,10 @@ def remember(places: Places, count: int) -> None:
         ("events", "completed", "evt-github-old-{}"),
         ("tasks", "completed", "task-20260101-{}"),
         ("messages", "sent", "msg-20260101-{}"),
+        ("results", "", "task-20260101-{}"),
     ):
-        there = places.folder(kind, state)
+        there = places.folder(kind, state) if state else places.results
+        there.mkdir(parents=True, exist_ok=True)
         for number in range(count):
             path = there / f"{shape.format(number)}.json"
             if number % 50_000 == 0:

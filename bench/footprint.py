@@ -133,12 +133,17 @@ def looks(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], Curve]:
         kingdom(places, "init", str(places.home))
         remember(places, ended)
     contests = {str(n): lambda at=at: seconds(lambda: look(at)) for n, at in zip(past, castles, strict=True)}
+    for places in castles:
+        kingdom(places, "up")
+    time.sleep(SETTLE_SECONDS)
     found = interleaved(rounds, {**contests, "python": lambda: seconds(python_alone)})
+    for places in castles:
+        kingdom(places, "down")
     bare = median(found["python"]) * 1e3
     rows = []
     for ended in (past[0], past[-1]):
         mine = median(found[str(ended)]) * 1e3
-        around = f" with {ended:,} ended files in each queue" if ended else ""
+        around = f" with {ended:,} ended files in each queue, at work" if ended else ""
         rows.append(
             row(
                 f"`kingdom status`{around}",
@@ -157,7 +162,6 @@ def looks(*, rounds: int, past: tuple[int, ...]) -> tuple[list[Row], Curve]:
 
 
 def look(places: Places) -> None:
-    """Nobody runs there, so that it ends with 1; what it costs is the same."""
     command = [str(Path(sys.executable).parent / "kingdom"), "status"]
     environment = {**os.environ, "KINGDOM_HOME": str(places.home)}
     subprocess.run(command, env=environment, cwd=HOUSE, stdout=subprocess.DEVNULL, check=False)

@@ -59,6 +59,20 @@ def test_large_folders_are_as_the_chamberlain_saw_them_last(places: Places, monk
     assert picture.queues_of(places)["tasks"]["completed"] == 3, "who must know looks"
 
 
+def test_of_many_results_the_last_picture_says_which_ask(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    for task in ("task-1", "task-2", "task-3"):
+        places.checkpoint(task).write_text('{"question": "which?"}')
+    dashboard(places, questions=["task-2", "task-1"])
+    assert set(picture.of(places, SYSTEM, NOW).questions) == {"task-1", "task-2", "task-3"}, "few are looked at"
+    monkeypatch.setattr(picture, "LARGE_FOLDER_BYTES", 0)
+    places.answered("task-2").parent.mkdir(parents=True)
+    places.answered("task-2").write_text('{"event_id": "evt-1"}')
+    assert picture.of(places, SYSTEM, NOW).questions == ("task-1",), "an answer counts at once"
+    for damaged in (None, "task-1", [5], ["../x"]):
+        dashboard(places, questions=damaged)
+        assert set(picture.of(places, SYSTEM, NOW).questions) == {"task-1", "task-3"}
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -111,7 +111,7 @@ def _of_package(places: Places, package: Path) -> Plan:
 
 def _of_prompts(places: Places, prompts: list[Path]) -> Plan:
     """Plan to take prompts that are called after a general: NAME.md, NAME-ACTION.md, NAME-ENGINE.md."""
-    names = manifests.names(places)
+    names = places.installed_generals()
     mine = [path for path in prompts if any(path.stem == name or path.stem.startswith(f"{name}-") for name in names)]
     refused = [
         f"{path}: no installed general is called so; `{home.command()} generals` lists them"

@@ -12,7 +12,6 @@ from kingdom.cli import home
 from kingdom.cli.queue_files import ids_of
 from kingdom.cli.services import SERVICES
 from kingdom.errors import KingdomError
-from kingdom.home import manifests
 from kingdom.home.places import Places
 from kingdom.home.states import MOVES
 from kingdom.records import notes
@@ -44,6 +43,6 @@ def ids(*kinds: str) -> Complete:
 
 roles = _completing(lambda places: [row.name for row in home.rows(places)])
 roles_and_tasks = _completing(lambda places: [*(row.name for row in home.rows(places)), *ids_of(places, ("tasks",))])
-installed_generals = _completing(manifests.names)
+installed_generals = _completing(Places.installed_generals)
 asking_tasks = _completing(notes.open_questions)
 services = _completing(lambda places: SERVICES)

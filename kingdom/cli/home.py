@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
-import shutil
 import sys
 import time
 from contextlib import suppress
@@ -67,6 +65,8 @@ def _warn(error: str) -> None:
 
 def user() -> str:
     """Return who types. In a container a uid may have no name."""
+    import getpass  # like shutil below, slow to load for what few commands need
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -96,6 +96,8 @@ def _named() -> str | None:
 
 def program() -> str:
     """Return how the reader would type `kingdom` in the current folder."""
+    import shutil
+
     on_path = shutil.which("kingdom")
     if on_path and os.path.samefile(on_path, _called()):
         return "kingdom"

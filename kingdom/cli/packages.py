@@ -54,7 +54,7 @@ def find(places: Places, named: str) -> Path:
 
 def installable(places: Places) -> list[Manifest]:
     """Return the manifests of the home's packages that are not installed and could be, by name."""
-    names = manifests.names(places)
+    names = places.installed_generals()
     folders = [folder for folder in shipped(places) if folder.name not in names]
     return [manifests.read(folder / MANIFEST) for folder in folders if not any(_faults(folder))]
 
@@ -93,7 +93,7 @@ def install(places: Places, disk: Disk, package: Path) -> Manifest:
 
 def uninstall(places: Places, disk: Disk, name: str) -> None:
     """Delete the manifest from config/generals/; the package stays."""
-    if name not in manifests.names(places):
+    if name not in places.installed_generals():
         raise NoSuchThing(what="installed general", name=name, hint=f"; `{home.command()} generals` lists them")
     disk.remove(places.manifest(name))
 
@@ -133,7 +133,7 @@ def install_defaults(places: Places, disk: Disk) -> list[str]:
     """Install the generals that every home begins with, once: one that was uninstalled stays so. Return their names."""
     new = [name for name in DEFAULTS if not _offer(places, name).exists()]
     for name in new:
-        if name not in manifests.names(places):
+        if name not in places.installed_generals():
             install(places, disk, Places(find_data()).package(name))
         _note_offer(places, disk, name)
     return new

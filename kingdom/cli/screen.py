@@ -6,11 +6,9 @@ The commands say what stands in a section; how it is laid out is decided here. O
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kingdom.words import table
@@ -58,8 +56,7 @@ class Table(NamedTuple):
     indent: int = INDENT
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """Lines that belong together, after an empty line if there is space."""
 
     body: Sequence[Line | Table]
@@ -77,8 +74,7 @@ class Section:
         yield from self.brief if in_brief and self.brief is not None else self.body
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A terminal as it is now."""
 
     width: int
@@ -92,6 +88,8 @@ def window() -> Window | None:
     """Return the terminal that the output goes to; None when it goes to a file or another program."""
     if not sys.stdout.isatty():
         return None
+    import shutil  # slow to load, and a pipe has no size
+
     columns, rows = shutil.get_terminal_size()
     moves = os.environ.get("TERM", "") not in PLAIN_TERMINALS
     return Window(max(columns, 20), max(rows, 5), moves and not os.environ.get("NO_COLOR"), moves)

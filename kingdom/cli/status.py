@@ -16,8 +16,6 @@ from kingdom.cli.screen import Column, Line, Part, Section, Table
 from kingdom.errors import Exit
 from kingdom.home.places import Places
 from kingdom.picture import Picture, RoleView
-from kingdom.rules.gate import STARTS
-from kingdom.runtime.wake import Waker
 from kingdom.times import rests_until
 from kingdom.words import STATES, count, duration, one_line, time_apart
 
@@ -77,6 +75,8 @@ def _look(places: Places) -> Picture:
 
 def _watch(places: Places, in_json: bool) -> None:
     """Show it again and again. Ctrl-C and TERM bring back what stood on the terminal before."""
+    from kingdom.runtime.wake import Waker
+
     waker = Waker((), "poll")
     seen = None if in_json else screen.window()
     if seen is None or not seen.moves:
@@ -107,6 +107,10 @@ def _head(view: Picture) -> Section:
 
 
 def _what_starts(health: str) -> str:
+    if health in ("green", "unknown"):
+        return ""
+    from kingdom.rules.gate import STARTS
+
     return f"; {STARTS[health]}" if health in STARTS else ""
 
 
@@ -131,6 +135,8 @@ def _failures(view: Picture) -> Section:
         why = one_line(failure["why"] or "no reason was kept", LONGEST_TEXT)
         ago = Part(f"  {time_ago(failure.get('at'), view.taken_at)}: ", "dim")
         body.append(Line([Part(one_line(failure["what"]), "red"), ago, Part(why)]))
+    if not body:
+        return Section([])
     return Section(body, "failed", BAD, remark=f"{home.command()} why ID tells more")
 
 

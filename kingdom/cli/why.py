@@ -260,7 +260,7 @@ def _what_it_does(places: Places, found: Found) -> str:
 def _what_holds_task(places: Places, found: Found) -> str | None:
     """Return what a task waits for, or who works on it; None when its general is about to act."""
     general = str(found.get("target_general"))
-    if general not in manifests.names(places):
+    if general not in places.installed_generals():
         return f"{one_line(general)} is not installed; `{home.command()} generals` lists what is"
     if not is_locked(places.lock(general)):
         return f"{general} does not run; `{home.command()} start {general}` starts it"

@@ -12,11 +12,10 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadConfig, BadFile, BadMessage
-from kingdom.home import dotenv, schemas
+from kingdom.home import schemas
 from kingdom.home.places import Places
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def load(places: Places, name: str) -> Config:
         value, lines = read_yaml(path)
     except FileNotFoundError:
         value, lines = {}, {}
+    if value == {}:
+        return _defaults(name)
     ours, _ = _ours(name, value, lines)
     config: Config = frozen(validated(f"config/{name}", ours, lines, path))
     return config
@@ -57,6 +58,8 @@ def load(places: Places, name: str) -> Config:
 
 def remarks(places: Places, *names: str) -> list[str]:
     """Return what has no effect in these files and in `.env`, a sentence for each file that has such lines."""
+    from kingdom.home import dotenv
+
     found = [_ignored_keys(places.config / f"{name}.yaml", name) for name in names]
     _, odd = dotenv.lines(places)
     if odd:
@@ -103,7 +106,13 @@ def for_looking(places: Places, name: str) -> tuple[Config, str]:
     try:
         return load(places, name), ""
     except BadConfig as error:
-        return frozen(validated(f"config/{name}", {}, {}, places.config / f"{name}.yaml")), str(error)
+        return _defaults(name), str(error)
+
+
+def _defaults(name: str) -> Config:
+    """Return what holds where a file says nothing. It is not validated: the schemas' own defaults fit them."""
+    found: Config = frozen(schemas.with_defaults(schemas.load(f"config/{name}"), {}))
+    return found
 
 
 def validated(schema: str, value: Any, lines: Lines, path: Path) -> dict[str, Any]:
@@ -239,6 +248,8 @@ def thawed(value: Any) -> Any:
 
 def zone(places: Places, system: Config) -> tzinfo:
     """Return the time zone that system.yaml names, else the machine's."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     name = system["timezone"]
     if name is None:
         return _machine_zone()
@@ -251,6 +262,8 @@ def zone(places: Places, system: Config) -> tzinfo:
 
 def _machine_zone() -> tzinfo:
     """Return the machine's zone with its rules for summer time, which a bare offset from UTC does not have."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(os.environ["TZ"].removeprefix(":"))
     except (KeyError, ValueError, OSError, ZoneInfoNotFoundError):

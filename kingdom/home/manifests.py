@@ -115,11 +115,6 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
     return good, bad
 
 
-def names(places: Places) -> list[str]:
-    """Return the installed generals by their file names alone: quick, and right even when a manifest is broken."""
-    return sorted(path.stem for path in places.manifests.glob("gen-*.yaml"))
-
-
 def program_misfit(program: Path) -> str | None:
     """Return why a general's executable could not be started, as far as its first line tells."""
     with open(program, "rb") as file:

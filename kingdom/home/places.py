@@ -167,7 +167,11 @@ class Places:
 
     def worker_snapshots(self) -> list[Path]:
         """Return those of all workers, sorted by role."""
-        return sorted(self.state.glob("worker*/worker.json"))
+        try:
+            roles = sorted(name for name in os.listdir(self.state) if name.startswith("worker"))
+        except FileNotFoundError:
+            return []
+        return [path for role in roles if os.path.lexists(path := self.state / role / "worker.json")]
 
     def heartbeat(self, role: str) -> Path:
         return self.own(role) / "heartbeat"
@@ -213,6 +217,15 @@ class Places:
     def soldier_id(self, task: str) -> Path:
         """Return the file with the name of the soldier that worked on a task last."""
         return self.results / f"{check_name('task', task)}{SOLDIER_ID}"
+
+    def installed_generals(self) -> list[str]:
+        """Return the generals that have a manifest, by the names of files alone: right even when one is broken."""
+        try:
+            names = os.listdir(self.manifests)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        manifests = (name for name in names if name.startswith("gen-") and name.endswith(".yaml"))
+        return sorted(name.removesuffix(".yaml") for name in manifests)
 
     def asking_tasks(self) -> list[str]:
         """Return the tasks that have left a checkpoint, in no order."""

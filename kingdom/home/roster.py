@@ -1,19 +1,15 @@
 """The process table: every role that can run, in the order in which they start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
-from kingdom.home import config, manifests
+from kingdom.home import config
 from kingdom.home.places import Places
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRow:
+class RoleRow(NamedTuple):
     """One row of the process table. The name is the launcher's, and that of the state folder with the lock."""
 
     name: str
@@ -87,4 +83,4 @@ def roles_of(places: Places, system: Mapping[str, Any]) -> list[RoleRow]:
     """Return the roles that should run in this home unless stopped by hand, by its system.yaml and its manifests."""
     switched_on = frozenset(name for name, on in system["roles"].items() if on)
     further = [row for role in INSTANCED if role in switched_on for row in instances(places, role)]
-    return [*rows(manifests.names(places), switched_on), *further]
+    return [*rows(places.installed_generals(), switched_on), *further]

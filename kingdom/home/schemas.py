@@ -1,4 +1,7 @@
-"""Validate JSON by the schemas in `schemas/` and fill in their defaults, which stand nowhere else."""
+"""Validate JSON by the schemas in `schemas/` and fill in their defaults, which stand nowhere else.
+
+The library is loaded by the first check: a command that finds nothing configured needs none.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from os import PathLike
 from types import CodeType, ModuleType
-from typing import Any
-
-import fastjsonschema
+from typing import TYPE_CHECKING, Any
 
 from kingdom.errors import BadMessage
 from kingdom.home.places import find_schema
 from kingdom.words import closest
+
+if TYPE_CHECKING:
+    from fastjsonschema import JsonSchemaValueException
 
 Schema = dict[str, Any]
 Unknown = tuple[tuple[str, ...], str]
@@ -44,6 +48,8 @@ class _Compiler(SourceFileLoader):
 
     def get_filename(self, name: str | None = None) -> str:
         """Return the path that the code is cached by: there is one for each way to compile a schema."""
+        import fastjsonschema
+
         return f"{self.path.removesuffix('.json')}-{'filled' if self._fill else 'plain'}-{fastjsonschema.VERSION}.json"
 
     def path_stats(self, path: str | PathLike[str]) -> dict[str, Any]:
@@ -54,6 +60,8 @@ class _Compiler(SourceFileLoader):
         return super().get_data(self.path if path == self.get_filename() else path)
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        import fastjsonschema
+
         # Without its id: a reference in a reference would be looked for below that, somewhere else.
         schema = {key: part for key, part in json.loads(data).items() if key != "$id"}
         text = fastjsonschema.compile_to_code(schema, use_default=self._fill)
@@ -73,9 +81,11 @@ def check(name: str, value: dict[str, Any], *, fill: bool = True) -> dict[str, A
 
     Without `fill` the value is returned as it is: `with_defaults` has seen to it.
     """
+    from fastjsonschema import JsonSchemaValueException
+
     try:
         checked: dict[str, Any] = _compiled(name, fill)(value)
-    except fastjsonschema.JsonSchemaValueException as misfit:
+    except JsonSchemaValueException as misfit:
         raise BadMessage(what=name, why=_plain(misfit)) from None
     return checked
 
@@ -88,6 +98,8 @@ def judge_by_name(name: str) -> Callable[[Any], str]:
 
 def judge(schema: Schema) -> Callable[[Any], str]:
     """Return a function for a schema of the user's own: it takes a value and returns what is wrong with it, or ""."""
+    import fastjsonschema
+
     compiled = fastjsonschema.compile(schema, use_default=False)
 
     def judged(value: Any) -> str:
@@ -195,7 +207,7 @@ def _expanded(schema: Schema | bool, root: Schema) -> Schema:
     return {**schema, "properties": properties}
 
 
-def _plain(misfit: fastjsonschema.JsonSchemaValueException) -> str:
+def _plain(misfit: JsonSchemaValueException) -> str:
     field = ".".join(str(part) for part in misfit.path[1:])
     sentence = str(misfit.message).removeprefix(misfit.name or "").strip()
     return f"{field} {sentence}".strip()[:300]

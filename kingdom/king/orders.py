@@ -12,7 +12,6 @@ from typing import Any
 
 from kingdom.disk.atomic import is_there
 from kingdom.errors import BadInput
-from kingdom.home import manifests
 from kingdom.home.places import check_name
 from kingdom.home.states import MOVES
 from kingdom.king import messages
@@ -106,7 +105,7 @@ class Orders:
         )
         if claimed or queues.tasks.has(order.target, "in_progress"):
             task = self._task(order.target, "in_progress")
-            if task.target_general not in manifests.names(self._king.places):
+            if task.target_general not in self._king.places.installed_generals():
                 queues.tasks.move([task.id], "in_progress", "completed")
                 return self._cancelled(order)
             notes.note_cancelled(self._king.places, self._king.disk, task.id, order.by)

@@ -12,7 +12,7 @@ from typing import Any
 from kingdom.disk.codec import read_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadName
-from kingdom.home import manifests, roster
+from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.times import moment, rests_until
 
@@ -57,7 +57,7 @@ def _under_way(places: Places, now: float, at_most: int) -> int:
     tasks = list(_tasks(places))
     if len(tasks) < at_most:
         return len(tasks)
-    installed = frozenset(manifests.names(places))
+    installed = frozenset(places.installed_generals())
     return sum(1 for task in tasks if _could_run(places, task, installed, now))
 
 

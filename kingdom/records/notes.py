@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import read_bytes, read_json, read_json_or, to_json
 from kingdom.errors import BadFile, BadInput, BadName, Collision
 from kingdom.home.places import Places
-from kingdom.records import foreign
-from kingdom.records.messages import Checkpoint, Task
+
+if TYPE_CHECKING:
+    from kingdom.records.messages import Checkpoint, Task
 
 LONGEST_SESSION_ID = 500
 
@@ -66,6 +67,8 @@ def checkpoint(places: Places, task: str) -> Checkpoint:
 
     A foreign general may have written it: its fields are checked where they are used.
     """
+    from kingdom.records import foreign  # commands that only look do not pay for the records
+
     return foreign.checkpoint(read_json(places.checkpoint(task)))
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import parse_json, read_bytes, to_list
 from kingdom.disk.lock import held
 from kingdom.errors import BadFile
 from kingdom.home.places import Places
-from kingdom.records.messages import SessionRow
+
+if TYPE_CHECKING:
+    from kingdom.records.messages import SessionRow
+
+    Rows = list[SessionRow]
 
 LOCK_WAIT_SECONDS = 5.0
-
-Rows = list[SessionRow]
 
 
 class Sessions:
@@ -82,16 +84,31 @@ def is_ours(row: SessionRow) -> bool:
 
 def read(places: Places) -> Rows:
     """Return the rows that name a task; damaged ones are left out."""
+    return _records(as_written(places))
+
+
+def as_written(places: Places) -> list[dict[str, Any]]:
+    """Return the same rows as plain JSON, for commands that only look: they load no records."""
     try:
-        return _rows(read_bytes(places.sessions))
+        return _whole(read_bytes(places.sessions))
     except (FileNotFoundError, BadFile):
         return []
 
 
 def _rows(data: bytes) -> Rows:
+    return _records(_whole(data))
+
+
+def _records(rows: list[dict[str, Any]]) -> Rows:
+    from kingdom.records.messages import SessionRow
+
+    return [SessionRow.from_json(row) for row in rows]
+
+
+def _whole(data: bytes) -> list[dict[str, Any]]:
     try:
         rows: Any = parse_json(data)
     except ValueError:
         return []
     found = rows if isinstance(rows, list) else []
-    return [SessionRow.from_json(row) for row in found if isinstance(row, dict) and isinstance(row.get("task_id"), str)]
+    return [row for row in found if isinstance(row, dict) and isinstance(row.get("task_id"), str)]

@@ -39,11 +39,14 @@ def test_status_as_json_is_the_picture(terminal: Terminal) -> None:
     assert picture["oldest"]["id"] == "evt-1"
 
 
-HEAVY = "rich yaml jsonschema supervisor psutil croniter requests urllib.request xmlrpc kingdom.steward"
+HEAVY = (
+    "rich yaml jsonschema fastjsonschema supervisor psutil croniter requests urllib.request xmlrpc zoneinfo shutil "
+    "kingdom.steward kingdom.records.messages kingdom.runtime.wake"
+)
 
 
 def test_status_loads_little(terminal: Terminal) -> None:
-    """It is typed all day, so it may take 100 ms: no YAML reader, no launcher, no validator for people."""
+    """It is typed all day, so it may take 100 ms: no YAML reader, no launcher, no validator, no records."""
     terminal.task("pending", "task-1")
     code = "import sys; from kingdom.cli.main import main; main(['status']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

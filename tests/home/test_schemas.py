@@ -55,6 +55,7 @@ def _least(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", [name for name in ALL if name.startswith("config/")])
 def test_a_configuration_needs_no_line_and_knows_no_other_key(name: str) -> None:
     assert schemas.errors_in(name, {}) == []
+    assert schemas.errors_in(name, schemas.with_defaults(schemas.load(name), {})) == []
     ((where, sentence),) = schemas.errors_in(name, {"unheard_of": 1})
     assert where == ("unheard_of",)
     assert "known are" in sentence
