@@ -11,6 +11,8 @@ from kingdom.mq.errors import InvalidRequest, MessageNotFound, QueueNotFound
 from kingdom.mq.moving import Move
 from tests.mq.houses import QUEUE, House
 
+FILES = ("fs", "payloads")
+"""Where stores of files keep them."""
 LARGE = json.dumps({"pad": "x" * 40_000})
 
 
@@ -288,6 +290,28 @@ def test_files_kept_to_be_written_over_go_with_their_queue_in_parts(
     assert left == ([7, 5, 3, 1] if left[0] else [0])
     assert (left[0] > 0) == (house.backend in ("filesystem", "hybrid"))
     assert (hidden_files(house), house.mq.queues.names()) == (0, [])
+
+
+@pytest.mark.parametrize("backend", ["filesystem", "hybrid"])
+def test_a_folder_whose_deletion_was_interrupted_goes_at_the_next_start(
+    open_house: Callable[..., House], backend: str
+) -> None:
+    house = open_house(backend)
+    house.publish("stays")
+    (trash,) = (path / ".deleted" for path in house.folder.iterdir() if path.is_dir() and path.name in FILES)
+    (trash / "1" / "inbox").mkdir(parents=True)
+    (trash / "1" / "inbox" / "left.json").write_text("{}")
+    house.reopen(kill=True)
+    assert not trash.exists()
+    assert house.lease_texts() == ["stays"]
+
+
+def test_what_somebody_laid_beside_the_payloads_of_a_deleted_queue_stays(open_house: Callable[..., House]) -> None:
+    house = open_house("hybrid")
+    house.publish("one")
+    (house.folder / "payloads" / QUEUE / "note.txt").write_text("mine")
+    delete_queue(house)
+    assert (house.folder / "payloads" / QUEUE / "note.txt").read_text() == "mine"
 
 
 def hidden_files(house: House) -> int:

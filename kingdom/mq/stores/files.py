@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -25,6 +24,7 @@ import orjson
 from kingdom.disk.atomic import Disk, make_folder, sync_folder
 from kingdom.disk.bulk import FileBatch
 from kingdom.disk.codec import read_bytes, to_json
+from kingdom.disk.trash import Trash
 from kingdom.errors import BadFile
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
@@ -35,6 +35,7 @@ from kingdom.mq.stores.base import (
     DAY_MS,
     SMALL_ENOUGH_TO_KEEP,
     SPARES_TRIMMED_AT_ONCE,
+    TRASH,
     DedupEntry,
     Finding,
     Found,
@@ -55,8 +56,6 @@ from kingdom.mq.stores.request_journal import Journal
 
 FOLDERS = ("inbox", "processing", "archive", "dlq", "meta")
 RECORD = "queue.json"
-TRASH = ".deleted"
-"""Where the folder of a queue goes in one step, before what is in it goes one by one."""
 
 
 class FileStore:
@@ -73,6 +72,7 @@ class FileStore:
         self._scratch = f"{self._root}/.scratch"
         self._batch = FileBatch(self._scratch, durability=config.durability)
         self._disk = Disk(Path(self._scratch), durability=config.durability)
+        self._trash = Trash(Path(self._root, TRASH))
         self._journal = Journal(f"{self._root}/.requests")
         #: What was wrong and is mended since the last check.
         self._mended: list[Finding] = []
@@ -153,16 +153,13 @@ class FileStore:
             if not self._batch.forget({*folders.values()}, SPARES_TRIMMED_AT_ONCE):
                 return False
             self._stray_finder.looked.pop(folders["ready"], None)
-            self._empty_trash()
-            self._disk.move(Path(folders["ready"]).parent, Path(self._root, TRASH))
+            place = self._trash.place()
+            self._disk.move(Path(folders["ready"]).parent, place)
             del self._folders[queue]
-            self._empty_trash()
+            self._trash.delete(place)
         except OSError as error:
             raise self._failure("delete a queue", error) from None
         return True
-
-    def _empty_trash(self) -> None:
-        shutil.rmtree(Path(self._root, TRASH), ignore_errors=True)
 
     def read(self, queue: str, state: State, name: str) -> str:
         try:
@@ -254,12 +251,13 @@ class FileStore:
             self._journal.sync()
         self._journal.close()
         self._batch.close()
+        self._trash.close()
 
     def queues(self) -> Mapping[str, str]:
         records: dict[str, str] = {}
         try:
             make_folder(Path(self._root))
-            self._empty_trash()
+            self._trash.empty()
             for folder in self._queue_folders():
                 about = self._record(folder)
                 if about is None:

@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import make_folder, sync_folder
+from kingdom.disk.atomic import make_folder, rename_new, sync_folder
 from kingdom.disk.bulk import SPARE, FileBatch
+from kingdom.disk.trash import Trash
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.names import MESSAGE_ID
@@ -26,6 +27,7 @@ from kingdom.mq.stores import original_messages, original_rows
 from kingdom.mq.stores.base import (
     SMALL_ENOUGH_TO_KEEP,
     SPARES_TRIMMED_AT_ONCE,
+    TRASH,
     Finding,
     Found,
     MessageGone,
@@ -47,6 +49,7 @@ class HybridStore(SqliteStore):
         self._check_on_start: bool = own["consistencyCheckOnStart"]
         self._scratch = f"{self._root}/.scratch"
         self._batch = FileBatch(self._scratch, durability=config.durability)
+        self._trash = Trash(Path(self._root, TRASH))
         self._folders: dict[str, str] = {}
         self._doomed: dict[tuple[str, str], bool] = {}
         self._bulky: set[str] = set()
@@ -119,6 +122,7 @@ class HybridStore(SqliteStore):
                 self._save(CLOSED, "{}", "setting")
         super().close()
         self._batch.close()
+        self._trash.close()
 
     def queues(self) -> Mapping[str, str]:
         records = super().queues()
@@ -143,8 +147,10 @@ class HybridStore(SqliteStore):
             if not self._batch.forget([folder], SPARES_TRIMMED_AT_ONCE):
                 return False
             super().remove_queue(queue)
-            with suppress(OSError):  # not empty: what somebody has laid in stays
-                os.rmdir(folder)
+            if not _holds_anything(folder):  # what somebody has laid in stays
+                place = self._trash.place()
+                rename_new(folder, place)
+                self._trash.delete(place)
             del self._folders[queue]
         except OSError as error:
             raise self._failure("delete a queue", error) from None
@@ -154,6 +160,7 @@ class HybridStore(SqliteStore):
         try:
             make_folder(Path(self._scratch))
             self._batch.sweep()
+            self._trash.empty()
             self._bulky.clear()
             found = list(super().load())
             if not self._was_closed():
@@ -294,6 +301,11 @@ class HybridStore(SqliteStore):
                 continue
             if queue not in self._folders or not os.path.exists(f"{self._folder(queue)}/{_file(name)}"):
                 yield queue, key, name
+
+
+def _holds_anything(folder: str) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is not None
 
 
 def _file(name: str) -> str:

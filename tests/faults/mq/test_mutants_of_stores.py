@@ -51,7 +51,7 @@ MUTANTS = [
     Mutant(
         "the folder of a deleted queue goes file by file",
         "kingdom.mq.stores.files:FileStore.remove_queue",
-        replace("self._disk.move(A, B)", "shutil.rmtree(A)"),
+        replace("self._disk.move(A, B)", "(__import__('shutil').rmtree(A), B.mkdir())"),
         "files delete queue kill",
     ),
     Mutant(
