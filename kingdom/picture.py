@@ -2,19 +2,20 @@
 
 It must be quick, so it opens few files and validates nothing: what cannot be read is left out. One more figure is one
 more field of `Picture`, filled in by `take`: `status --json` and the dashboard have it by that, status.py prints it.
-Named tuples, with annotations that are evaluated at once: a data class takes as long to make as ten files to read.
 """
+
+from __future__ import annotations
 
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from heapq import nlargest, nsmallest
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from kingdom.disk.codec import read_bytes, read_json_or
 from kingdom.disk.lock import is_locked
@@ -35,7 +36,8 @@ LARGE_FOLDER_BYTES = 512 << 10
 RECENT_SECONDS = 30.0
 
 
-class RoleView(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RoleView:
     name: str
     #: working, idle, degraded, starting; foreign: another program plays it;
     #: down, quarantined, absent; silent: it holds its lock and its heartbeat is old.
@@ -53,7 +55,8 @@ class RoleView(NamedTuple):
         return self.state in ("starting", "working", "idle", "degraded", "foreign")
 
 
-class Picture(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Picture:
     home: str
     taken_at: float
     roles: tuple[RoleView, ...]
@@ -94,10 +97,10 @@ class Picture(NamedTuple):
     #: How the sentinel's watchers are, those that are not off.
     watchers: tuple[dict[str, Any], ...] = ()
     #: What the chamberlain says of its last cleaning: began_at, why, state, deleted, bytes.
-    cleanup: Mapping[str, Any] = MappingProxyType({})
+    cleanup: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "roles": [role._asdict() for role in self.roles]}
+        return asdict(self)
 
     def load(self) -> list[str]:
         """Return how much of the machine is used, for people: `cpu 33 %`."""
