@@ -8,9 +8,12 @@ import runpy
 import shutil
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+
+from kingdom import __version__
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PAGES = runpy.run_path(str(CHECKOUT / "bin" / "reference"))["pages"]()
@@ -20,6 +23,15 @@ FOREIGN = re.compile(r"""(?:src=|<link[^>]*href=|url\(|import\s|fetch\()\s*["']?
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_is_as_the_code_is(name: str) -> None:
     assert (CHECKOUT / "docs" / "reference" / name).read_text() == PAGES[name], "make docs writes it anew"
+
+
+def test_the_changelog_dates_this_version_and_collects_what_comes_after_it() -> None:
+    heads = re.findall(r"^## (.+)$", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = re.fullmatch(r"(\S+) \((\d{4}-\d\d-\d\d)\)", heads[1])
+    assert heads[0] == "Unreleased"
+    assert released is not None
+    assert released[1] == __version__
+    assert date.fromisoformat(released[2]) <= datetime.now(UTC).date()
 
 
 def test_every_key_of_the_configuration_says_what_it_means() -> None:
