@@ -94,6 +94,8 @@ class Picture:
     held_runs: tuple[dict[str, Any], ...]
     #: What each worker of the hall says of itself.
     workers: tuple[dict[str, Any], ...]
+    #: What each gateway of the hall that runs has counted.
+    gateways: tuple[dict[str, Any], ...] = ()
     #: How the sentinel's watchers are, those that are not off.
     watchers: tuple[dict[str, Any], ...] = ()
     #: What the chamberlain says of its last cleaning: began_at, why, state, deleted, bytes.
@@ -198,6 +200,7 @@ def take(
         next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
         workers=tuple(workers(places)),
+        gateways=tuple(_gateways(places)),
         watchers=tuple(_watchers(places)),
         cleanup=read_json_or(places.cleanup, {}),
     )
@@ -207,6 +210,13 @@ def workers(places: Places) -> Iterator[dict[str, Any]]:
     """Yield what the workers of the hall last said of themselves, each under its role's name."""
     for path in places.worker_snapshots():
         if said := read_json_or(path, {}):
+            yield {"role": path.parent.name, **said}
+
+
+def _gateways(places: Places) -> Iterator[dict[str, Any]]:
+    """Yield what each gateway that runs has counted since its start."""
+    for path in places.gateways_figures():
+        if is_locked(places.lock(path.parent.name)) and (said := read_json_or(path, {})):
             yield {"role": path.parent.name, **said}
 
 

@@ -16,7 +16,7 @@ from kingdom.upkeep.fsck import Finding
 
 TOPIC_RULE = "The files of a topic follow each other without a gap, and no group is ahead of them."
 MQ_RULE = "The store of the queue for local programs fits together."
-HALL_RULE = "The last message of a room is in its history."
+HALL_RULE = "The last message of a room is in its history, and is the newest there."
 
 
 def look(places: Places, *, repair: bool) -> list[Finding]:
@@ -43,10 +43,13 @@ def _topics(places: Places, repair: bool) -> Iterator[Finding]:
             if first + lines[first] != following:
                 what = f"events {first + lines[first]} to {following - 1} are missing"
                 yield Finding("topics", TOPIC_RULE, folder, what, "")
-        end = batches.end()
+        end, oldest = batches.end(), min(lines, default=0)
         for path, position in passed:
             if position is None:
                 yield Finding("topics", TOPIC_RULE, path, "it names no position", "")
+            elif position < oldest and (_next(path) or 0) < oldest:  # what it has passed may be removed meanwhile
+                what = f"events {position} to {oldest - 1} are gone, and it has not read them"
+                yield Finding("topics", TOPIC_RULE, path, what, "")
             elif position > end:
                 yield Finding(
                     "topics", TOPIC_RULE, path, f"it has passed event {position}, and the topic ends at {end}", ""
@@ -81,16 +84,20 @@ def _queue(places: Places, repair: bool) -> Iterator[Finding]:
 
 
 def _hall(places: Places, repair: bool) -> Iterator[Finding]:
-    from kingdom.hall.opening import open_database
+    from kingdom.hall.opening import is_there, open_database
 
     hall, _ = config.for_looking(places, "hall")
-    if not str(hall["database"]).startswith("sqlite") or not any(places.hall.glob("*.db")):
+    secrets = dotenv.secrets(places)
+    if not is_there(hall, secrets, places):
         return
     try:
-        database = open_database(hall, dotenv.secrets(places), places)
+        database = open_database(hall, secrets, places)
         try:
-            for row in database.read(lambda all: all.all("rooms_without_their_last_message")):
+            for row in database.read(lambda db: db.all("rooms_without_their_last_message")):
                 what = f"room {row['id']} names message {row['last_message_id']}, which is not there"
+                yield Finding("hall", HALL_RULE, places.hall, what, "")
+            for row in database.read(lambda db: db.all("rooms_behind_their_messages")):
+                what = f"room {row['id']} has a newer message than {row['last_message_id']}, its last one"
                 yield Finding("hall", HALL_RULE, places.hall, what, "")
         finally:
             database.close()

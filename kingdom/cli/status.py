@@ -300,8 +300,22 @@ def _cell(states: dict[str, int], title: str, column: tuple[str, ...]) -> str | 
 
 def _hall(view: Picture) -> Section:
     return Section(
-        [Line([Part(f"{one_line(said['role'])}  ", "dim"), *_worker(said)], indent=0) for said in view.workers]
+        [
+            Line([Part(f"{one_line(said['role'])}  ", "dim"), *parts], indent=0)
+            for said, parts in [
+                *((said, _gateway(said)) for said in view.gateways),
+                *((said, _worker(said)) for said in view.workers),
+            ]
+        ]
     )
+
+
+def _gateway(said: dict[str, Any]) -> Iterator[Part]:
+    """Yield what a gateway of the hall has counted."""
+    numbers = {name: said[name] for name in ("sockets", "accepted", "failed") if isinstance(said.get(name), int)}
+    yield Part(f"{count(numbers.get('sockets', 0), 'socket')}, {count(numbers.get('accepted', 0), 'message')} accepted")
+    if numbers.get("failed"):
+        yield Part(f", {numbers['failed']} failed", "yellow")
 
 
 def _worker(said: dict[str, Any]) -> Iterator[Part]:

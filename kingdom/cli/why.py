@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -74,6 +74,14 @@ class Story:
         }
 
 
+class Told(Protocol):
+    """A story that can be shown."""
+
+    def lines(self) -> Iterator[tuple[float | None, int, str]]: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
 @click.command(short_help="Say what became of an event, task or message, and what it waits for.")
 @click.argument("id", required=False, shell_complete=complete.ids(*IDS))
 @click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
@@ -81,15 +89,29 @@ def why(id: str | None, in_json: bool) -> None:
     """Say what happened to the event, task, message or order of this ID, and what it waits for.
 
     The first letters of an ID are enough if they are unique. Without an ID it is the newest event or scheduled task.
+    A chat message is found by its whole ID, its sender's ID (clientMsgId), or the ID of its event.
     """
     places = home.find()
-    story = _story(places, _newest(places) if id is None else find_typed(places, id, IDS))
+    stories = _stories(places, id)
     if in_json:
-        print(as_json.line("why", story.to_json()))
+        for story in stories:
+            print(as_json.line("why", story.to_json()))
         return
-    lines = list(story.lines())
+    lines = [line for story in stories for line in story.lines()]
     clock = _clock_of(at for at, _, _ in lines)
     screen.show([Section([_line(clock(at), depth, text) for at, depth, text in lines])])
+
+
+def _stories(places: Places, id: str | None) -> Sequence[Told]:
+    """Return the story of the file of this ID, or of the chat messages of this ID where no file has it."""
+    try:
+        return [_story(places, _newest(places) if id is None else find_typed(places, id, IDS))]
+    except NoSuchThing:
+        from kingdom.cli import why_chat
+
+        if id is not None and (found := why_chat.find(places, id)):
+            return found
+        raise
 
 
 def _newest(places: Places) -> Found:

@@ -100,8 +100,9 @@ class GatewayJob:
         now = self._services.monotonic()
         figures = self._application.figures()
         if figures != self._figures and now - self._figures_at >= FIGURES_SECONDS:
-            path = self._services.places.own(self._services.name) / "figures.json"
-            self._services.unsynced.rewrite(path, to_json(figures))
+            self._services.unsynced.rewrite(
+                self._services.places.gateway_figures(self._services.name), to_json(figures)
+            )
             self._figures, self._figures_at = figures, now
 
 

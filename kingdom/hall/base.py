@@ -21,6 +21,10 @@ class Unavailable(KingdomError):
     """the database cannot be used now: {why}"""
 
 
+class NewerTables(Unavailable):
+    """a newer Kingdom has made the tables of this database (step {found}, this one knows {known}); use that one"""
+
+
 class Refused(BadInput):
     """the database refuses this: {why}"""
 
@@ -76,6 +80,14 @@ def statements(dialect: str) -> dict[str, str]:
 def migrations() -> list[tuple[int, str]]:
     """Return the numbered steps by which the tables came to be what they are."""
     return [(int(path.name[:4]), path.read_text("utf-8")) for path in sorted((_HERE / "migrations").glob("*.sql"))]
+
+
+def missing_steps(done: set[int]) -> list[tuple[int, str]]:
+    """Return the steps that a database still needs. NewerTables when it has made some that are not known here."""
+    known = migrations()
+    if done and (newest := max(done)) > known[-1][0]:
+        raise NewerTables(found=newest, known=known[-1][0])
+    return [(number, script) for number, script in known if number not in done]
 
 
 def refuse_url(places: Places, why: str) -> BadConfig:

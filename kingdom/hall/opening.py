@@ -17,7 +17,7 @@ ADDRESS = "KINGDOM_DATABASE_URL"
 
 def open_database(config: Config, secrets: Mapping[str, str], places: Places) -> Database:
     """Return the database that hall.yaml names, or `.env` in its place. It is first used when asked."""
-    url = secrets.get(ADDRESS) or str(config["database"])
+    url = _url(config, secrets)
     scheme = url.partition("://")[0]
     row = DATABASES.get({"postgres": "postgresql"}.get(scheme, scheme))
     if row is None:
@@ -27,3 +27,13 @@ def open_database(config: Config, secrets: Mapping[str, str], places: Places) ->
     except ModuleNotFoundError as error:
         raise refuse_url(places, f"needs the package {error.name}: pip install 'yirang-kingdom[postgres]'") from None
     return cast(Database, database(url, places))
+
+
+def is_there(config: Config, secrets: Mapping[str, str], places: Places) -> bool:
+    """Return whether there is a database to look into; one on a server is taken to be there."""
+    scheme, _, path = _url(config, secrets).partition(":///")
+    return scheme != "sqlite" or (places.home / path).is_file()
+
+
+def _url(config: Config, secrets: Mapping[str, str]) -> str:
+    return secrets.get(ADDRESS) or str(config["database"])

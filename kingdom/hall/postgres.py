@@ -14,7 +14,7 @@ from psycopg.adapt import Loader
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
-from kingdom.hall.base import Connection, Refused, Row, T, Unavailable, migrations, refuse_url, statements
+from kingdom.hall.base import Connection, Refused, Row, T, Unavailable, missing_steps, refuse_url, statements
 from kingdom.home.places import Places
 
 CONNECT_SECONDS = 2
@@ -49,10 +49,9 @@ class PostgresDatabase:
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
             db.execute("CREATE TABLE IF NOT EXISTS hall_migrations (number integer PRIMARY KEY)")
             done = {row["number"] for row in db.execute("SELECT number FROM hall_migrations")}
-            for number, script in migrations():
-                if number not in done:
-                    db.execute(script.encode())
-                    db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
+            for number, script in missing_steps(done):
+                db.execute(script.encode())
+                db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Return what `work` returns, when its writes are on the server's platter."""

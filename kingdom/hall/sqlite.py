@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from kingdom.disk.atomic import make_folder
-from kingdom.hall.base import Connection, Refused, Row, T, Unavailable, migrations, refuse_url, statements
+from kingdom.hall.base import Connection, Refused, Row, T, Unavailable, missing_steps, refuse_url, statements
 from kingdom.home.places import Places
 
 BUSY_SECONDS = 5.0
@@ -34,11 +34,10 @@ class SqliteDatabase:
             try:
                 db.execute("CREATE TABLE IF NOT EXISTS hall_migrations (number integer PRIMARY KEY)")
                 done = {number for (number,) in db.execute("SELECT number FROM hall_migrations")}
-                for number, script in migrations():
-                    if number not in done:
-                        for statement in _split(script):
-                            db.execute(statement)
-                        db.execute("INSERT INTO hall_migrations VALUES (?)", (number,))
+                for number, script in missing_steps(done):
+                    for statement in _split(script):
+                        db.execute(statement)
+                    db.execute("INSERT INTO hall_migrations VALUES (?)", (number,))
                 db.execute("COMMIT")
             except BaseException:
                 db.execute("ROLLBACK")

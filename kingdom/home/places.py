@@ -173,6 +173,14 @@ class Places:
             return []
         return [path for role in roles if os.path.lexists(path := self.state / role / "worker.json")]
 
+    def gateway_figures(self, role: str) -> Path:
+        """Return the path of a gateway's counts."""
+        return self.own(role) / "figures.json"
+
+    def gateways_figures(self) -> list[Path]:
+        """Return those of all gateways, sorted by role."""
+        return sorted(self.state.glob("gateway*/figures.json"))
+
     def heartbeat(self, role: str) -> Path:
         return self.own(role) / "heartbeat"
 

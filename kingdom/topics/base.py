@@ -149,6 +149,8 @@ class Topics(Protocol):
     def trim(self, topic: str, groups: Sequence[str], keep_seconds: float, now: float) -> int:
         """Remove records older than `keep_seconds` that every durable group has passed, those named at least.
 
+        Of files also younger ones, if there are more than config/hall.yaml allows.
+
         Return how many steps of removal that took: a large topic takes several calls.
         """
 

@@ -28,7 +28,7 @@ LARGEST_BATCH = 8_000_000
 LARGEST_FILE = 64_000_000
 LOOK_SECONDS = 2.0
 """How often a reader looks for files behind a missing one."""
-MOST_REMOVED = 500
+MOST_REMOVED = 2000
 """Files that one call removes, so that no turn of a role takes long."""
 _KEY, _VALUE = b'{"key":"', b'","value":'
 
@@ -144,17 +144,17 @@ class Batches:
         if self._disk.durability == "power":
             sync_folder(self.folder)
 
-    def trim(self, passed: int | None, before: float) -> int:
-        """Remove files whose events all lie before `passed` (None: any) and that were written before a time.
+    def trim(self, passed: int | None, before: float, most: int) -> int:
+        """Remove files whose events all lie before `passed` (None: any), if written before a time or more than `most`.
 
         Never the newest, which tells where the numbers go on. Return how many were removed.
         """
         names = self.names()
         removed = []
-        for name, next_name in pairwise(names[: MOST_REMOVED + 1]):
+        for at, (name, next_name) in enumerate(pairwise(names[: MOST_REMOVED + 1])):
             path = self.folder / name
             is_passed = passed is None or int(next_name.removesuffix(ENDING)) <= passed
-            if not is_passed or os.stat(path).st_mtime >= before:
+            if not is_passed or (at >= len(names) - most and os.stat(path).st_mtime >= before):
                 break
             removed.append(path)
         if removed:

@@ -89,7 +89,8 @@ class FilesTopics:
         passed = [position for position in positions if position is not None]
         if len(passed) < len(positions):
             return 0  # a group has not begun: it will want the oldest
-        return topic_batches.trim(min(passed, default=None), now - keep_seconds)
+        most = int(self._kit.settings["retention_files"])
+        return topic_batches.trim(min(passed, default=None), now - keep_seconds, most)
 
     def check(self) -> None:
         if self._failed:

@@ -15,6 +15,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ NOTE = "backup.json"
 TRIES = 5
 LEFT_OUT = ("lock", "heartbeat", "mirrors", "tmp")
 """Names below state/ of what belongs to running processes, or can be fetched again."""
+CAUSES_OF_ROWS = ("chat.messages.v1", "hall.commands.v1")
+"""Topics whose events lead to rows of the chat's database."""
 MENDED = ("replays", "orphans", "sessions", "receipts", "numbers")
 """Checks whose repairs take out of a copy what follows from nothing in it."""
 DATABASE = (".db", ".db-wal", ".db-shm", ".db-journal")
@@ -77,12 +80,14 @@ def capture(places: Places, copy: Path, disk: Disk, *, secrets: bool, clock: Cal
 def _copy_once(places: Places, copy: Places, disk: Disk, secrets: bool, now: float) -> None:
     for folder in copy.folders():
         make_folder(folder)
-    for path in _in_order(places):
+    for path in chain(_early_of_hall(places), _in_order(places)):
         _copy(path, copy.home / path.relative_to(places.home))
     left_out = _secrets(places) if not secrets else set()
     for path in _others(places, places.home):
         if path not in left_out:
             _copy(path, copy.home / path.relative_to(places.home))
+    for path in _late_of_hall(places):
+        _copy(path, copy.home / path.relative_to(places.home))
     for path in _numbers(places):
         _copy(path, copy.home / path.relative_to(places.home))
     for name, _, _ in os.walk(copy.home):
@@ -111,17 +116,52 @@ def _of_queue(places: Places, kind: str) -> Iterator[Path]:
         yield from (folder / name for name in listed(folder) if not is_hidden(name))
 
 
+def _early_of_hall(places: Places) -> Iterator[Path]:
+    """Yield how far groups have read, then the chat's topics that tell of rows: all before the rows themselves.
+
+    What a group has passed is so in all that is copied later, and no event tells of a row that the copy lacks.
+    """
+    topics = [places.topics / name for name in listed(places.topics)]
+    for topic in topics:
+        yield from (path for path in _all_below(topic / "groups") if not _is_left_out(places, path))
+    for topic in topics:
+        if topic.name not in CAUSES_OF_ROWS:
+            yield from (path for path in _all_below(topic) if path.parent.name != "groups")
+
+
+def _late_of_hall(places: Places) -> Iterator[Path]:
+    """Yield the topics that lead to rows, after the rows.
+
+    So the copy has the event of every row. The worker processes again what its group has not passed, and recognises
+    what is stored already by its position.
+    """
+    yield from _all_below(places.hall)
+    for name in CAUSES_OF_ROWS:
+        yield from (path for path in _all_below(places.topics / name) if path.parent.name != "groups")
+
+
+def _all_below(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, the newest of a topic first: the oldest may be removed meanwhile."""
+    for name in sorted(listed(folder), reverse=True):
+        path = folder / name
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                yield from _all_below(path)
+            else:
+                yield path
+
+
 def _numbers(places: Places) -> list[Path]:
     """Return the counters. Last, so that no id is in the copy that they do not know."""
     return sorted(places.state.glob("*/*-seq"))
 
 
 def _others(places: Places, folder: Path) -> Iterator[Path]:
-    """Yield all other files of a home, folders of groups before what they count."""
+    """Yield all other files of a home."""
     done = {places.folder(kind, state) for kind in MOVES for state in MOVES[kind]}
-    done |= {places.results, places.answers, places.cancelled("any").parent}
+    done |= {places.results, places.answers, places.cancelled("any").parent, places.topics, places.hall}
     own = _own_names(places)
-    for name in sorted(listed(folder), key=lambda name: (name != "groups", name)):
+    for name in sorted(listed(folder)):
         path = folder / name
         is_processes = folder != places.home and path.is_relative_to(places.state) and _is_left_out(places, path)
         if path in done or is_processes or (folder == places.home and name not in own):

@@ -88,6 +88,22 @@ def _budget(at: int) -> Callable[[Figures], Iterator[Sample]]:
     return samples
 
 
+def _of_hall(key: str, *, gateway: bool = False) -> Callable[[Figures], Iterator[Sample]]:
+    def samples(figures: Figures) -> Iterator[Sample]:
+        for said in figures.picture.gateways if gateway else figures.picture.workers:
+            if isinstance(said.get(key), int):
+                yield {"role": str(said["role"])}, said[key]
+
+    return samples
+
+
+def _answers(figures: Figures) -> Iterator[Sample]:
+    for said in figures.picture.gateways:
+        for outcome in ("accepted", "failed"):
+            if isinstance(said.get(outcome), int):
+                yield {"role": str(said["role"]), "outcome": outcome}, said[outcome]
+
+
 def _spent(figures: Figures) -> Iterator[Sample]:
     for general, usd in sorted(figures.spent_today.items()):
         yield {"general": general}, usd
@@ -111,6 +127,29 @@ METRICS: Mapping[str, Metric] = {
     "kingdom_spent_today_dollars": Metric("gauge", "Spent on this day (UTC), by general.", _spent),
     "kingdom_budget_spent_dollars": Metric("gauge", "Spent in the period of a budget.", _budget(0)),
     "kingdom_budget_dollars": Metric("gauge", "The limit of a budget in its period.", _budget(1)),
+    "kingdom_hall_sockets": Metric("gauge", "Sockets of a gateway.", _of_hall("sockets", gateway=True)),
+    "kingdom_hall_answers_total": Metric(
+        "counter", "Messages that a gateway accepted or failed since its start.", _answers
+    ),
+    "kingdom_hall_delivered_total": Metric(
+        "counter", "Messages that a gateway wrote to sockets since its start.", _of_hall("delivered", gateway=True)
+    ),
+    "kingdom_hall_refused_sockets_total": Metric(
+        "counter", "Sockets that a gateway refused since its start.", _of_hall("refused_sockets", gateway=True)
+    ),
+    "kingdom_hall_cut_sockets_total": Metric(
+        "counter", "Slow sockets that a gateway cut since its start.", _of_hall("cut_sockets", gateway=True)
+    ),
+    "kingdom_hall_stored_total": Metric(
+        "counter", "Messages that a worker stored since its start.", _of_hall("stored")
+    ),
+    "kingdom_hall_waiting_messages": Metric("gauge", "Messages that wait for the worker.", _of_hall("lag")),
+    "kingdom_hall_dead_letters_total": Metric(
+        "counter", "Messages that a worker could not store since its start.", _of_hall("dead")
+    ),
+    "kingdom_hall_gaps_total": Metric(
+        "counter", "How often messages were removed before a worker had read them.", _of_hall("gaps")
+    ),
     "kingdom_taken_timestamp_seconds": Metric(
         "gauge", "When these figures were taken.", lambda f: iter([({}, round(f.picture.taken_at, 3))])
     ),

@@ -58,8 +58,7 @@ class Worker:
             self._vitals.away(str(error))
             return Turn(worked=False, wait=AWAY_SECONDS, busy=True)
         self._vitals.well()
-        if not worked:
-            self._trim()
+        self._trim()
         self._vitals.write(self._topics, self._reader.holds)
         return Turn(worked, self._wait(), busy=bool(self._in_hand))
 

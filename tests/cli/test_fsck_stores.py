@@ -69,12 +69,24 @@ def cut_store(places: Places) -> None:
     path.write_bytes(path.read_bytes()[: 3 * 4096])
 
 
+def oldest_files(places: Places) -> None:
+    group(next=1)(places)
+    batches(places)[0].unlink()
+
+
+def newer_message(places: Places) -> None:
+    with sqlite3.connect(places.hall / "hall.db") as db:
+        db.execute("UPDATE rooms SET last_message_id = (SELECT min(id) FROM messages)")
+
+
 DAMAGES: dict[str, tuple[Callable[[Places], None], str]] = {
     "a file in the middle of a topic is gone": (gap, "topics: events 2 to 4 are missing"),
     "the note of a group is ahead": (group(next=90), "topics: it has passed event 90, and the topic ends at 7"),
     "the note of a group is empty": (group(), "topics: it names no position"),
     "the note of a group is text": (group(next="7"), "topics: it names no position"),
     "the last message of a room is gone": (last_message, "message 77, which is not there"),
+    "a group has not read what is gone": (oldest_files, "topics: events 1 to 1 are gone, and it has not read them"),
+    "a room does not know its newest message": (newer_message, "hall: room "),
     "the queue's database is cut": (cut_store, "mq: "),
     "the hall's database is none": (cut_database, "hall: "),
 }

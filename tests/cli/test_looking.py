@@ -555,6 +555,20 @@ def test_a_worker_of_the_hall_is_shown_with_what_it_stored_and_what_waits_for_it
     assert "worker  41 messages stored, 3 waiting, 1 dead letter, 2 gaps in its topic; it waits: the database" in shown
 
 
+def test_a_gateway_that_runs_is_shown_with_what_it_has_answered(terminal: Terminal) -> None:
+    said = {"sockets": 3, "accepted": 41, "failed": 2, "delivered": 164, "refused_sockets": 0, "cut_sockets": 0}
+    path = terminal.places.gateway_figures("gateway")
+    path.parent.mkdir()
+    path.write_text(json.dumps(said))
+    assert "accepted" not in terminal("status").out, "nobody answers"
+    with closing(Held(terminal.places, "gateway")):
+        assert "gateway  3 sockets, 41 messages accepted, 2 failed\n" in terminal("status").out
+        assert json.loads(terminal("status", "--json").out)["gateways"] == [{"role": "gateway", **said}]
+        shown = terminal("metrics").out
+    assert 'kingdom_hall_sockets{role="gateway"} 3\n' in shown
+    assert 'kingdom_hall_answers_total{role="gateway",outcome="failed"} 2\n' in shown
+
+
 def test_each_watcher_is_shown_with_its_last_and_its_next_look(terminal: Terminal) -> None:
     now = time.time()
     well = {"state": "ok", "why": "", "looked_at": stamp(now - 12), "next_at": stamp(now + 3000)}

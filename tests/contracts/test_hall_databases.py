@@ -1,6 +1,7 @@
 """What every database of the chat does. PostgreSQL takes part where KINGDOM_TEST_POSTGRES names an empty database."""
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +176,19 @@ def test_a_database_that_is_away_is_unavailable(url: str, home: Path) -> None:
     away = "postgresql://nobody@127.0.0.1:1/none" if url.startswith("postgres") else "sqlite:////proc/none/hall.db"
     with pytest.raises(Unavailable):
         open_database({}, {ADDRESS: away}, Places(home)).migrate()
+
+
+def test_tables_of_a_newer_kingdom_are_left_alone(database: Database, url: str, home: Path) -> None:
+    note = "INSERT INTO hall_migrations VALUES (9000)"
+    if url.startswith("sqlite"):
+        with sqlite3.connect(home / "state/hall/hall.db") as raw:
+            raw.execute(note)
+    else:
+        import psycopg
+
+        psycopg.connect(url, autocommit=True).execute(note).connection.close()
+    with pytest.raises(Unavailable, match=r"a newer Kingdom has made the tables of this database \(step 9000"):
+        database.migrate()
 
 
 def arrival(room: str, sender: str, position: str, client_msg_id: str = "", content: str = "hello") -> Arrival:

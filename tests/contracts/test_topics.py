@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +91,23 @@ def test_a_group_whose_topic_was_emptied_says_so_and_begins_anew(files: World) -
     with pytest.raises(PositionGone):
         wait_until(lambda: again.poll(0.1), SOON, "the loss is seen")
     assert values(taken(again, 1)) == [b'{"n":3}']
+
+
+def test_more_files_than_are_kept_go_sooner_and_never_what_a_group_has_not_read(home: Path) -> None:
+    with World("files", home, retention_files=5) as world:
+        topics = world.open()
+        producer, reader = topics.producer(), topics.group("readers", "chat.v1")
+        for number in range(12):
+            published(producer, "chat.v1", [b'{"n":%d}' % number])
+        found = taken(reader, 12)
+        reader.commit(found[:3])
+        reader.close()
+        assert topics.trim("chat.v1", ["readers"], 3600, time.time()) == 3
+        reader = world.open().group("readers", "chat.v1")
+        reader.commit(taken(reader, 9))
+        reader.close()
+        assert topics.trim("chat.v1", ["readers"], 3600, time.time()) == 4
+        assert len(list((home / "topics/chat.v1").glob("*.jsonl"))) == 5
 
 
 def test_a_full_disk_refuses_and_what_was_refused_is_nowhere(files: World) -> None:

@@ -48,7 +48,7 @@ class World:
             scratch=self.home / f"scratch-{len(self._opened)}",
             durability="process",
             guard=lambda: None,
-            settings=self._settings,
+            settings={"retention_files": 20_000, **self._settings},
         )
         self._opened.append(open_topics(self._transport, kit))
         return self._opened[-1]

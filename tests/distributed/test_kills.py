@@ -74,6 +74,7 @@ def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(
         kills["postgres"] = postgres
         found = asyncio.run(campaign.talk(hall, kills, PLAN))
         figure(f"kills of the hall, Kafka + PostgreSQL: {found.line}")
-        assert not found.wrong, "\n".join(found.wrong[:20])
+        wrong = [*found.wrong, *campaign.by_fsck(hall)]
+        assert not wrong, "\n".join(wrong[:20])
     finally:
         hall.close()

@@ -22,6 +22,8 @@ COUNTED = {
     "kingdom_soldiers",
     "kingdom_open_questions",
     "kingdom_machine_health",
+    "kingdom_hall_sockets",
+    "kingdom_hall_waiting_messages",
 }
 
 
@@ -30,6 +32,10 @@ def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(
     odd = RoleView('gen-"odd\\\n', "idle", 7, 1.5, 10.0, 2)
     view = replace(picture.take(founded(home), [], 1000.25, 120), roles=(odd,), health="yellow")
     view = replace(view, vitals={"cpu_percent": 50.0, "memory_percent": 25, "disk_percent": 1.5})
+    worker = {"role": "worker", "stored": 7, "lag": 2, "dead": 1, "gaps": 0}
+    gateway = {"role": "gateway", "sockets": 3, "accepted": 8, "failed": 1, "delivered": 32}
+    gateway |= {"refused_sockets": 0, "cut_sockets": 4}
+    view = replace(view, workers=(worker,), gateways=(gateway,))
     budgets = [("day_usd", "", 1.25, 10.0)]
     text = render(Figures(view, {"task_completed": 3}, budgets, {"gen-pr": 1.25}))
     found = {family.name: family for family in text_string_to_metric_families(text)}
@@ -42,6 +48,8 @@ def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(
     assert values["kingdom_role_up", odd.name] == 1
     assert values["kingdom_machine_health", "yellow"] == 1
     assert values["kingdom_machine_cpu_used_ratio",] == 0.5
+    assert values["kingdom_hall_answers_total", "gateway", "accepted"] == 8
+    assert values["kingdom_hall_waiting_messages", "worker"] == 2
     assert values["kingdom_internal_events_total", "task_completed"] == 3
     assert values["kingdom_budget_spent_dollars", "day_usd", ""] == 1.25
     assert values["kingdom_taken_timestamp_seconds",] == 1000.25

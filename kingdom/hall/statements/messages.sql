@@ -1,3 +1,14 @@
+-- name: message_by_id
+SELECT messages.id, messages.room_id, rooms.name AS room, sender_id, hall_profiles.name AS sender, client_msg_id, type,
+    content, messages.created_at, topic, position
+FROM messages JOIN rooms ON rooms.id = messages.room_id LEFT JOIN hall_profiles ON user_id = sender_id
+    LEFT JOIN hall_message_positions ON message_id = messages.id
+WHERE messages.id = :id;
+
+-- name: messages_by_client_id
+-- Clients choose these ids, and none of ours is sorted by them alone: this reads the whole table.
+SELECT id FROM messages WHERE client_msg_id = :id ORDER BY id LIMIT :most;
+
 -- name: newest_messages
 SELECT messages.id, room_id, sender_id, name AS sender_name, client_msg_id, type, content, created_at
 FROM messages LEFT JOIN hall_profiles ON user_id = sender_id

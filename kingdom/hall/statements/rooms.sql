@@ -44,3 +44,7 @@ WHERE room_id = :room_id AND user_id = :user_id
 -- name: rooms_without_their_last_message
 SELECT rooms.id, last_message_id FROM rooms LEFT JOIN messages ON messages.id = last_message_id
 WHERE last_message_id IS NOT NULL AND messages.id IS NULL;
+
+-- name: rooms_behind_their_messages
+SELECT id, last_message_id FROM rooms
+WHERE EXISTS (SELECT 1 FROM messages WHERE room_id = rooms.id AND messages.id > coalesce(last_message_id, ''));

@@ -30,7 +30,7 @@ def opened(home: Path, durability: str, who: str) -> Topics:
         scratch=home / f"scratch-{who}",
         durability=durability,  # type: ignore[arg-type]
         guard=lambda: None,
-        settings={},
+        settings={"retention_files": 20_000},
     )
     return open_topics("files", kit)
 

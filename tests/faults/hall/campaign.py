@@ -7,7 +7,11 @@ a reconnect it joins, then reads on from its last message, and drops what it has
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
+import subprocess
+import sys
 import time
 import uuid
 from collections import Counter
@@ -202,6 +206,14 @@ async def talk(hall: Hall, kills: Mapping[str, Callable[[], None]], plan: Plan) 
         f"{told} messages of {clients} clients in {rooms} rooms, killed {dict(killed)}, {sockets} sockets, answers"
         f" {dict(failed)}: {len(wrong)} wrong, {took:.0f} s",
     )
+
+
+def by_fsck(hall: Hall) -> list[str]:
+    """Return what `kingdom fsck` finds in the home, while its roles run."""
+    command = [sys.executable, "-m", "kingdom", "fsck", "--json"]
+    environment = {**os.environ, "KINGDOM_HOME": str(hall.places.home)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    return [f"{found['path']}: {found['what']}" for found in json.loads(done.stdout)["findings"]]
 
 
 def judge(member: Client, history: Sequence[Seen]) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import mutants
-from tests.faults.changes import before, drop, replace
+from tests.faults.changes import before, constant, drop, replace
 from tests.faults.hall.test_sweep_hall import WORKER, publishing, reading
-from tests.faults.mutants import Check, Mutant
+from tests.faults.mutants import Check, Mutant, failing
 from tests.faults.oracle import Figure
 from tests.faults.powerloss import OUTCOMES
 from tests.faults.sweep import KILL, Step, power_cuts, sweep
@@ -27,6 +27,7 @@ CHECKS = {
     "publish power": cut(publishing("power")),
     "read kill": killed(reading()),
     "worker kill": killed(WORKER),
+    "backup": lambda tree, near: failing(tree, "tests/upkeep/test_backup_hall.py"),
 }
 
 MUTANTS = [
@@ -78,6 +79,12 @@ MUTANTS = [
         replace("event.client_msg_id.lower()", "__import__('uuid').uuid4().hex"),
         "worker kill",
         near="hall.db",
+    ),
+    Mutant(
+        "messages are copied before the rows that they lead to",
+        "kingdom.upkeep.backup",
+        constant("CAUSES_OF_ROWS", "()"),
+        "backup",
     ),
 ]
 

@@ -27,7 +27,8 @@ def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(home: Pa
         kills = {role: (lambda role=role: again(role)) for role in ("gateway", "worker")}
         found = asyncio.run(campaign.talk(hall, kills, PLAN))
         figure(f"kills of the hall, files + SQLite: {found.line}")
-        assert not found.wrong, "\n".join(found.wrong[:20])
+        wrong = [*found.wrong, *campaign.by_fsck(hall)]
+        assert not wrong, "\n".join(wrong[:20])
     finally:
         hall.close()
 
