@@ -13,6 +13,7 @@ import pytest
 from kingdom.home.places import Places
 from tests.cli.conftest import Held, Terminal
 from tests.cli.test_fsck_stores import whole
+from tests.faults import trees
 from tests.faults.hall.test_sweep_hall import BATCHES, ROOM, prepare
 
 __all__ = ["whole"]
@@ -31,9 +32,11 @@ def stored(terminal: Terminal, whole: Path) -> Terminal:
 
 
 @pytest.fixture
-def waiting(terminal: Terminal, tmp_path: Path) -> Terminal:
-    prepare(tmp_path / "home")
-    into(terminal, tmp_path / "home")
+def waiting(terminal: Terminal) -> Terminal:
+    folder = trees.new_folder()
+    prepare(folder)
+    into(terminal, folder)
+    trees.remove(folder)
     return terminal
 
 
