@@ -71,7 +71,7 @@ def rows(
     found = []
     for case in [case for case in ours if len(theirs.get(case, ())) == len(ours[case])]:
         what, kind, clients = case.split(", ")
-        least = goals[what] if clients == str(max(CLIENTS)) else None
+        least = goals.get(what) if clients == str(max(CLIENTS)) else None
         reached = ratio(ours[case], theirs[case])
         found.append(
             row(

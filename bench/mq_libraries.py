@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ from bench import mq_clients
 from bench.mq_brokers import AGAINST, Bean, beanstalkd
 from bench.mq_peers import BACKLOG, Peer, missing, table
 from bench.mq_stores import opened
+from kingdom.disk.atomic import Durability
 from kingdom.mq.message_format import Draft
 
 TITLE = "The queue as a library, beside libraries"
 ABOUT = (
     f"In one process, messages of 500 bytes, {BACKLOG:,} waiting before each measure (libraries whose time depends on "
     "the backlog meet the same one). In brackets: our sqlite store of the same durability divided by it; "
-    "what has no acknowledgement stands beside *process*. The first table: 1, 4 and 16 threads, call by call."
+    "what has no acknowledgement stands beside *process*. The first table: 1, 4 and 16 threads, call by call; what "
+    "syncs nothing shows the most that syncing less could bring."
 )
 
 
@@ -58,8 +61,8 @@ class OurStore:
 class OurSession:
     """The store as a program opens it, for threads to share."""
 
-    def __init__(self, folder: Path, address: Any) -> None:
-        self._session = kingdom.mq.open(folder, backend="sqlite", durability="power")
+    def __init__(self, folder: Path, address: Any, durability: Durability = "power") -> None:
+        self._session = kingdom.mq.open(folder, backend="sqlite", durability=durability)
 
     def publish(self, body: str) -> None:
         self._session.publish("bench", body)
@@ -213,19 +216,26 @@ PEERS = (
 )
 
 
-THREADED = (
-    Peer("kingdom.mq.open, sqlite", "power", OurSession, shared=True),
-    Peer(AGAINST, "power", Bean, beanstalkd, "greenstalk", "beanstalkd"),
-)
+SYNCED = Peer("kingdom.mq.open, sqlite", "power", OurSession, shared=True)
+UNSYNCED = Peer(SYNCED.name, "process", partial(OurSession, durability="process"), shared=True)
+BEANSTALKD = Peer(AGAINST, "power", Bean, beanstalkd, "greenstalk", "beanstalkd")
+THREADED = (SYNCED, UNSYNCED, BEANSTALKD)
 """The library from several threads, beside what a program would talk to instead."""
+GOALS = {"publish": 5.0, "take+ack": 5.0}
+REASON = (
+    "threads of one Python program run in turns, and a take is synced as an ack is, since its OK answer promises the "
+    "disk (beanstalkd syncs the delete alone)"
+)
 
 
 def run(quick: bool) -> dict[str, Any]:
     found = table(PEERS, quick)
     skipped = {peer.name: why for peer in THREADED if (why := missing(peer))}
     several = mq_clients.table(THREADED, quick, skipped, ("threads",))
-    goals = {"publish": 5.0, "take+ack": 5.0}
-    rows = mq_clients.rows("library", several["rounds"], THREADED, goals, "threads of one Python program run in turns")
+    rows = [
+        *mq_clients.rows("library", several["rounds"], (SYNCED, BEANSTALKD), GOALS, REASON),
+        *mq_clients.rows("library that syncs nothing:", several["rounds"], (UNSYNCED, BEANSTALKD), {}, ""),
+    ]
     return {
         "title": "The queue as a library, beside libraries",
         "about": ABOUT,

@@ -18,6 +18,7 @@ ONE = {
     "sweep": ("20000", "memory", "wait_and_expire"),
     "reprocess": ("20000", "memory", "die_and_go_back"),
     "purge": ("100000", "sqlite", "die_and_go_back"),
+    "delete queue": ("100000", "filesystem", "move_and_go"),
 }
 
 
@@ -65,6 +66,12 @@ MUTANTS = [
         "kingdom.mq.stores.sqlite",
         constant("CHECKPOINT_PAGES", "20_000"),
         caught_by="purge",
+    ),
+    Mutant(
+        "the large folder of a deleted queue is given back between two requests",
+        "kingdom.disk.trash:Trash.delete",
+        replace("_is_large(A)", "False"),
+        caught_by="delete queue",
     ),
 ]
 
