@@ -82,3 +82,16 @@ def test_a_key_tells_its_queue_and_its_message(queue: str) -> None:
 def test_an_id_fits_into_a_number() -> None:
     assert names.id_from_number(names.id_as_number(ID)) == ID
     assert (names.id_as_number(""), names.id_from_number(0)) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("key", "message_id"),
+    [
+        ("msg:telemetry:0A1B-2C3D-4E5F-6789-ABCD", "f24b1d00-82d7-58a5-d652-a4f9406453ff"),
+        ("큐", "b58e1ceb-9315-5503-096c-e6d9398c0184"),
+    ],
+)
+def test_the_id_that_stands_for_the_key_of_another_system_never_changes(key: str, message_id: str) -> None:
+    """Clients ask for it, and stores that exist hold it."""
+    assert names.foreign_id(key) == message_id
+    assert names.is_id(message_id)
