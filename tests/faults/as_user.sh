@@ -2,26 +2,11 @@
 # Run checks on a copy of the program as a user who is not root and can make no control groups: as_user.sh PYTEST-WORDS…
 # In a view of the disk of its own, so that the user also reaches a Python that lies in a closed folder, such as /root.
 set -eu
-user=65534
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "as_user.sh: needs root, to become somebody else" >&2; exit 2; }
 [ -n "${KINGDOM_OWN_VIEW:-}" ] || exec env KINGDOM_OWN_VIEW=1 unshare --mount --propagation private "$0" "$@"
 
-as_user() { setpriv --reuid "$user" --regid "$user" --clear-groups --inh-caps=-all --bounding-set=-all "$@"; }
-
-# A folder that the user cannot enter is covered by an empty one, with nothing but this in it.
-reach() {
-    as_user test -x "$1" && return
-    closed=$1
-    while [ "$(dirname "$closed")" != / ]; do closed=$(dirname "$closed"); done
-    held=$(mktemp -d)
-    mount --bind "$1" "$held"
-    mount -t tmpfs -o mode=755 none "$closed"
-    mkdir -p "$1"
-    mount --bind "$held" "$1"
-    umount "$held"
-    rmdir "$held"
-}
+. "$checkout/tests/faults/reach.sh"
 
 python=$("$checkout/.venv/bin/python" -c 'import sys; print(sys.base_prefix)')
 reach "$python"

@@ -1,7 +1,8 @@
 """Faults of a role: loaded as sitecustomize by the interpreter of the unmodified roles, caused by USR2.
 
 Which one is in the home's file fault-<pid>. With KINGDOM_CLOCK_FILE set, the wall clock is off by the
-seconds in that file: what a step of the machine's clock looks like to every role, without one.
+seconds in that file: what a step of the machine's clock looks like to every role, without one. Heartbeats get the
+times that such a clock would give them; other files keep the machine's.
 """
 
 import os
@@ -49,9 +50,15 @@ def stepped_time() -> float:
         return TRUE_TIME()
 
 
-TRUE_TIME = time.time
+def stepped_write(file: int, data: bytes, offset: int) -> int:
+    written = TRUE_PWRITE(file, data, offset)
+    os.utime(file, (stepped_time(),) * 2)
+    return written
+
+
+TRUE_TIME, TRUE_PWRITE = time.time, os.pwrite
 
 if __name__ == "sitecustomize" and "KINGDOM_HOME" in os.environ:
     signal.signal(signal.SIGUSR2, cause)
     if "KINGDOM_CLOCK_FILE" in os.environ:
-        time.time = stepped_time
+        time.time, os.pwrite = stepped_time, stepped_write
