@@ -166,19 +166,28 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 def to_json(value: Mapping[str, Any]) -> bytes:
     """Return a JSON object with one key a line: people `cat` these files."""
-    lines = ",\n".join([f"  {_key(key)}: {_ENCODE(part)}" for key, part in value.items()])
-    return f"{{\n{lines}\n}}\n".encode() if lines else b"{}\n"
+    return joined("{}", [f"{_key(key)}: {_ENCODE(part)}" for key, part in value.items()])
+
+
+def to_list(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return a JSON array with one row a line."""
+    return joined("[]", map(_ENCODE, rows))
+
+
+def joined(brackets: str, lines: Iterable[str]) -> bytes:
+    """Return the lines of an object or an array as `to_json` and `to_list` do."""
+    inside = ",\n  ".join(lines)
+    return f"{brackets[0]}\n  {inside}\n{brackets[1]}\n".encode() if inside else f"{brackets}\n".encode()
+
+
+def line_of(brackets: str, key: str, value: Any) -> str:
+    """Return one line of an object, or of an array of values that are known here by keys."""
+    return _ENCODE(value) if brackets == "[]" else f"{_ENCODE(key)}: {_ENCODE(value)}"
 
 
 @lru_cache(maxsize=256)
 def _key(key: str) -> str:
     return _ENCODE(key)
-
-
-def to_list(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return a JSON array with one row a line."""
-    lines = ",\n".join(f"  {_ENCODE(row)}" for row in rows)
-    return f"[\n{lines}\n]\n".encode() if lines else b"[]\n"
 
 
 def to_line(value: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import parse_json, read_bytes, to_json
+from kingdom.disk.codec import joined, line_of, parse_json, read_bytes
 from kingdom.errors import BadFile, Collision
 
 LARGEST = 64 << 20
@@ -27,16 +27,18 @@ class JsonFile:
         complain: Callable[[str], None],
         is_sound: Callable[[str, Any], bool],
         translate: Callable[[Any], Any] = lambda value: value,
-        encode: Callable[[dict[str, Any]], bytes] = to_json,
+        brackets: str = "{}",
     ) -> None:
         """`translate` returns a file's content as an object, also where another program wrote another form.
 
-        `encode` returns what stands in the file.
+        With the `brackets` of an array the values alone stand in the file.
         """
         self._path = path
         self._disk = disk
         self._changed = False
-        self._encode = encode
+        self._brackets = brackets
+        self._lines: dict[str, str] = {}
+        """Values as they stand in the file: most of them do not change from one `save` to the next."""
         self._values = self._read(complain, is_sound, translate)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -48,27 +50,36 @@ class JsonFile:
     def set(self, key: str, value: Any) -> None:
         if key not in self._values or self._values[key] != value:
             self._values[key] = value
-            self._changed = True
+            self._has_changed(key)
 
     def put_last(self, key: str, value: Any, most: int) -> None:
         """Set a value behind all others, and keep only so many of the last."""
         self._values.pop(key, None)
         self._values[key] = value
+        self._has_changed(key)
         for oldest in list(self._values)[:-most]:
-            del self._values[oldest]
-        self._changed = True
+            self.remove(oldest)
 
     def remove(self, key: str) -> None:
         if self._values.pop(key, None) is not None:
-            self._changed = True
+            self._has_changed(key)
 
     def save(self, *others: JsonFile) -> None:
         """Write the file, and others of the same writer, durable together: those that have changed since."""
         changed = [file for file in (self, *others) if file._changed]
         if changed:
-            self._disk.rewrite_all([(file._path, file._encode(file._values)) for file in changed])
+            self._disk.rewrite_all([(file._path, file._encoded()) for file in changed])
         for file in changed:
             file._changed = False
+
+    def _has_changed(self, key: str) -> None:
+        self._lines.pop(key, None)
+        self._changed = True
+
+    def _encoded(self) -> bytes:
+        for key in self._values.keys() - self._lines.keys():
+            self._lines[key] = line_of(self._brackets, key, self._values[key])
+        return joined(self._brackets, [self._lines[key] for key in self._values])
 
     def _read(
         self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool], translate: Callable[[Any], Any]
@@ -85,7 +96,8 @@ class JsonFile:
         value = translate(written)
         if not isinstance(value, dict):
             return self._set_aside(complain, f"{self._path}: it has another form than the one kept here")
-        self._changed = value != written and self._encode(value) != data
+        self._lines = {key: line_of(self._brackets, key, entry) for key, entry in value.items()}
+        self._changed = value != written and joined(self._brackets, self._lines.values()) != data
         corrupt = {key for key, entry in value.items() if not is_sound(key, entry)}
         if corrupt:
             complain(f"{self._path}: dropped corrupt entries: {', '.join(sorted(corrupt))[:300]}")

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kingdom.disk.codec import to_json, to_list
 from kingdom.disk.json_file import JsonFile
 from kingdom.envoy.channels import CHANNELS, default_channel, default_room
 from kingdom.errors import BadInput
@@ -82,10 +81,10 @@ class Conversations:
         self._services = services
         self._threads = self._file("thread-mappings.json")
         self._closed = self._file("closed-threads.json")
-        self._awaiting = self._file("awaiting-responses.json", lambda rows: to_list(rows.values()))
+        self._awaiting = self._file("awaiting-responses.json", "[]")
         self._replies = self._file("conversation-threads.json")
 
-    def _file(self, name: str, encode: Callable[[dict[str, Any]], bytes] = to_json) -> JsonFile:
+    def _file(self, name: str, brackets: str = "{}") -> JsonFile:
         """Open a file that an envoy of another kingdom may have written."""
         services = self._services
 
@@ -98,7 +97,7 @@ class Conversations:
         def translate(written: Any) -> Any:
             return _translated(written, default_channel(services.config))
 
-        return JsonFile(services.places.own("envoy") / name, services.disk, complain, _is_object, translate, encode)
+        return JsonFile(services.places.own("envoy") / name, services.disk, complain, _is_object, translate, brackets)
 
     def address(self, message: Message) -> Address:
         """Return where to post a message: where it says, else in its task's thread, else where its cause came from.
