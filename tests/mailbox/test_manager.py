@@ -1,11 +1,13 @@
 """The mailbox as a role: one at a time, its exit codes, reload, polling, TERM."""
 
+import gc
 import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from kingdom.mailbox.manager import collect_young, keep_collections_short
 from tests.mailbox.boxes import Running, configure
 from tests.waiting import SOON, wait_until
 
@@ -88,3 +90,23 @@ def test_on_a_signal_it_ends_with_0_and_waiting_requests_are_kept(home: Path) ->
         answer = running.root / "responses" / "me" / "w.json"
         wait_until(answer.exists, SOON, "who waited is served by the next life")
     running.stop()
+
+
+def test_a_turn_collects_what_is_young_and_nothing_collects_all() -> None:
+    collected: list[int] = []
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        collected.append(about["generation"])
+
+    before = gc.get_threshold()
+    gc.callbacks.append(note)
+    try:
+        collect_young()
+        keep_collections_short()
+        short = gc.get_threshold()
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*before)
+    assert set(collected) == {1}
+    assert short[:2] == before[:2]
+    assert short[2] > 1_000_000

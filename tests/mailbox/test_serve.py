@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.mailbox.requests import Unreadable, read
+from kingdom.mailbox.serve import LOOK_AGAIN_SECONDS
 from tests.mailbox.boxes import ByHand
 
 PUBLISH = {"queue": "q", "message": {"n": 1}}
@@ -343,3 +346,106 @@ def test_a_late_request_that_an_earlier_manager_may_have_read_hears_so(home: Pat
     assert "one before it may have done it" in found["error"]["message"]
     assert "one before it" not in box.ask("health", deadlineMs=1)["error"]["message"]
     box.engine.close()
+
+
+def test_between_two_looks_only_what_is_named_is_served(box: ByHand) -> None:
+    box.turn()
+    unnamed, named = box.post("health"), box.post("health")
+    box.server.serve_arrivals([f"{named}.json"])
+    assert (box.answer(unnamed), box.answer(named) is not None) == (None, True)
+    box.now += LOOK_AGAIN_SECONDS
+    box.server.serve_arrivals([])
+    assert box.answer(unnamed) is not None
+
+
+def test_drafts_of_a_killed_life_are_removed_at_a_start(box: ByHand) -> None:
+    (box.box.root / ".drafts" / "7.tmp").write_text("half")
+    box.reopen()
+    assert box.names(box.box.root / ".drafts") == []
+
+
+def test_a_turn_in_which_no_answer_is_too_old_is_no_work(box: ByHand) -> None:
+    fetched = box.post("health")
+    box.turn()
+    (box.box.responses / "me" / f"{fetched}.json").unlink()
+    box.now += box.settings.config["ipc"]["responseTtlSec"]
+    assert not box.server.serve_arrivals([])
+    assert box.said == []
+    unread = box.post("health")
+    box.turn()
+    os.utime(box.box.responses / "me" / f"{unread}.json", (box.now, box.now))
+    box.now += box.settings.config["ipc"]["responseTtlSec"]
+    assert box.server.serve_arrivals([])
+    assert box.said == ["removed 1 old answers"]
+
+
+def test_what_expires_now_is_gone_now(box: ByHand) -> None:
+    box.data("publish", {"queue": "q", "message": 1, "ttlSec": 5})
+    box.server.wait_seconds()
+    box.now += 5
+    box.server.serve_arrivals([])
+    assert box.engine.next_due() is None
+
+
+def test_a_defect_in_one_request_is_told_and_ends_no_other(box: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(box.engine, "status", broken)
+    wrong, right = box.post("status", {"queue": "q"}), box.post("health")
+    box.turn()
+    answer, other = box.answer(wrong), box.answer(right)
+    assert answer is not None
+    assert other is not None
+    assert (answer["error"]["code"], other["ok"]) == ("ERR_INTERNAL_ERROR", True)
+    (said,) = box.said
+    assert "a defect in status" in said
+    assert "boom" in said
+
+
+def test_an_answer_that_cannot_be_written_waits_and_is_told_of_once(box: ByHand) -> None:
+    box.data("health")
+    folder = box.box.responses / "me"
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    name = box.post("publish", PUBLISH)
+    box.turn()
+    box.turn()
+    (said,) = box.said
+    assert said.startswith("cannot answer me yet: ")
+    folder.unlink()
+    folder.mkdir(0o700)
+    box.turn()
+    answer = box.answer(name)
+    assert answer is not None
+    assert answer["ok"]
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 1
+
+
+@pytest.mark.parametrize(
+    ("filename", "data", "why", "told"),
+    [
+        ("a.txt", b'{"requestId": "a", "clientId": "me", "command": "health"}', "does not end in .json", True),
+        ("a.json", b"[1]", "a JSON list, not an object", False),
+        ("a.json", b'{"clientId": "me", "command": "health"}', "requestId is missing", False),
+        ("a.json", b'{"requestId": "a", "command": "health"}', "clientId is missing", False),
+        ("a.json", b'{"requestId": "a", "clientId": ".me", "command": "health"}', "clientId", False),
+        (
+            "a.json",
+            b'{"requestId": "a", "clientId": "me", "command": "health", "timestampMs": "x"}',
+            "timestampMs",
+            True,
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_request_stands_beside_it_and_is_counted(
+    box: ByHand, filename: str, data: bytes, why: str, told: bool
+) -> None:
+    box.lay(filename, data)
+    box.turn()
+    reason = json.loads((box.box.dead / f"{filename}.reason").read_text())
+    assert why in reason["reason"]
+    assert (box.answer("a") is not None) == told
+    assert sum(box.data("metrics")["errors"].values()) == 1
+    with pytest.raises(Unreadable, match=why):
+        read(str(box.box.dead), filename)
