@@ -11,9 +11,11 @@ import pytest
 from kingdom.disk.codec import read_json
 from kingdom.envoy import conversations
 from kingdom.envoy.conversations import THREAD_RULES, Address, Conversations
+from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.home.schemas import load
 from kingdom.records import notes
+from kingdom.records.messages import Message
 from tests.envoy import grumpy
 from tests.envoy.envoys import TASK, open_thread, posted, settle, threads, transcript
 from tests.fixtures import MORNING, Clock, message, put, read, services, task, write
@@ -275,3 +277,119 @@ def test_a_task_that_ends_without_a_word_leaves_the_threads(home: Path, clock: C
     put(home, "tasks", "completed", **task(TASK, outcome=outcome))
     settle(home, clock, envoy)
     assert (TASK in threads(home)) is kept
+
+
+IN_THREAD = Address("grumpy", "C1", "1.2")
+HERE = ("console", "console", None)
+ASKED_IN_C1 = {"source": "grumpy", "channel": "C1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "address"),
+    [
+        ("thread_update", {}, IN_THREAD),
+        ("thread_reply", {}, IN_THREAD),
+        ("human_input_request", {"channel": "C9"}, IN_THREAD),
+        ("notification", {}, IN_THREAD),
+        ("notification", {"channel": "C1"}, IN_THREAD),
+        ("notification", {"channel": "team"}, IN_THREAD),
+        ("notification", {"channel": "C9"}, ("console", "C9", None)),
+        ("notification", {"channel": "C9", "source_ref": ASKED_IN_C1}, ("console", "C9", None)),
+        ("notification", {"channel": "C1", "source_ref": ASKED_IN_C1}, IN_THREAD),
+        ("notification", {"channel": "C1", "source_ref": ASKED_IN_C1, "task_id": None}, ("grumpy", "C1", None)),
+        ("notification", {"source_ref": ASKED_IN_C1, "task_id": None}, ("grumpy", "grumpy", None)),
+        ("notification", {"channel": "C8", "source_ref": {**ASKED_IN_C1, "channel": "C8"}}, IN_THREAD),
+        ("thread_update", {"channel": "C9", "source_ref": ASKED_IN_C1, "task_id": None}, ("grumpy", "C9", None)),
+        ("thread_start", {}, HERE),
+        ("thread_start", {"channel": "C9"}, ("console", "C9", None)),
+        ("report", {}, HERE),
+        ("report", {"thread_ts": "7.7"}, HERE),
+        ("report", {"channel": "C9", "thread_ts": "7.7"}, ("console", "C9", "7.7")),
+    ],
+)
+def test_where_a_message_of_a_task_with_a_thread_belongs(
+    home: Path, clock: Clock, kind: str, fields: dict[str, Any], address: tuple[str, str, str | None]
+) -> None:
+    given = services(home, "envoy", clock)
+    row = {"thread_ts": "1.2", "channel": "C1", "on": "grumpy", "named": "team"}
+    write(given.places.own("envoy") / "thread-mappings.json", {TASK: row})
+    one = Message.from_json(schemas.check("message", message("msg-1", kind, **{"task_id": TASK, **fields})))
+    assert Conversations(given).address(one) == address
+
+
+@pytest.mark.parametrize(
+    ("row", "is_heard"),
+    [
+        ({}, True),
+        ({"channel": "C2"}, False),
+        ({"on": "console"}, False),
+        ({"expires_at": "2026-02-07T10:00:01Z"}, True),
+        ({"expires_at": MORNING}, False),
+        ({"expires_at": 1_770_458_401}, True),
+        ({"expires_at": 1_770_458_400}, False),
+        ({"expires_at": "soon"}, False),
+        ({"expires_at": None}, False),
+    ],
+)
+def test_a_reply_goes_on_with_a_conversation_until_its_time_is_over(
+    home: Path, clock: Clock, row: dict[str, Any], is_heard: bool
+) -> None:
+    given = services(home, "envoy", clock)
+    path = given.places.own("envoy") / "conversation-threads.json"
+    way_back = {"general": "gen-pr"}
+    open_until = {"channel": "C1", "on": "grumpy", "expires_at": "2026-02-07T11:00:00Z", "reply_context": way_back}
+    write(path, {"1.2": {**open_until, **row}})
+    threads = Conversations(given)
+    assert threads.reply_in(IN_THREAD) == (way_back if is_heard else None)
+    threads.save()
+    assert (read_json(path)["1.2"].get("last_reply_ts") == MORNING) is is_heard
+
+
+@pytest.mark.parametrize(("ttl", "until"), [(60, "10:01:00"), (None, "11:00:00"), (90.5, "10:01:30")])
+def test_each_reply_renews_the_time_of_its_conversation(
+    home: Path, clock: Clock, ttl: float | None, until: str
+) -> None:
+    given = services(home, "envoy", clock)
+    path = given.places.own("envoy") / "conversation-threads.json"
+    row = {"channel": "C1", "on": "grumpy", "expires_at": "2026-02-07T10:00:05Z", "ttl_seconds": ttl}
+    write(path, {"1.2": row})
+    threads = Conversations(given)
+    assert threads.reply_in(IN_THREAD) == {}
+    threads.save()
+    assert read_json(path)["1.2"]["expires_at"].startswith(f"2026-02-07T{until}")
+
+
+@pytest.mark.parametrize(
+    ("row", "days"),
+    [
+        ({"asked_at": "2026-02-06T10:00:01Z"}, None),
+        ({"asked_at": "2026-02-06T10:00:00Z"}, 1),
+        ({"asked_at": "2026-02-04T09:00:00Z"}, 3),
+        ({"asked_at": "2026-02-04T09:00:00Z", "reminded_days": 2}, 3),
+        ({"asked_at": "2026-02-04T09:00:00Z", "reminded_days": 3}, None),
+        ({"asked_at": "2026-02-04T09:00:00Z", "reminded_days": "often"}, 3),
+        ({"asked_at": 1_770_199_200}, 3),
+        ({"asked_at": "some day"}, None),
+        ({"asked_at": "2026-02-04T09:00:00Z", "thread_ts": None}, None),
+    ],
+)
+def test_a_question_waits_for_whole_days_since_people_were_reminded(
+    home: Path, clock: Clock, row: dict[str, Any], days: int | None
+) -> None:
+    given = services(home, "envoy", clock)
+    asked = {"task_id": TASK, "thread_ts": "1.2", "channel": "C1", "on": "grumpy", "question": "Which?"}
+    (given.places.own("envoy") / "awaiting-responses.json").write_text(json.dumps([{**asked, **row}]))
+    waiting = list(Conversations(given).overdue())
+    assert [(one.days, one.thread, one.text) for one in waiting] == ([(days, IN_THREAD, "Which?")] if days else [])
+
+
+def test_nobody_is_reminded_of_a_question_that_has_its_answer(home: Path, clock: Clock) -> None:
+    given = services(home, "envoy", clock)
+    asked = {"task_id": TASK, "thread_ts": "1.2", "channel": "C1", "on": "grumpy", "asked_at": "2026-02-04T09:00:00Z"}
+    (given.places.own("envoy") / "awaiting-responses.json").write_text(json.dumps([asked]))
+    notes.note_answer(given.places, given.disk, TASK, "evt-1")
+    threads = Conversations(given)
+    assert list(threads.overdue()) == []
+    threads.note_reminder(TASK, 3)
+    threads.save()
+    assert awaiting(home) == []

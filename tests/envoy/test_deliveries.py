@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from kingdom.envoy.channels import CHANNELS, Channels
-from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelLocked, Draft, Kit, Post, RoomBusy, Stuck
+from kingdom.envoy.channels.base import (
+    Channel,
+    ChannelDown,
+    ChannelLocked,
+    ChannelRefused,
+    Draft,
+    Kit,
+    Post,
+    RoomBusy,
+    Stuck,
+)
 from kingdom.envoy.conversations import Address
 from kingdom.envoy.deliveries import Deliveries, Outcomes, Room
 from kingdom.envoy.locked_out import LockedOut
@@ -139,6 +149,51 @@ def test_a_busy_room_goes_on_with_the_same_part_when_it_is_free(deliveries: Deli
     deliveries.collect()
     wait_until(lambda: (deliveries.collect(), len(Errand.posted))[1] == 2, SOON, "both parts")
     assert [(draft.text, draft.thread) for draft in Errand.posted] == [("first", None), ("second", "p-msg-1.1")]
+
+
+def test_a_room_rests_after_a_post_and_only_that_room(
+    deliveries: Deliveries, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Errand, "seconds_between_posts", 5.0)
+    for name, room in (("msg-2", HERE), ("msg-3", THERE)):
+        deliveries.add(a_message(name).queued(), room)
+    begin(deliveries, a_message("msg-1"))
+    assert deliveries.calls
+    assert deliveries.next_due() == 0.0, "the other room is free"
+    assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-3.json"]
+    assert outcomes(deliveries).delivered
+    assert not deliveries.calls
+    assert (deliveries.take_due(), deliveries.next_due()) == ([], clock() + 5)
+    deliveries.rest(HERE, clock() + 3)
+    assert deliveries.next_due() == clock() + 5, "it is not made shorter"
+    clock.pass_(5)
+    assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-2.json"]
+    assert (len(deliveries), deliveries.next_due()) == (0, float("inf"))
+
+
+def test_what_is_refused_says_so_and_the_channel_is_up(deliveries: Deliveries, given: Services) -> None:
+    deliveries.down("errand", ChannelDown(channel="errand", why="no route"))
+    Errand.raises.append(ChannelRefused(channel="errand", why="no such room"))
+    begin(deliveries, a_message("msg-1"))
+    (refused,) = outcomes(deliveries).refused
+    assert (refused.message.id, refused.why) == ("msg-1", "errand did not take the message: no such room")
+    assert logged(given)[-1] == "errand can be reached again"
+    assert (len(deliveries), deliveries.calls) == (0, False)
+
+
+def test_an_error_of_ours_in_a_channel_is_raised_where_it_is_seen(deliveries: Deliveries) -> None:
+    Errand.raises.append(ZeroDivisionError("ours"))
+    begin(deliveries, a_message("msg-1"))
+    with pytest.raises(ZeroDivisionError):
+        outcomes(deliveries)
+
+
+def test_an_update_does_not_wait_for_what_another_task_opens_elsewhere(deliveries: Deliveries) -> None:
+    deliveries.add(a_message("msg-1", "thread_start", task_id="task-2").queued(), THERE)
+    deliveries.add(a_message("msg-2", "thread_update", task_id="task-1").queued(), HERE)
+    deliveries.add(a_message("msg-3", "thread_start", task_id=None).queued(), HERE)
+    begin(deliveries, a_message("msg-4", task_id="task-1"), room=THERE)
+    assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-2.json"]
 
 
 def test_a_call_that_does_not_return_ends_the_envoy(deliveries: Deliveries, clock: Clock) -> None:

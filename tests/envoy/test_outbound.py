@@ -167,6 +167,9 @@ def test_three_refusals_end_in_failed_with_the_reason(home: Path, clock: Clock) 
     filed = read(home, "messages", "failed", "msg-1")
     assert (filed["status"], filed["tries"]) == ("failed", 3)
     assert filed["refused_because"] == "grumpy did not take the message: no such room"
+    said = Places(home).role_log("envoy").read_text()
+    for number, why in enumerate(("busy", "still busy", "no such room"), 1):
+        assert f"msg-1 was refused ({number} of 3): grumpy did not take the message: {why}" in said
     assert (grumpy.posted, traces(home)) == ([], [])
 
 
@@ -205,3 +208,4 @@ def test_another_message_under_a_used_id_is_a_new_message_and_posted_once(home: 
     assert line["text"] == "the second"
     assert read(home, "messages", place, "msg-1")["content"] == "the first"
     assert here(home, "messages", "pending") == []
+    assert here(home, "messages", "dead") == ["msg-1"], "the third and its repetition"

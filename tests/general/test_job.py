@@ -27,7 +27,7 @@ from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
-from tests.fixtures import Clock, here, put, services, task, write
+from tests.fixtures import Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
 from tests.standins import runs
 from tests.waiting import wait_until
@@ -82,13 +82,15 @@ def test_a_task_takes_two_turns_of_its_general(general: GeneralRig) -> None:
     job = general.restart()
     first = job.turn(None)
     assert (first.worked, first.settled, first.busy) == (True, True, True)
-    assert first.wait <= 1.0, "its time runs"
+    assert first.wait == 1.0, "its time runs"
     assert [row.task_id for row in sessions.read(general.places)] == [TASK]
     wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
     last = job.turn({})
     assert (last.worked, last.settled, last.busy, general.traces()) == (True, True, False, [])
     assert read_json(general.places.result(TASK))["status"] == "success"
-    assert not job.turn({}).worked
+    idle = job.turn({})
+    assert not idle.worked
+    assert 1.0 < idle.wait <= job._period(), "nobody's time runs"
 
 
 HIDES = {
@@ -358,6 +360,40 @@ def test_a_soldier_has_its_time_and_a_little_more_while_it_is_at_work(
     started_ago(general, served)
     general.job.turn(None)
     assert (general.soldier().look(0).stopping is not None) is ends
+
+
+@pytest.mark.parametrize(
+    ("seconds", "silent", "allowed"),
+    [
+        (29.5, 0, 30),
+        (30.0, 0, 45),
+        (31.0, 60, 46),
+        (31.0, 60.5, 30),
+        (50.0, 0, 60),
+        (90.0, 0, 60),
+        (5.0, 1000, 30),
+    ],
+)
+def test_how_much_time_a_soldier_has(
+    general: GeneralRig, clock: Clock, seconds: float, silent: float, allowed: float
+) -> None:
+    rules = "{extension_seconds: 15, most: 2, active_within_seconds: 60}"
+    (general.places.config / "general.yaml").write_text(f"timeouts: {rules}\n")
+    job = general.restart()
+    given = Task.from_json(schemas.check("task", task()))
+    out = general.places.session_log(f"soldier-{TASK}-0", "out")
+    out.write_text("a word")
+    os.utime(out, (clock() - silent, clock() - silent))
+    assert job._allowed_seconds(given, seconds) == allowed
+
+
+def test_to_tell_a_task_to_wait_is_work_and_to_let_it_wait_is_none(general: GeneralRig) -> None:
+    write(general.places.budgets, {"rests command:gen-pr": {"until": "2026-02-07T16:00:00Z", "probe": None}})
+    put(general.home, "tasks", "in_progress", **task())
+    general.runs(SLEEPS)
+    job = general.restart()
+    assert [job.turn(None).worked for _ in range(3)] == [True, False, False]
+    assert read(general.home, "tasks", "in_progress", TASK)["not_before"] == "2026-02-07T16:00:00Z"
 
 
 AT_TERM = {

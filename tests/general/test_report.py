@@ -13,13 +13,17 @@ import pytest
 
 from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import read_json
+from kingdom.general import report
 from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
 from kingdom.records.backlog import refresh_due
 from kingdom.records.queues import Queues
+from kingdom.records.soldiers import RawReport
+from kingdom.soldiers import engine_homes
 from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
+from tests.records.test_soldiers import ORDER
 from tests.standins import runs
 from tests.waiting import wait_until
 
@@ -309,6 +313,22 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
     assert general.result()["error"] == "cancelled by kim"
 
 
+def test_the_next_try_is_noted_when_the_ground_of_this_one_is_cleared(general: GeneralRig) -> None:
+    """A kill in between plans this try again: it must not find what was left."""
+    general.runs(says(status="failed", error="no"))
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    workspace = general.places.workspace(GENERAL, TASK)
+    there: list[bool] = []
+    disk = Meanwhile(general.places.scratch(GENERAL), durability="process")
+    disk.then = lambda: there.append(workspace.exists())
+    queues = Queues(general.places, disk, general.services.log, general.clock)
+    general.restart(replace(general.services, disk=disk, queues=queues))
+    assert workspace.exists()
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt"), "the next try")
+    assert there == [False]
+
+
 RESTED = {"rests command:gen-pr": {"until": MORNING, "probe": None}}
 
 
@@ -507,3 +527,23 @@ def test_what_a_killed_soldier_had_used_is_counted_once(general: GeneralRig) -> 
     notes.note_cancelled(general.places, general.services.disk, TASK, "me")
     assert general.result()["error"] == "cancelled by me"
     assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}
+
+
+def test_of_an_engines_home_only_the_session_is_kept_and_its_use_is_noted(general: GeneralRig) -> None:
+    (general.places.home / ".env").write_text("KEY=sk-0123456789abcdef\n")
+    (general.places.home / ".env").chmod(0o600)
+    given = replace(services(general.home, GENERAL, general.clock), secrets={"KEY": "sk-0123456789abcdef"})
+    job = general.restart(given)
+    own = engine_homes.EngineHome(general.places, GENERAL, TASK)
+    session = own.home / ".claude" / "projects" / "s-1.jsonl"
+    session.parent.mkdir(parents=True)
+    session.write_text("shown sk-0123456789abcdef\n")
+    (own.home / "litter").write_text("x")
+    soldier = general.soldier()
+    soldier.control_folder.mkdir(parents=True)
+    order = ORDER._replace(engine="claude", home=str(own.home))
+    write(soldier.control_folder / "order.json", order.to_json())
+    told = RawReport(0, result={"session_id": "s-1", "session_totals": {"cost_usd": 0.5}})
+    assert report._keep_session(job._general, soldier, told) == told, "nothing of the owner's was lent"
+    assert (own.totals("s-1"), (own.home / "litter").exists()) == ({"cost_usd": 0.5}, False)
+    assert session.read_text() == f"shown {'*' * 19}\n"

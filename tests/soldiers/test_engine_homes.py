@@ -92,18 +92,28 @@ def test_what_is_not_brought_in_is_not_there(home: Path, owner: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "file", "signed_in"),
+    ("engine", "file", "signed_in", "step"),
     [
-        ("claude", ".claude/.credentials.json", {"claudeAiOauth": {"accessToken": "a", "refreshToken": "renews"}}),
-        ("codex", ".codex/auth.json", {"tokens": {"access_token": "a", "refresh_token": "renews"}}),
+        (
+            "claude",
+            ".claude/.credentials.json",
+            {"claudeAiOauth": {"accessToken": "a", "refreshToken": "renews"}},
+            r"ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN \(of `claude setup-token`\) into .env, or sign in",
+        ),
+        (
+            "codex",
+            ".codex/auth.json",
+            {"tokens": {"access_token": "a", "refresh_token": "renews"}},
+            "OPENAI_API_KEY into .env, or sign in with `codex login`",
+        ),
     ],
 )
 def test_what_the_owner_is_signed_in_with_is_lent_without_what_renews_it(
-    home: Path, owner: Path, engine: str, file: str, signed_in: dict[str, Any]
+    home: Path, owner: Path, engine: str, file: str, signed_in: dict[str, Any], step: str
 ) -> None:
     ours = made(home)
     keyless = replace(ours, secrets={})
-    with pytest.raises(NeedsSetUp, match=f"the engine {engine} has no key: put .* into .env"):
+    with pytest.raises(NeedsSetUp, match=f"the engine {engine} has no key: put {step}"):
         ordered(keyless, engine)
     (owner / file).parent.mkdir()
     write(owner / file, signed_in)

@@ -31,6 +31,24 @@ def differ(engine: str, **fields: Any) -> tuple[list[str], list[str]]:
     return list((Counter(changed) - Counter(plain)).elements()), list((Counter(plain) - Counter(changed)).elements())
 
 
+@pytest.mark.parametrize(
+    ("code", "how"), [(-9, "ended by signal 9"), (0, "ended with code 0"), (1, "ended with code 1")]
+)
+def test_a_program_that_was_cut_short_says_how(code: int, how: str) -> None:
+    assert endings.cut_short("claude", code) == f"claude was {how} before it had finished"
+
+
+def test_a_model_of_its_own_address_is_told_to_opencode_with_the_name_of_its_key_alone() -> None:
+    order = ORDER._replace(**{**PLAIN, "settings": {"model": "m-1", "base_url": "http://x"}})
+    told = json.loads(engines.load("opencode").environment(order)["OPENCODE_CONFIG_CONTENT"])
+    assert (told["autoupdate"], told["share"], told["small_model"]) == (False, "disabled", "kingdom/m-1")
+    about = told["provider"]["kingdom"]
+    assert about["options"] == {"baseURL": "http://x", "apiKey": "{env:OPENAI_API_KEY}"}
+    assert about["models"] == {"m-1": {}}
+    plain = engines.load("opencode").environment(ORDER._replace(**PLAIN))
+    assert json.loads(plain["OPENCODE_CONFIG_CONTENT"]) == {"autoupdate": False, "share": "disabled"}
+
+
 def limits(usd: float | None) -> dict[str, Any]:
     return {"limits": {**ORDER.limits, "budget_usd": usd}}
 

@@ -68,7 +68,7 @@ def test_the_prompt_is_not_written_over(order: SoldierOrder) -> None:
 
 
 def test_modes_times_and_sizes_are_set_right(order: SoldierOrder) -> None:
-    os.truncate(order.out, 3 << 40)
+    os.truncate(order.out, 8 * streams.LARGEST_OUTPUT)
     for path in (order.out, order.err):
         os.utime(path, (2**33, 2**33))
         os.chmod(path, 0)

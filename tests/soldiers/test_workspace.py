@@ -258,3 +258,15 @@ def test_what_was_committed_is_kept_when_its_task_has_ended(home: Path, repo: Pa
     assert ours.committed("task-20260207-001") == (workspace if is_kept else None)
     ours.clear_if_done("task-20260207-001", status="success")
     assert workspace.exists() == is_kept
+
+
+def test_what_was_committed_where_a_question_was_asked_is_found_as_well(home: Path, repo: Path) -> None:
+    ours = workspaces(home, **{"acme/app": repo})
+    asked = made(ours, a_task(repo="acme/app"))
+    git(asked, "commit", "-q", "--allow-empty", "-m", "mine")
+    later = "task-20260207-002"
+    assert ours.committed(later) is None
+    assert ours.committed(later, str(asked)) == asked
+    assert ours.committed(later, "/elsewhere") is None
+    ours.clear_if_done(later, str(asked), status="success")
+    assert asked.exists()

@@ -1,0 +1,109 @@
+"""Serving processes come from one that is loaded; when that fails, each from a Python of its own for a while."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kingdom.disk.lock import Lock
+from kingdom.runtime.role import Services
+from kingdom.soldiers import starter as starting
+from kingdom.soldiers.starter import Starter
+from tests.fixtures import Clock, services
+from tests.standins import runs
+from tests.waiting import SOON, wait_until
+
+TASK = "task-20260207-001"
+
+
+@pytest.fixture
+def given(home: Path) -> Services:
+    return services(home, "gen-pr", Clock())
+
+
+@pytest.fixture
+def starter(given: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starter]:
+    monkeypatch.setattr(starting, "ANSWER_SECONDS", SOON)
+    starter = Starter(given.places.home, given.log)
+    yield starter
+    starter.close()
+    for child in starter._children:
+        child.wait(SOON)
+
+
+@pytest.fixture
+def lock(home: Path) -> Iterator[Lock]:
+    lock = Lock(home / "lock", TASK)
+    lock.acquire()
+    yield lock
+    lock.release()
+
+
+def start(starter: Starter, lock: Lock, home: Path) -> int | None:
+    """Start one that has no order: it says so and ends."""
+    environment = {"KINGDOM_HOME": str(home), "PATH": os.environ["PATH"], "KINGDOM_ORDER": str(home / "none.json")}
+    return starter.start(TASK, environment, home / "errors", lock)
+
+
+def said(given: Services) -> str:
+    given.log.flush()
+    log = given.places.role_log("gen-pr")
+    return log.read_text() if log.exists() else ""
+
+
+def test_one_that_is_loaded_starts_them_all_until_it_was_idle_for_long(
+    starter: Starter, lock: Lock, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start(starter, lock, home)
+    server = starter._server
+    assert server is not None
+    assert first not in (None, server.pid)
+    assert start(starter, lock, home) not in (None, first)
+    assert starter._server is server
+    monkeypatch.setattr(starting, "IDLE_SECONDS", 0.0)
+    assert start(starter, lock, home) is not None
+    assert starter._server is not server
+    starter.reap()
+    wait_until(lambda: (starter.reap(), starter._children)[1] == [], SOON, "the one before has ended and is waited for")
+    assert server.returncode is not None
+
+
+def test_when_it_fails_the_next_are_started_without_it_for_a_minute(
+    starter: Starter, lock: Lock, home: Path, given: Services
+) -> None:
+    assert start(starter, lock, home) is not None
+    server = starter._server
+    assert server is not None
+    server.kill()
+    server.wait(SOON)
+    assert start(starter, lock, home) is None, "it is open whether it was started"
+    assert "starts soldiers directly for 60 s: the preloaded process failed" in said(given)
+    assert (starter._server, starter._socket) == (None, None)
+    assert 0 < starter._slow_until - time.monotonic() <= 60
+    directly = start(starter, lock, home)
+    assert directly in [child.pid for child in starter._children]
+    assert starter._server is None
+    starter._slow_until = time.monotonic()
+    assert start(starter, lock, home) is not None
+    assert starter._server is not None, "it is tried again"
+
+
+def test_what_ends_is_waited_for_and_what_runs_is_kept(starter: Starter, lock: Lock, home: Path) -> None:
+    pid = starter.start_slowly(TASK, {"PATH": os.environ["PATH"], "KINGDOM_HOME": str(home)}, home / "errors", lock)
+    (child,) = starter._children
+    assert child.pid == pid
+    wait_until(lambda: (starter.reap(), starter._children)[1] == [], SOON, "its end is taken")
+    assert not runs(pid)
+    assert (home / "errors").exists()
+
+
+def test_it_starts_with_nothing_of_anybodys_secrets(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "canary-1")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    told = starter._environment()
+    assert told.keys() <= {"PATH", "LANG", "LC_ALL", "PYTHONPATH", "KINGDOM_HOME", "KINGDOM_ROOM"}
+    assert (told["LANG"], told["PATH"]) == ("C.UTF-8", os.environ["PATH"])
