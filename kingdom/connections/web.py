@@ -38,6 +38,7 @@ class Deadlines:
     total: float = 30.0
 
 
+PATIENT = Deadlines()
 QUICK = Deadlines(connect=3.0, read=5.0, total=8.0)
 """For a person who waits."""
 
@@ -76,7 +77,7 @@ class Web:
         self._address = f"{address.rstrip('/')}/"
         self._headers = {"User-Agent": f"kingdom/{__version__}", **headers}
         self._basic = basic
-        self._deadlines = deadlines or Deadlines()
+        self._deadlines = deadlines or PATIENT
         self._session: requests.Session | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None, **headers: str) -> Answer:

@@ -81,6 +81,27 @@ def cuts(text: bytes = b'[{"id": "1", "sub') -> Fault:
     return lambda _: Answer(200, headers={"content-length": "100000", "content-type": "application/json"}, parts=[text])
 
 
+def hangs(service: StandIn) -> Fault:
+    """Return the fault of a service that has accepted a request and never answers it."""
+
+    def silent(_: Request) -> Answer:
+        service.closing.wait()
+        return Answer(cut=True)
+
+    return silent
+
+
+def dies(service: StandIn) -> Fault:
+    """Return the fault of a service that is killed while it answers; `rise` brings it back."""
+
+    def parts() -> Iterator[bytes]:
+        yield b'[{"id": "1", "sub'
+        service.die()
+
+    head = {"content-length": "100000", "content-type": "application/json"}
+    return lambda _: Answer(200, headers=head, parts=parts())
+
+
 def says(value: object, status: int = 200) -> Fault:
     """Return the fault of an answer of another shape."""
     return lambda _: answer_json(value, status)

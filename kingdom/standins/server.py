@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -57,7 +58,6 @@ class StandIn:
         """For answers that wait: they end when this is set."""
         self._changed = threading.Condition()
         self._server = _Server(("127.0.0.1", port), _handler(self._serve))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def port(self) -> int:
@@ -72,15 +72,28 @@ class StandIn:
         raise NotImplementedError
 
     def start(self) -> Self:
-        self._thread.start()
+        self._server.start()
         return self
+
+    def die(self, seconds: float | None = None) -> None:
+        """Break every connection in the middle of what it says and listen no more, as a killed process does.
+
+        With seconds, wait so long and rise again.
+        """
+        self._server.end()
+        self._server.cut()
+        if seconds is not None and not self.closing.wait(seconds):
+            self.rise()
+
+    def rise(self) -> None:
+        """Listen again at the same address, with all that is remembered, as a process that was started again."""
+        self._server = _Server(("127.0.0.1", self.port), _handler(self._serve))
+        self._server.start()
 
     def close(self) -> None:
         """Answer nobody any more, and give the port back."""
         self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.end()
 
     def wait_for(self, wanted: Callable[[list[Request]], bool], seconds: float = 20.0) -> bool:
         """Wait until the requests so far are as wanted. Return whether they became so in time."""
@@ -106,6 +119,34 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: set[socket.socket] = set()
+        super().__init__(address, handler)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Accept nobody any more. Connections go on."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def cut(self) -> None:
+        """End every connection at once."""
+        for connection in list(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away in the middle is one of the things that are played here."""

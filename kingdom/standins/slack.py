@@ -51,6 +51,10 @@ class Fault:
     garbage: bool = False
     #: It is done, and the connection is cut before the answer.
     cut: bool = False
+    #: It is done, and nothing is ever answered.
+    hangs: bool = False
+    #: It is done, half of the answer arrives, and Slack is gone for so many seconds.
+    dies: float = 0.0
     times: int = 1
 
 
@@ -59,8 +63,9 @@ class _Line:
     connection: socket.socket
     sending: threading.Lock = field(default_factory=threading.Lock)
 
-    def send(self, opcode: int, payload: bytes) -> None:
-        length = len(payload)
+    def send(self, opcode: int, payload: bytes, of: int = 0) -> None:
+        """Send a frame; with `of` the beginning of one that is so long."""
+        length = of or len(payload)
         head = bytes([0x80 | opcode])
         if length < 126:
             head += bytes([length])
@@ -133,7 +138,7 @@ class Slack(StandIn):
         return len(self._lines)
 
     def fail(self, method: str, **how: Any) -> None:
-        """Let a method fail as a Fault says; `*` is every method."""
+        """Let a method fail as a Fault says; `*` is every method, `socket` the line on which people are heard."""
         with self._state:
             self._faults.setdefault(method, []).append(Fault(**how))
 
@@ -141,6 +146,11 @@ class Slack(StandIn):
         """Let nothing fail any more."""
         with self._state:
             self._faults.clear()
+
+    def left_to_fail(self) -> int:
+        """Return how many faults nobody has met yet."""
+        with self._state:
+            return sum(fault.times for faults in self._faults.values() for fault in faults)
 
     def from_kingdom(self, channel: str | None = None) -> list[Json]:
         """Return what the kingdom has posted."""
@@ -240,14 +250,11 @@ class Slack(StandIn):
 
     def answer(self, request: Request) -> Answer:
         if request.path == LINK:
-            key = request.headers.get("sec-websocket-key", "").encode()
-            accept = base64.b64encode(hashlib.sha1(key + WEBSOCKET_MAGIC).digest()).decode()
-            head = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": accept}
-            return Answer(101, headers=head, takes_over=self._listen)
+            return self._line(request)
         if not request.path.startswith(API):
             return answer_json({"ok": False, "error": "not_found"}, 404)
         method = request.path.removeprefix(API)
-        fault = self._fault(method)
+        fault = self._fault(method, "*")
         if fault is not None and fault.delay:
             self.closing.wait(fault.delay)
         if fault is not None and (fault.status != 200 or fault.error):
@@ -258,18 +265,49 @@ class Slack(StandIn):
             said = "ratelimited" if fault.status == 429 else fault.error
             return answer_json({"ok": False, "error": said}, fault.status, head) if said else Answer(fault.status)
         answer = self._perform(method, request)
-        if fault is not None and fault.cut:
+        return answer if fault is None else self._spoilt(answer, fault)
+
+    def _spoilt(self, answer: Answer, fault: Fault) -> Answer:
+        """Return what arrives of an answer."""
+        if fault.hangs:
+            self.closing.wait()
+        if fault.cut or fault.hangs:
             return Answer(cut=True)
-        if fault is not None and fault.garbage:
+        if fault.garbage:
             return Answer(200, b"<html><body>Bad gateway</body></html>", {"content-type": "text/html"})
-        if fault is not None and fault.half:
+        if fault.half or fault.dies:
             length = {"content-length": str(len(answer.body))}
-            return Answer(200, headers={**answer.headers, **length}, parts=[answer.body[: len(answer.body) // 2]])
+            return Answer(200, headers={**answer.headers, **length}, parts=self._half(answer.body, fault))
         return answer
 
-    def _fault(self, method: str) -> Fault | None:
+    def _half(self, whole: bytes, fault: Fault) -> Iterator[bytes]:
+        yield whole[: len(whole) // 2]
+        if fault.dies:
+            self.die(fault.dies)
+
+    def _line(self, request: Request) -> Answer:
+        """Let a client listen."""
+        key = request.headers.get("sec-websocket-key", "").encode()
+        accept = base64.b64encode(hashlib.sha1(key + WEBSOCKET_MAGIC).digest()).decode()
+        head = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": accept}
+        fault = self._fault("socket")
+        if fault is None:
+            return Answer(101, headers=head, takes_over=self._listen)
+        if fault.status != 200 or fault.error:
+            return Answer(fault.status if fault.status != 200 else 403, fault.error.encode())
+        if fault.half or fault.dies:
+            return Answer(101, headers=head, takes_over=lambda connection: self._break_off(connection, fault))
+        return self._spoilt(Answer(cut=True), fault)
+
+    def _break_off(self, connection: socket.socket, fault: Fault) -> None:
+        """Say hello by half."""
+        _Line(connection).send(TEXT, b'{"type": "hello", "num_conn', of=100)
+        if fault.dies:
+            self.die(fault.dies)
+
+    def _fault(self, *names: str) -> Fault | None:
         with self._state:
-            for name in (method, "*"):
+            for name in names:
                 for fault in self._faults.get(name, ()):
                     if fault.times > 0:
                         fault.times -= 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
 from email.message import Message
 from typing import Any
 
+from kingdom.standins.faults import Fault
 from kingdom.standins.server import Answer, Request, StandIn
 
 
@@ -18,12 +20,14 @@ class Hook(StandIn):
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures: list[Answer] = []
+        self.failures: list[Answer | Fault] = []
         self.bodies: list[Any] = []
 
     def answer(self, request: Request) -> Answer:
-        if self.failures:
-            return self.failures.pop(0)
+        failure = self.failures.pop(0) if self.failures else None
+        answer = failure(request) if callable(failure) else failure
+        if answer is not None:
+            return answer
         self.bodies.append(request.json())
         return Answer(200, b"ok")
 
@@ -32,14 +36,30 @@ class MailServer(socketserver.ThreadingTCPServer):
     """Accept mail on loopback, after the given refusals."""
 
     daemon_threads = True
+    allow_reuse_address = True
 
     def __init__(self) -> None:
-        self.refusals: list[bytes] = []
+        #: What it says to mails, one each, or does; after half of a line it hangs up.
+        self.refusals: list[bytes | Callable[[], object]] = []
+        self.closing = threading.Event()
         self.letters: list[Message] = []
         #: What it says to goodbyes, one each; nothing: it hangs up.
         self.goodbyes: list[bytes] = []
         self.unknown: set[str] = set()
         super().__init__(("127.0.0.1", 0), _Talk)
+
+    def start(self) -> None:
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def die(self, seconds: float) -> None:
+        """Be gone for so long, as a process that was killed and started again; connections end with their next word."""
+        self.shutdown()
+        self.server_close()
+        if not self.closing.wait(seconds):
+            self.socket = socket.socket(self.address_family, self.socket_type)
+            self.server_bind()
+            self.server_activate()
+            self.start()
 
 
 class _Talk(socketserver.StreamRequestHandler):
@@ -50,7 +70,13 @@ class _Talk(socketserver.StreamRequestHandler):
         while line := self.rfile.readline():
             word = line[:4].upper()
             if word == b"MAIL" and self.server.refusals:
-                self.wfile.write(self.server.refusals.pop(0))
+                refusal = self.server.refusals.pop(0)
+                said = refusal if isinstance(refusal, bytes) else b""
+                self.wfile.write(said)
+                if not isinstance(refusal, bytes):
+                    refusal()
+                if not said.endswith(b"\n"):
+                    return
             elif word == b"RCPT" and any(name.encode() in line for name in self.server.unknown):
                 self.wfile.write(b"550 no such mailbox\r\n")
             elif word == b"QUIT" and self.server.goodbyes:
@@ -68,8 +94,9 @@ class _Talk(socketserver.StreamRequestHandler):
 @contextmanager
 def mail_server() -> Iterator[MailServer]:
     with MailServer() as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        server.start()
         yield server
+        server.closing.set()
         server.shutdown()
 
 

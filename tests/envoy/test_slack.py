@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from slack_sdk.socket_mode.builtin import connection
 
 from kingdom.disk.codec import read_json
 from kingdom.home.places import Places
@@ -315,6 +317,19 @@ def test_what_is_delivered_again_or_out_of_order_is_one_event(home: Path, envoy:
         slack.deliver_event({**event, "ts": ts})
     heard(envoy, slack)
     assert here(home, "events", "pending") == [f"evt-slack-msg-{n}-1" for n in (1, 2, 3)]
+
+
+def test_a_dead_line_is_left_also_when_the_wall_clock_stands_still(
+    home: Path, envoy: Envoy, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slack's library would not see it: it measures silence by the clock that may be set back."""
+    monkeypatch.setattr(connection, "time", SimpleNamespace(time=lambda: 0.0))
+    slack.deaf = True
+    ts = slack.say("hello", channel="D0ANN")
+    turn_until(envoy, lambda: slack.lines > 1, "the envoy has another line")
+    slack.deaf = False
+    heard(envoy, slack)
+    assert here(home, "events", "pending") == [f"evt-slack-msg-{ts.replace('.', '-')}"]
 
 
 def test_it_is_acknowledged_when_its_event_is_safe_and_not_before(home: Path, envoy: Envoy, slack: Slack) -> None:

@@ -1,7 +1,8 @@
 """Fault by service: what people see of it, and that nothing is lost, doubled or said again and again.
 
 A row is a way to fail, a column a service; every cell begins with one thing that happens, lets the service fail twice
-and then work again. Sources have to make one event of it, channels one post, an engine one more try or a rest.
+(or die, and be gone at the next try) and then work again. Sources have to make one event of it, channels one post, an
+engine one more try or a rest. test_slack_calls.py does the same to each call of Slack's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kingdom.connections import web
+from kingdom.envoy.channels import email as email_channel
+from kingdom.envoy.channels import webhook as webhook_channel
 from kingdom.envoy.job import EnvoyJob
 from kingdom.home.places import Places
 from kingdom.standins import faults
@@ -26,12 +30,16 @@ from tests.envoy.envoys import Envoy
 from tests.envoy.servers import Hook, by_hook, by_mail, mail_server
 from tests.envoy.slacks import SECRETS, settings, turn_until
 from tests.fixtures import Clock, all_of, here, message, put, services, task
-from tests.general.rig import GENERAL, TASK, GeneralRig
+from tests.general.rig import GENERAL, TASK, GeneralRig, started_ago
 from tests.sentinel.sentinels import SECRETS as OF_SOURCES
 from tests.sentinel.sentinels import Sentinel
 from tests.soldiers.test_engine_endings import DONE, TURN, begins, ends, fails, item, says, turn_failed
 
 CUT, BROKEN, LIMITED, HALF, ODD, SHUT = "no answer", "5xx", "a limit", "half an answer", "no JSON", "token refused"
+HANG, KILL = "it hangs", "it is killed"
+EVERY = (CUT, BROKEN, LIMITED, HALF, ODD, SHUT, HANG, KILL)
+SHORT_SECONDS = 1.0
+"""A call may take so long where a service hangs."""
 MOST_LINES = 1
 """Lines that complain of one outage, and alerts about it."""
 
@@ -67,9 +75,9 @@ def github(fault: str, home: Path) -> Seen:
         if fault == SHUT:
             hub.token = "ghp_another"
         else:
-            hub.once(SOURCE_FAULTS[fault], SOURCE_FAULTS[fault])
+            hub.once(*_met_by(hub, fault))
         sentinel = Sentinel(home, clock, {"github": {"base_url": hub.address}})
-        return _seen_by(sentinel, lambda: setattr(hub, "token", TOKEN))
+        return _seen_by(sentinel, lambda: hub.rise() if fault == KILL else setattr(hub, "token", TOKEN))
 
 
 def jira(fault: str, home: Path) -> Seen:
@@ -78,10 +86,17 @@ def jira(fault: str, home: Path) -> Seen:
         tickets.clock = clock
         tickets.ticket("QP-1")
         refused = faults.says({"errorMessages": ["not you"]}, 401)
-        tickets.once(*[SOURCE_FAULTS.get(fault, refused)] * 2)
+        tickets.once(*([refused] * 2 if fault == SHUT else _met_by(tickets, fault)))
         known = {name: OF_SOURCES[name] for name in ("JIRA_USER_EMAIL", "JIRA_API_TOKEN")}
         known["JIRA_URL"] = tickets.address
-        return _seen_by(Sentinel(home, clock, {"jira": {}}, known), lambda: None)
+        return _seen_by(Sentinel(home, clock, {"jira": {}}, known), tickets.rise if fault == KILL else lambda: None)
+
+
+def _met_by(service: faults.FaultyStandIn, fault: str) -> list[faults.Fault]:
+    """What the next two requests meet; one that was killed meets none."""
+    if fault == KILL:
+        return [faults.dies(service)]
+    return [faults.hangs(service) if fault == HANG else SOURCE_FAULTS[fault]] * 2
 
 
 def _seen_by(sentinel: Sentinel, mend: Callable[[], None]) -> Seen:
@@ -102,13 +117,17 @@ POSTED: Mapping[str, Mapping[str, Any]] = {
     HALF: {"half": True},
     ODD: {"garbage": True},
     SHUT: {"error": "token_revoked"},
+    HANG: {"hangs": True},
+    KILL: {"dies": SHORT_SECONDS},
 }
+"""How a call of Slack's fails."""
 
 
 def slack(fault: str, home: Path) -> Seen:
     with Slack() as service:
-        service.fail("chat.postMessage", **POSTED[fault], times=2)
-        with _envoy(home, settings(service), SECRETS) as envoy:
+        service.fail("chat.postMessage", **POSTED[fault], times=1 if fault == KILL else 2)
+        seconds = {"call_seconds": SHORT_SECONDS} if fault == HANG else {}
+        with _envoy(home, settings(service, **seconds), SECRETS) as envoy:
             seen = _posted(home, envoy)
             return seen._replace(made=len(service.from_kingdom()))
 
@@ -124,18 +143,31 @@ ANSWERED: Mapping[str, Answer] = {
 
 def webhook(fault: str, home: Path) -> Seen:
     with Hook() as hook:
-        hook.failures += [ANSWERED[fault]] * 2
+        if fault == KILL:
+            hook.failures.append(lambda _: hook.die(SHORT_SECONDS) or Answer(cut=True))
+        else:
+            hook.failures += [faults.hangs(hook) if fault == HANG else ANSWERED[fault]] * 2
         config = {"webhook": {"seconds_between_posts": 0}, "retry": {"backoff_seconds": 0}}
         with _envoy(home, config, by_hook(hook)) as envoy:
             return _posted(home, envoy)._replace(made=len(hook.bodies))
 
 
-REFUSED = {BROKEN: b"451 later\r\n", LIMITED: b"452 too many\r\n", ODD: b"what?\r\n", SHUT: b"530 sign in\r\n"}
+REFUSED = {
+    CUT: b"",
+    BROKEN: b"451 later\r\n",
+    LIMITED: b"452 too many\r\n",
+    HALF: b"25",
+    ODD: b"what?\r\n",
+    SHUT: b"530 sign in\r\n",
+}
 
 
 def email(fault: str, home: Path) -> Seen:
     with mail_server() as server:
-        server.refusals += [REFUSED[fault]] * 2
+        if fault == KILL:
+            server.refusals.append(lambda: server.die(SHORT_SECONDS))
+        else:
+            server.refusals += [server.closing.wait if fault == HANG else REFUSED[fault]] * 2
         with _envoy(home, {"email": by_mail(server), "retry": {"backoff_seconds": 0}}, {}) as envoy:
             return _posted(home, envoy)._replace(made=len(server.letters))
 
@@ -164,14 +196,16 @@ ENDED: Mapping[str, Any] = {
     HALF: turn_failed("stream disconnected before completion"),
     ODD: turn_failed("no JSON"),
     SHUT: [fails("Invalid API key", 401)],
+    HANG: [says("half")],
+    KILL: [says("half")],
 }
-
-
+LAST = {HANG: "exec sleep 600", KILL: "kill -9 $$"}
+"""What its program does then, instead of ending with 1."""
 WELL: Mapping[str, Any] = {"claude": [ends(result=DONE)], "codex": [item(DONE), TURN]}
 MODEL = """#!/bin/sh
 cat >/dev/null
 echo x >>{home}/tries
-if [ "$(wc -l <{home}/tries)" -le {times} ]; then cat {home}/fails; exit 1; fi
+if [ "$(wc -l <{home}/tries)" -le {times} ]; then cat {home}/fails; {last}; fi
 echo x >>{home}/done
 cat {home}/works
 """
@@ -189,13 +223,14 @@ def engine(fault: str, home: Path) -> Seen:
     for file, lines in (("fails", ENDED[fault]), ("works", WELL[name])):
         (home / file).write_text("".join(f"{json.dumps(line)}\n" for line in [*begins(name), *lines]))
     program = home / "model"
-    program.write_text(MODEL.format(home=home, times=1 if fault == SHUT else 2))
+    times = 1 if fault == SHUT else 2
+    program.write_text(MODEL.format(home=home, times=times, last=LAST.get(fault, "exit 1")))
     program.chmod(0o755)
     given = services(home, GENERAL, clock, system={"runtime": {name: {"command": str(program)}}})
     rig.restart(replace(given, secrets={key: "sk-played-0123456789"}))
     served = [TASK, "task-20260207-002"] if fault == SHUT else [TASK]
     try:
-        ended = [_served(rig, clock, one) for one in served]
+        ended = [_served(rig, clock, one, times if fault == HANG else 0) for one in served]
     finally:
         rig.end()
     assert ended == ["skipped", "success"][-len(served) :], rig.log()
@@ -207,13 +242,19 @@ def engine(fault: str, home: Path) -> Seen:
     return Seen(works, lines, len(here(home, "messages", "pending")), told)
 
 
-def _served(rig: GeneralRig, clock: Clock, name: str) -> str:
-    """How a task ends, with as much time between its tries as they want."""
+def _served(rig: GeneralRig, clock: Clock, name: str, hung: int) -> str:
+    """How a task ends, with as much time between its tries as they want, and for those that hang."""
     put(rig.home, "tasks", "pending", **task(name))
 
+    def tries() -> int:
+        return len(path.read_text()) // 2 if (path := rig.home / "tries").exists() else 0
+
     def seen() -> bool:
-        if not rig.soldier(name).is_running():
+        look = rig.soldier(name).look(0)
+        if not look.is_running:
             clock.pass_(600)
+        elif look.stopping is None and look.started is not None and look.started.attempt < tries() <= hung:
+            started_ago(rig, 100)
         return rig.places.result(name).exists()
 
     rig.until(seen, f"a result of {name}")
@@ -221,14 +262,24 @@ def _served(rig: GeneralRig, clock: Clock, name: str) -> str:
 
 
 SERVICES: Mapping[str, tuple[Cell, tuple[str, ...]]] = {
-    "github": (github, (CUT, BROKEN, LIMITED, HALF, ODD, SHUT)),
-    "jira": (jira, (CUT, BROKEN, LIMITED, HALF, ODD, SHUT)),
-    "slack": (slack, (CUT, BROKEN, LIMITED, HALF, ODD, SHUT)),
-    "webhook": (webhook, (BROKEN, LIMITED, SHUT)),
-    "email": (email, (BROKEN, LIMITED, ODD, SHUT)),
-    "engine": (engine, (CUT, BROKEN, LIMITED, HALF, ODD, SHUT)),
+    "github": (github, EVERY),
+    "jira": (jira, EVERY),
+    "slack": (slack, EVERY),
+    "webhook": (webhook, tuple(fault for fault in EVERY if fault != ODD)),
+    "email": (email, EVERY),
+    "engine": (engine, EVERY),
 }
-"""Of a webhook and of a mail server nobody can ask what they took: a lost answer there may double (docs/connect.md)."""
+"""Of a webhook and of a mail server nobody can ask what they took: a lost answer there may double (docs/connect.md), so
+that these fail before they have taken anything. What a webhook says to a success is all one."""
+
+
+@pytest.fixture(autouse=True)
+def _short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a service hangs, it is not waited for as long as usual."""
+    if request.node.callspec.params["fault"] == HANG:
+        monkeypatch.setattr(web, "PATIENT", web.Deadlines(read=SHORT_SECONDS))
+        monkeypatch.setattr(webhook_channel, "CALL_SECONDS", SHORT_SECONDS)
+        monkeypatch.setattr(email_channel, "CALL_SECONDS", SHORT_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,12 @@ MUTANTS = [
         caught_by=f"{HUB}::test_the_token_goes_nowhere_else",
     ),
     Mutant(
+        "a request may take for ever",
+        "kingdom.connections.web:Web.ask",
+        replace("(self._deadlines.connect, self._deadlines.read)", "(5.0, 600.0)"),
+        caught_by=f"{HUB}::test_a_service_that_hangs_is_not_waited_for",
+    ),
+    Mutant(
         "the first look has no bound",
         "kingdom.sentinel.watchers.github:GitHubWatcher._is_new",
         body("return id_of(one) not in found.own"),

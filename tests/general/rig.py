@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from kingdom.home.places import Places
 from kingdom.records.soldiers import Started
 from kingdom.runtime.role import Services
 from kingdom.soldiers.handle import SoldierHandle
-from tests.fixtures import Clock, install, services
+from tests.fixtures import Clock, install, services, write
 from tests.waiting import wait_until
 
 TASK = "task-20260207-001"
@@ -109,6 +110,15 @@ class GeneralRig:
         self.services.log.flush()
         lines = self.places.role_log(GENERAL).read_text().splitlines()
         return [" ".join(line.split(" ", 1)[1].replace(f" {GENERAL}:", "").split()) for line in lines]
+
+
+def started_ago(general: GeneralRig, seconds: float) -> None:
+    """As if the soldier had started so long ago."""
+    started = general.started()
+    assert started is not None
+    ticks = int(seconds * os.sysconf("SC_CLK_TCK"))
+    path = general.soldier().control_folder / "started"
+    write(path, {**read_json(path), "start": started.start - ticks})
 
 
 def says(**fields: Any) -> str:

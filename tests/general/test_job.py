@@ -28,7 +28,7 @@ from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
 from tests.fixtures import Clock, here, put, read, services, task, write
-from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
+from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says, started_ago
 from tests.standins import runs
 from tests.waiting import wait_until
 
@@ -334,15 +334,6 @@ def test_a_folder_that_cannot_be_listed_is_an_error_of_the_turn_and_time_runs_ou
         general.job.turn(None)
     (general.home / "aside").rename(pending)
     assert (general.soldier().control_folder / "stopping").exists()
-
-
-def started_ago(general: GeneralRig, seconds: float) -> None:
-    """As if the soldier had started so long ago."""
-    started = general.started()
-    assert started is not None
-    ticks = int(seconds * os.sysconf("SC_CLK_TCK"))
-    path = general.soldier().control_folder / "started"
-    write(path, {**read_json(path), "start": started.start - ticks})
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kingdom.connections.base import ServiceDown
+from kingdom.connections.web import Deadlines, Web
 from kingdom.home.places import Places
 from kingdom.sentinel.watchers.github import type_of
-from kingdom.standins.faults import Fault, cuts, drops, fails, limits, passes, says
+from kingdom.standins.faults import Fault, cuts, drops, fails, hangs, limits, passes, says
 from kingdom.standins.github import GitHub
 from kingdom.standins.server import Answer, Request
 from tests.fixtures import Clock
-from tests.sentinel.sentinels import Sentinel
+from tests.sentinel.sentinels import SECONDS, Sentinel
 
 Build = Callable[..., Sentinel]
 
@@ -32,6 +35,21 @@ def build(home: Path, clock: Clock, hub: GitHub) -> Build:
 
 def asked(hub: GitHub, method: str = "GET", path: str = "/notifications") -> list[Request]:
     return [one for one in hub.requests if one.method == method and one.path.startswith(path)]
+
+
+def test_a_service_that_hangs_is_not_waited_for(hub: GitHub) -> None:
+    hub.once(hangs(hub))
+    told = []
+
+    def ask() -> None:
+        with pytest.raises(ServiceDown) as down:
+            Web("GitHub", hub.address, {}, deadlines=Deadlines(read=0.3)).get("notifications")
+        told.append(str(down.value))
+
+    asks = threading.Thread(target=ask, daemon=True)
+    asks.start()
+    asks.join(SECONDS)
+    assert told == ["GitHub cannot be reached: it does not answer in time"]
 
 
 def test_a_review_that_is_asked_for_becomes_an_event(build: Build, hub: GitHub) -> None:
