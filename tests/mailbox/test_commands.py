@@ -206,6 +206,12 @@ def test_a_wrong_lease_changes_nothing(box: ByHand) -> None:
     assert box.data("status", {"queue": "q"})["metrics"]["inflight"] == 1
 
 
+def test_the_shortest_lease_is_a_millisecond(box: ByHand) -> None:
+    box.data("publish", {"queue": "q", "message": 1})
+    lease = box.data("consume", {"queue": "q", "visibilityTimeoutSec": 0.001})["lease"]
+    assert lease["leaseUntil"] == int(box.now * 1000) + 1
+
+
 def test_an_expired_lease_is_refused_and_the_message_comes_back(box: ByHand) -> None:
     key = published(box)
     held = leased(box, visibilityTimeoutSec=2)["lease"]

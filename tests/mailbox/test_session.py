@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 
@@ -166,6 +167,30 @@ def test_a_function_is_a_worker(session: Session, q: str) -> None:
     metrics = session.status(q)["metrics"]
     assert (metrics["ready"], metrics["inflight"], metrics["delayed"]) == (0, 0, 1)
     assert ["failed, ValueError: no such thing" in line for line in said] == [True]
+
+
+@pytest.mark.parametrize(("given", "together"), [({}, 1), ({"concurrency": 2}, 2)])
+def test_a_worker_has_one_message_in_work_unless_it_says_how_many(
+    home: Path, given: dict[str, int], together: int
+) -> None:
+    both, lock = threading.Barrier(2, timeout=0.3), threading.Lock()
+    in_work: list[int] = []
+    most = []
+    with kingdom.mq.open(home / "data", backend="memory") as q:
+
+        @q.worker("jobs", **given)
+        def work(message: Delivery) -> None:
+            with lock:
+                in_work.append(1)
+                most.append(len(in_work))
+            with suppress(threading.BrokenBarrierError):
+                both.wait()
+            with lock:
+                in_work.pop()
+
+        q.publish_batch("jobs", [1, 2])
+        q.run(until_empty=True)
+    assert max(most) == together
 
 
 def test_a_worker_holds_its_lease_while_it_works(session: Session, q: str) -> None:
