@@ -17,7 +17,7 @@ from tests.faults.oracle import Figure
 from tests.gateway.halls import Hall, free_port
 
 QUICK = campaign.Plan(messages=400, talking=20.0, seconds=240.0, most_kills=6)
-PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=1500.0, most_kills=1000) if trees.CAMPAIGN else QUICK
+PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=1800.0, most_kills=40) if trees.CAMPAIGN else QUICK
 
 
 @pytest.fixture
