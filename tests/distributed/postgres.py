@@ -48,6 +48,11 @@ class Postgres:
     def url(self) -> str:
         return f"postgresql://hall@127.0.0.1:{self._port}/postgres"
 
+    def empty(self) -> None:
+        """Leave a database without tables."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
     def start(self) -> None:
         """Start it and wait until it answers; after a kill it needs a moment."""
         options = ["-k", str(self._folder), "-h", "127.0.0.1", "-p", str(self._port)]

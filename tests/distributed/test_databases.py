@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import psycopg
 import pytest
 
 from tests.contracts.test_hall_databases import *  # noqa: F403
@@ -12,6 +11,5 @@ from tests.distributed.postgres import Postgres
 @pytest.fixture
 def url(postgres: Postgres) -> str:
     """A database without tables, as each test expects it."""
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    postgres.empty()
     return postgres.url
