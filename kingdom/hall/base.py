@@ -42,7 +42,10 @@ class Connection(Protocol):
         """Carry a named statement out and return how many rows it changed."""
 
     def each(self, statement: str, rows: Sequence[Mapping[str, object]]) -> list[Row | None]:
-        """Carry a named statement out once for every row of values; return the row that each returned, or None."""
+        """Carry a named statement out once for every row of values; return the row that each returned, or None.
+
+        Where a name stands for several statements, those behind the first follow for rows for which it returned one.
+        """
 
 
 class Database(Protocol):

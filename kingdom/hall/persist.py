@@ -34,16 +34,18 @@ def persist(db: Connection, arrivals: Sequence[Arrival], now: float) -> list[Mes
         last[room] = id = next_ulid(int(now * 1000), last[room])
         ids.append(id)
     rows = [
-        {"id": id, **_client_key(arrival), "type": event.message_type, "content": event.content, "created_at": at}
+        {
+            "id": id,
+            **_client_key(arrival),
+            "type": arrival.event.message_type,
+            "content": arrival.event.content,
+            "created_at": at,
+            "topic": arrival.topic,
+            "position": arrival.position,
+        }
         for id, arrival in zip(ids, arrivals, strict=True)
-        for event in [arrival.event]
     ]
-    added = [row is not None for row in db.each("add_message", rows)]
-    new = [(id, arrival) for id, arrival, is_new in zip(ids, arrivals, added, strict=True) if is_new]
-    positions = [{"message_id": id, "topic": here.topic, "position": here.position} for id, here in new]
-    db.each("note_position", positions)
-    newest = {arrival.event.key: id for id, arrival in new}
-    db.each("note_last_message", [{"room_id": room, "message_id": id, "at": at} for room, id in newest.items()])
+    added = [row is not None for row in db.each("store_message", rows)]
     return [
         _message(arrival.event, id, at) if is_new else _stored_before(db, arrival)
         for id, arrival, is_new in zip(ids, arrivals, added, strict=True)

@@ -135,8 +135,8 @@ class _Transaction:
         return self._db.execute(self._sql[statement], values).rowcount
 
     def each(self, statement: str, rows: Sequence[Mapping[str, object]]) -> list[Row | None]:
-        if not rows:
-            return []
+        if len(rows) < 2:
+            return [self._db.execute(self._sql[statement], row).fetchone() for row in rows]
         # A pipeline: all go out before the first answer is read.
         with self._db.cursor() as cursor:
             cursor.executemany(self._sql[statement], rows, returning=True)

@@ -125,8 +125,13 @@ class _Transaction:
             return cursor.rowcount
 
     def each(self, statement: str, rows: Sequence[Mapping[str, object]]) -> list[Row | None]:
-        sql = self._sql[statement]
-        return [self._first(sql, row) for row in rows]
+        first, *further = _split(self._sql[statement] + ";")
+        found = []
+        for row in rows:
+            found.append(self._first(first, row))
+            for sql in further if found[-1] is not None else ():
+                self._db.execute(sql, row)
+        return found
 
     def _first(self, sql: str, values: Mapping[str, object]) -> Row | None:
         with closing(self._db.execute(sql, values)) as cursor:

@@ -234,6 +234,7 @@ class KafkaProducer:
         self._seconds = seconds
         self._options = {
             **options,
+            "socket.nagle.disable": True,
             "enable.idempotence": True,
             "acks": "all",
             "partitioner": "murmur2_random",

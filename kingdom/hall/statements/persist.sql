@@ -11,15 +11,29 @@ INSERT INTO messages (id, room_id, sender_id, client_msg_id, type, content, crea
 VALUES (:id, :room_id, :sender_id, :client_msg_id, :type, :content, :created_at)
 ON CONFLICT (room_id, sender_id, client_msg_id) DO NOTHING RETURNING id;
 
--- name: note_position
-INSERT INTO hall_message_positions (message_id, topic, position) VALUES (:message_id, :topic, :position)
-RETURNING message_id;
+-- name: store_message@sqlite
+-- As add_message, and with it what belongs to a new message: see `each`.
+INSERT INTO messages (id, room_id, sender_id, client_msg_id, type, content, created_at)
+VALUES (:id, :room_id, :sender_id, :client_msg_id, :type, :content, :created_at)
+ON CONFLICT (room_id, sender_id, client_msg_id) DO NOTHING RETURNING id;
+INSERT INTO hall_message_positions (message_id, topic, position) VALUES (:id, :topic, :position);
+UPDATE rooms SET last_message_id = :id, last_message_at = :created_at WHERE id = :room_id;
+
+-- name: store_message@postgresql
+-- The same in one statement: every one of its own would be one more way to the server and back.
+WITH added AS (
+    INSERT INTO messages (id, room_id, sender_id, client_msg_id, type, content, created_at)
+    VALUES (:id, :room_id, :sender_id, :client_msg_id, :type, :content, :created_at)
+    ON CONFLICT (room_id, sender_id, client_msg_id) DO NOTHING RETURNING id, room_id, created_at
+), noted AS (
+    INSERT INTO hall_message_positions (message_id, topic, position) SELECT id, :topic, :position FROM added
+), told AS (
+    UPDATE rooms SET last_message_id = added.id, last_message_at = added.created_at FROM added WHERE rooms.id = added.room_id
+)
+SELECT id FROM added;
 
 -- name: message_of_client
 -- An imported message has no position.
 SELECT messages.id, type, content, created_at, topic, position
 FROM messages LEFT JOIN hall_message_positions ON message_id = messages.id
 WHERE room_id = :room_id AND sender_id = :sender_id AND client_msg_id = :client_msg_id;
-
--- name: note_last_message
-UPDATE rooms SET last_message_id = :message_id, last_message_at = :at WHERE id = :room_id RETURNING id;
