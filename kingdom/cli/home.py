@@ -98,11 +98,12 @@ def program() -> str:
     """Return how the reader would type `kingdom` in the current folder."""
     import shutil
 
-    on_path = shutil.which("kingdom")
-    if on_path and os.path.samefile(on_path, _called()):
-        return "kingdom"
     # A wheel carries bin/ too, for the launchers; only a checkout's is meant to be typed.
     is_checkout = (find_data() / "pyproject.toml").is_file()
+    ours = [_called(), *([str(find_data() / "bin" / "kingdom")] if is_checkout else [])]
+    on_path = shutil.which("kingdom")
+    if on_path and any(os.path.samefile(on_path, path) for path in ours):
+        return "kingdom"
     if Path(_called()).name == "__main__.py" and not is_checkout:
         return f"{shlex.quote(sys.executable)} -m kingdom"
     called = find_data() / "bin" / "kingdom" if is_checkout else Path(_called())

@@ -120,9 +120,9 @@ def fitted(sections: Sequence[Section], seen: Window, rows: int, crop: bool = Fa
     Cropped, no line goes beyond the window.
     """
     blocks = [_laid_out(section, seen, crop) for section in sections]
-    if len("\n\n".join(blocks).splitlines()) <= rows:
+    if _rows_of("\n\n".join(blocks), seen) <= rows:
         return "\n\n".join(blocks)
-    if len("\n".join(blocks).splitlines()) > rows and any(section.brief is not None for section in sections):
+    if _rows_of("\n".join(blocks), seen) > rows and any(section.brief is not None for section in sections):
         blocks = _in_brief(sections, seen, rows, crop)
     return "\n".join(blocks)
 
@@ -133,10 +133,17 @@ def _in_brief(sections: Sequence[Section], seen: Window, rows: int, crop: bool) 
     for at, section in enumerate(sections):
         for most in range(2, MOST_ROWS + 1):
             longer = [*blocks[:at], _laid_out(section, seen, crop, most), *blocks[at + 1 :]]
-            if longer == blocks or len("\n".join(longer).splitlines()) > rows:
+            if longer == blocks or _rows_of("\n".join(longer), seen) > rows:
                 break
             blocks = longer
     return blocks
+
+
+def _rows_of(text: str, seen: Window) -> int:
+    """Return how many rows a text takes in a window: a command to copy goes on below by itself."""
+    from rich.text import Text
+
+    return sum(max(1, -(-Text.from_ansi(line).cell_len // seen.width)) for line in text.splitlines())
 
 
 def plain(section: Section) -> str:

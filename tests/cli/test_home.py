@@ -110,8 +110,9 @@ def test_the_command_is_named_as_one_would_type_it(monkeypatch: pytest.MonkeyPat
     assert commands.command() == "bin/kingdom"
     monkeypatch.chdir("/tmp")
     assert Path(commands.command()).resolve() == find_data() / "bin" / "kingdom"
-    monkeypatch.setenv("PATH", str(called.parent))
-    assert commands.command() == "kingdom"
+    for folder in (called.parent, find_data() / "bin"):  # the latter starts another file of the same name
+        monkeypatch.setenv("PATH", str(folder))
+        assert commands.command() == "kingdom"
 
 
 def test_broken_configuration_keeps_nobody_from_looking_or_stopping(terminal: Terminal) -> None:

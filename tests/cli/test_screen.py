@@ -113,7 +113,7 @@ def test_status_fits_the_window(size: tuple[int, int], at_work: Terminal) -> Non
     lines = shown.rstrip("\n").split("\n")
     assert ESCAPE not in shown
     assert max(width(line) for line in lines if " say --answer " not in line) <= columns
-    assert len(lines) < rows, shown
+    assert sum(max(1, -(-width(line) // columns)) for line in lines) < rows, shown
     titles = ["needs you", "failed", "running", "waiting"]
     at = [next(number for number, line in enumerate(lines) if line.startswith(title)) for title in titles]
     assert at == sorted(at)
@@ -240,3 +240,9 @@ def test_empty_lines_go_first_then_what_can_be_told_in_brief() -> None:
     assert screen.fitted(both, WINDOW, 6).count("\n\n") == 1
     assert screen.fitted(both, WINDOW, 5).splitlines() == [*(f"  line {n}" for n in range(4)), "  end"]
     assert screen.fitted(both, WINDOW, 4).splitlines() == ["  4 lines", "  end"]
+
+
+def test_a_command_to_copy_counts_for_all_the_rows_that_it_takes() -> None:
+    copied = Section([screen.command("x" * 60)], brief=[screen.command("y")])
+    assert screen.fitted([copied], WINDOW, 2).strip() == "x" * 60
+    assert screen.fitted([copied], WINDOW, 1).strip() == "y"
