@@ -61,11 +61,11 @@ class Alerts:
             self._write(letter=draft)
         if not self._services.queues.messages.has(draft["id"], *MESSAGE_STATES):
             self._services.queues.messages.create([self._message(draft)])
-        told = {problem["cause"] for problem in draft["tells"]}
+        reported = {problem["cause"] for problem in draft["tells"]}
         self._file.remove("letter")
         self._write(
-            told=[*self._file.get("told", []), *told][-MOST_CAUSES_KEPT:],
-            waiting=[problem for problem in waiting if problem["cause"] not in told],
+            told=[*self._file.get("told", []), *reported][-MOST_CAUSES_KEPT:],
+            waiting=[problem for problem in waiting if problem["cause"] not in reported],
             sent_at=[*sent_at, now()][-len(PAUSES) :],
         )
         return True
@@ -81,9 +81,9 @@ class Alerts:
 
     def forget_all_but(self, prefix: str, causes: Collection[str]) -> None:
         """Note that all other problems whose cause begins so are over."""
-        told = self._file.get("told", [])
-        left = [cause for cause in told if not cause.startswith(prefix) or cause in causes]
-        if left != told:
+        reported = self._file.get("told", [])
+        left = [cause for cause in reported if not cause.startswith(prefix) or cause in causes]
+        if left != reported:
             self._write(told=left)
 
     def _message(self, draft: Mapping[str, Any]) -> Message:

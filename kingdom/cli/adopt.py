@@ -27,7 +27,7 @@ from kingdom.words import count, one_line
 PETITIONING = "petitioning"
 """Where other kingdoms put events aside until a model has routed them."""
 NAMED_SINGLY = 5
-"""So many files of one kind are named; of more their number is told."""
+"""So many files of one kind are named; more of them are counted."""
 
 
 class InUse(KingdomError):

@@ -18,7 +18,17 @@ from typing import NoReturn
 import click
 
 from kingdom.cli import launchers, screen
-from kingdom.cli.demo_story import EVENT_OF_TICKET, STORY, Count, Diary, Step, counts, event_of_pull, told, waiting
+from kingdom.cli.demo_story import (
+    EVENT_OF_TICKET,
+    STORY,
+    Count,
+    EventLog,
+    Step,
+    counts,
+    event_of_pull,
+    sentences,
+    waiting,
+)
 from kingdom.cli.demo_world import REVIEWED, VICTIM, World
 from kingdom.cli.screen import Column, Line, Part, Section, Table
 from kingdom.errors import Exit, KingdomError, TookTooLong
@@ -142,7 +152,7 @@ class Teller:
     def __init__(self, world: World, began: float) -> None:
         self._world = world
         self._began = began
-        self._diary = Diary(world.places)
+        self._log = EventLog(world.places)
 
     def title(self, text: str) -> None:
         print()
@@ -159,20 +169,20 @@ class Teller:
 
     def roles(self) -> None:
         """Tell which roles have started."""
-        up = [record["data"]["role"] for record in self._diary.news() if record["type"] == "system.startup"]
+        up = [record["data"]["role"] for record in self._log.news() if record["type"] == "system.startup"]
         self.line("kingdom", f"{len(up)} roles are up", "state/*/heartbeat")
 
     def step(self, step: Step) -> None:
         """Do what a step says, and tell what happens until it has come to what it waits for."""
         if step.chapter:
             self.title(step.chapter)
-        self.line(step.who, step.do(self._world, self._diary))
+        self.line(step.who, step.do(self._world, self._log))
         give_up = time.monotonic() + STEP_SECONDS
         while True:
-            for record in self._diary.news():
-                for said in told(record, self._world, self._diary, step.tells):
+            for record in self._log.news():
+                for said in sentences(record, self._world, self._log, step.shows):
                     self.line(*said)
-            if step.until(self._world, self._diary):
+            if step.until(self._world, self._log):
                 return
             if time.monotonic() > give_up:
                 raise TookTooLong(

@@ -21,7 +21,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass
-class Diary:
+class EventLog:
     """What the roles have noted in logs/events.log, read as it grows."""
 
     places: Places
@@ -66,34 +66,34 @@ def event_of_pull(world: World, number: int) -> str:
 EVENT_OF_TICKET = f"evt-jira-{TICKET}-"
 
 
-def _is_told(world: World, diary: Diary, number: int) -> bool:
-    task = diary.task(event_of_pull(world, number))
-    return diary.has("message.sent", type="notification", task_id=task)
+def _is_reported(world: World, log: EventLog, number: int) -> bool:
+    task = log.task(event_of_pull(world, number))
+    return log.has("message.sent", type="notification", task_id=task)
 
 
-def _all_are_told(world: World, diary: Diary) -> bool:
-    return all(_is_told(world, diary, number) for number in BURST)
+def _all_are_reported(world: World, log: EventLog) -> bool:
+    return all(_is_reported(world, log, number) for number in BURST)
 
 
-def _victim(world: World, diary: Diary) -> str:
-    return diary.task(event_of_pull(world, VICTIM))
+def _victim(world: World, log: EventLog) -> str:
+    return log.task(event_of_pull(world, VICTIM))
 
 
-def _waits_for_model(world: World, diary: Diary) -> bool:
+def _waits_for_model(world: World, log: EventLog) -> bool:
     """Return whether the soldier of VICTIM has looked at the change, and the model keeps it waiting."""
     asked = [json.dumps(body["messages"]) for body in world.model.asked]
     return any(f"pull request {VICTIM} " in said and "tool_result" in said for said in asked)
 
 
-def _kill_soldier(world: World, diary: Diary) -> str:
+def _kill_soldier(world: World, log: EventLog) -> str:
     rows = json.loads(world.places.sessions.read_text())
-    pid = next(row["pid"] for row in rows if row["task_id"] == _victim(world, diary))
+    pid = next(row["pid"] for row in rows if row["task_id"] == _victim(world, log))
     os.kill(pid, signal.SIGKILL)
     world.is_killed.set()
     return f"the soldier that reviews #{VICTIM} (pid {pid})"
 
 
-def _kill_king(world: World, diary: Diary) -> str:
+def _kill_king(world: World, log: EventLog) -> str:
     pid = holder_pid(world.places.lock("king"))
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -106,12 +106,12 @@ class Step(NamedTuple):
 
     who: str
     #: Does it and says what was done.
-    do: Callable[[World, Diary], str]
-    until: Callable[[World, Diary], object]
+    do: Callable[[World, EventLog], str]
+    until: Callable[[World, EventLog], object]
     #: The title of the chapter that begins here.
     chapter: str = ""
     #: Which records are told; empty: all that TOLD knows.
-    tells: Sequence[str] = ()
+    shows: Sequence[str] = ()
 
 
 ENDS = ("message.sent notification", "soldier.killed", "task.retried", "system.startup")
@@ -119,33 +119,33 @@ STORY = (
     Step(
         "GitHub",
         lambda world, _: world.ask_for_review(),
-        lambda world, diary: _is_told(world, diary, REVIEWED),
+        lambda world, log: _is_reported(world, log, REVIEWED),
         chapter="1. A review is asked for",
     ),
     Step(
         "Jira",
         lambda world, _: world.assign_ticket(),
-        lambda _, diary: diary.has("message.sent", type="human_input_request"),
+        lambda _, log: log.has("message.sent", type="human_input_request"),
         chapter="2. A ticket is unclear",
     ),
     Step(
         "Slack",
         lambda world, _: world.answer_in_thread(),
-        lambda _, diary: diary.has("message.sent", type="notification", task_id=diary.task(EVENT_OF_TICKET)),
+        lambda _, log: log.has("message.sent", type="notification", task_id=log.task(EVENT_OF_TICKET)),
     ),
     Step(
         "GitHub",
         lambda world, _: world.notify_all(),
         _waits_for_model,
         chapter="3. A burst, and kill -9 in the middle of it",
-        tells=ENDS,
+        shows=ENDS,
     ),
-    Step("kill -9", _kill_king, lambda _, diary: diary.has("system.startup", 2, role="king"), tells=ENDS),
-    Step("kill -9", _kill_soldier, _all_are_told, tells=ENDS),
+    Step("kill -9", _kill_king, lambda _, log: log.has("system.startup", 2, role="king"), shows=ENDS),
+    Step("kill -9", _kill_soldier, _all_are_reported, shows=ENDS),
 )
 
 
-TOLD = {
+SENTENCES = {
     "event.detected": ("makes it an event", "queue/events/*/{event_id:.20}*"),
     "event.dispatched": ("makes it a task", "queue/tasks/*/{task_id}.json"),
     "soldier.spawned": ("sends a soldier", "state/prompts/{task_id}.md"),
@@ -163,23 +163,23 @@ QUOTED = ("human_input_request", "notification")
 """Messages whose words are told as well."""
 
 
-def told(record: Record, world: World, diary: Diary, tells: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def sentences(record: Record, world: World, log: EventLog, shows: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield who does what, and the file to look at, of a record that is told here."""
     data = record["data"]
     name = record["type"] + (f" {data['type']}" if record["type"] == "message.sent" else "")
-    if name not in TOLD or (tells and name not in tells):
+    if name not in SENTENCES or (shows and name not in shows):
         return
-    sentence, file = TOLD[name]
-    about = {**data, "subject": _subject(world, diary, data.get("task_id"))}
+    sentence, file = SENTENCES[name]
+    about = {**data, "subject": _subject(world, log, data.get("task_id"))}
     yield record["actor"], sentence.format(**about), file.format(**about)
-    if not tells and data.get("type") in QUOTED:
+    if not shows and data.get("type") in QUOTED:
         message = read_json_or(world.places.queue_file("messages", "sent", data["msg_id"]), {})
         yield "Slack", f"“{one_line(message.get('content', ''), 200)}”", ""
 
 
-def _subject(world: World, diary: Diary, task: str | None) -> str:
+def _subject(world: World, log: EventLog, task: str | None) -> str:
     """Return the ticket or pull request that a task is about."""
-    event = next((id for id, of_event in diary.tasks.items() if of_event == task), "")
+    event = next((id for id, of_event in log.tasks.items() if of_event == task), "")
     numbers = (number for number in (REVIEWED, *BURST) if event.startswith(event_of_pull(world, number) or "?"))
     return TICKET if event.startswith(EVENT_OF_TICKET) else next((f"#{number}" for number in numbers), "it")
 

@@ -216,19 +216,19 @@ def _connection(places: Places, secrets: Mapping[str, str], name: str, service: 
 
 
 def _watchers(places: Places) -> Iterator[Finding]:
-    """How the sentinel says that its watchers are; says nothing where it does not run."""
+    """Yield what the sentinel says of its watchers; nothing where it does not run."""
     if not is_locked(places.lock("sentinel")):
         return
     shown = read_json_or(places.watchers, {})
-    told = {name: one for name, one in shown.items() if isinstance(one, dict) and one.get("state") != "off"}
-    for name, one in told.items():
+    active = {name: one for name, one in shown.items() if isinstance(one, dict) and one.get("state") != "off"}
+    for name, one in active.items():
         state = str(one.get("state"))
         if state != "ok":
             level = "bad" if state == "refused" else "warn"
             until = f" until {one['until']}" if one.get("until") else ""
             yield Finding(level, f"watcher {name}", one_line(f"{state}{until}: {one.get('why')}", 300))
-    well = [name for name, one in told.items() if one.get("state") == "ok"]
-    off = [name for name in shown if name not in told]
+    well = [name for name, one in active.items() if one.get("state") == "ok"]
+    off = [name for name in shown if name not in active]
     yield Finding("ok", "watchers", f"{', '.join(well) or 'none'} at work; off: {', '.join(off) or 'none'}")
 
 
@@ -248,7 +248,7 @@ def _generals(places: Places) -> Iterator[Finding]:
 
 
 def _engines(places: Places) -> Iterator[Finding]:
-    """Whether the engine of each general that is installed could start."""
+    """Yield whether the engine of each installed general could start."""
     from kingdom.cli import packages
 
     good, _ = manifests.installed(places)

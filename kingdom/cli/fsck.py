@@ -71,13 +71,13 @@ def refuse_while_at_work(places: Places) -> None:
 
 
 def _as_json(finding: Finding) -> dict[str, object]:
-    told: dict[str, object] = {
+    facts: dict[str, object] = {
         "check": finding.check,
         "rule": finding.rule,
         "path": str(finding.path),
         "what": finding.what,
     }
-    return {**told, "repair": finding.repair or None, "repaired": finding.repaired, "failed": finding.failed or None}
+    return {**facts, "repair": finding.repair or None, "repaired": finding.repaired, "failed": finding.failed or None}
 
 
 def _as_text(places: Places, findings: Sequence[Finding], repair: bool) -> Iterator[str]:

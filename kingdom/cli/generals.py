@@ -38,9 +38,9 @@ def list_generals(in_json: bool = False) -> int:
     others = packages.installable(places)
     if in_json:
         generals = [_facts(general, is_locked(places.lock(general.name))) for general in good]
-        told: dict[str, object] = {"generals": generals, "bad": [str(error) for error in bad]}
-        told["installable"] = [{"name": other.name, "description": other.description} for other in others]
-        print(as_json.line("generals", told))
+        facts: dict[str, object] = {"generals": generals, "bad": [str(error) for error in bad]}
+        facts["installable"] = [{"name": other.name, "description": other.description} for other in others]
+        print(as_json.line("generals", facts))
         return Exit.FAILED if bad else Exit.DONE
     rows = [
         (

@@ -27,7 +27,7 @@ from kingdom.words import printable
 
 CHANNEL = "console"
 QUIET_SECONDS = 5.0
-"""After so long without a message it is told what the event waits for."""
+"""After so long without a message it prints what the event waits for."""
 RESTART_SECONDS = 60.0
 """A role that crashed and is not back after so long is not about to come back."""
 LOOK_SECONDS = 0.25

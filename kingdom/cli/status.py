@@ -334,14 +334,14 @@ def _worker(said: dict[str, Any]) -> Iterator[Part]:
 
 def _cleaning(view: Picture) -> Section:
     """Say why files are being deleted at this moment."""
-    told = view.cleanup
-    is_under_way = told.get("state") == "working" and any(
+    cleanup = view.cleanup
+    is_under_way = cleanup.get("state") == "working" and any(
         role.name == "chamberlain" and role.beats for role in view.roles
     )
     if not is_under_way:
         return Section([])
-    since = Part(f"  for {time_apart(told.get('began_at'), view.taken_at)}: ", "dim")
-    return Section([Line([Part("cleaning up", "yellow"), since, Part(one_line(told.get("why")))], indent=0)])
+    since = Part(f"  for {time_apart(cleanup.get('began_at'), view.taken_at)}: ", "dim")
+    return Section([Line([Part("cleaning up", "yellow"), since, Part(one_line(cleanup.get("why")))], indent=0)])
 
 
 def _next(view: Picture) -> Section:

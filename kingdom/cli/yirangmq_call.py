@@ -181,7 +181,7 @@ def connected(
 
 
 def exit_code(error: KingdomError) -> int:
-    """78 and 75 are for launchers; to a script everything that is not usage, absence or time is a refusal."""
+    """Return a script's exit code: usage, no manager, no answer in time, else refusal. 75 and 78 are for launchers."""
     known = (Exit.USAGE, Exit.NOT_RUNNING, Exit.TIMED_OUT)
     return int(error.exit if error.exit in known else Exit.FAILED)
 

@@ -223,8 +223,8 @@ def _said(status: int, data: bytes) -> str:
         body = json.loads(data)
         if isinstance(body, dict):
             about = body.get("error")
-            told = body.get("message") or (about.get("message") if isinstance(about, dict) else None)
-            words = str(told or "; ".join(map(str, body.get("errorMessages") or ())))
+            text = body.get("message") or (about.get("message") if isinstance(about, dict) else None)
+            words = str(text or "; ".join(map(str, body.get("errorMessages") or ())))
     except (ValueError, RecursionError, TypeError):
         pass
     return f"{one_line(words, 200)} (HTTP {status})" if words else f"HTTP {status}"

@@ -14,7 +14,7 @@ from kingdom.times import stamp
 
 
 class LockedOut:
-    """Kept in a file, so that neither a restart nor a kill tells it twice."""
+    """Kept in a file, so that it is reported once, also after a restart or kill."""
 
     def __init__(self, services: Services, channels: Channels) -> None:
         self._services = services

@@ -44,5 +44,5 @@ class Reminders:
         )
         if not one.reminded_days < ALERT_AFTER_DAYS <= one.days:
             return [reminder]
-        told = f"the question of {one.task} {waits}: `kingdom say --answer {one.task} …` answers it"
-        return [reminder, alert(f"{reminder.id}-alert", told, None, now)]
+        text = f"the question of {one.task} {waits}: `kingdom say --answer {one.task} …` answers it"
+        return [reminder, alert(f"{reminder.id}-alert", text, None, now)]

@@ -114,7 +114,7 @@ class Application:
 
     @property
     def moved(self) -> asyncio.Event:
-        """Rung whenever the reader of topics has come round."""
+        """Note that the reader of topics has finished a round."""
         return self._delivery.moved
 
     def check(self) -> None:

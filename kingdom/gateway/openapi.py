@@ -86,14 +86,14 @@ def _response(says: str, schema: Json) -> Json:
 def _operation(
     name: str, status: str, result: Json, refusals: str, body: Json | None = None, needs_token: bool = True
 ) -> Json:
-    told: Json = {"operationId": name, "responses": {status: _response("Done", result)}}
+    operation: Json = {"operationId": name, "responses": {status: _response("Done", result)}}
     for code in (*refusals.split(), *(("401",) if needs_token else ()), "403", "429", "500", "503"):
-        told["responses"].setdefault(code, _response(_SAYS[code], INVALID if code == "400" else REFUSAL))
+        operation["responses"].setdefault(code, _response(_SAYS[code], INVALID if code == "400" else REFUSAL))
     if body is not None:
-        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     if needs_token:
-        told["security"] = [{"token": []}]
-    return told
+        operation["security"] = [{"token": []}]
+    return operation
 
 
 def _parameter(name: str, schema: Json) -> Json:

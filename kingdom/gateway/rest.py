@@ -22,7 +22,7 @@ SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
 LONGEST_NAME = 100
 
 
-class Told(Protocol):
+class Announcer(Protocol):
     """Hears of what changes rooms, to pass it on to sockets and other gateways."""
 
     def joined(self, room: str, user: str) -> None: ...
@@ -41,7 +41,7 @@ class Rest:
         tokens: Tokens,
         passwords: Passwords,
         rates: dict[str, Rate],
-        told: Told,
+        announcer: Announcer,
         health: Callable[[], Awaitable[dict[str, str]]],
         ended: Callable[[Caller], bool],
         clock: Callable[[], float],
@@ -52,7 +52,7 @@ class Rest:
         self._tokens = tokens
         self._passwords = passwords
         self._rates = rates
-        self._told = told
+        self._announcer = announcer
         self._health = health
         self._ended = ended
         self._clock = clock
@@ -88,13 +88,13 @@ class Rest:
         user, room = self._caller(request).user, inputs.room_id(request)
         now = iso(self._clock())
         member = await self._store.run(lambda db: store.join(db, room, user, now))
-        self._told.joined(room, user)
+        self._announcer.joined(room, user)
         return JSONResponse(member, 201)
 
     async def leave(self, request: Request) -> Response:
         user, room = self._caller(request).user, inputs.room_id(request)
         left = await self._store.run(lambda db: store.leave(db, room, user))
-        self._told.left(room, user)
+        self._announcer.left(room, user)
         return JSONResponse(left, 201)
 
     async def rooms(self, request: Request) -> Response:
@@ -113,7 +113,7 @@ class Rest:
         user, room = self._caller(request).user, inputs.room_id(request)
         message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
         await self._store.run(lambda db: store.mark_read(db, room, user, message))
-        self._told.read(room, user, message)
+        self._announcer.read(room, user, message)
         return JSONResponse({"success": True}, 201)
 
     async def health(self, request: Request) -> Response:

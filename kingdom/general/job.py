@@ -259,8 +259,8 @@ class GeneralJob:
         if seconds < allowed:
             return False
         said = f"the soldier of {task.id} has taken {seconds:.0f} s and is asked to end"
-        told = {"soldier_id": prepare.soldier_name(task), "task_id": task.id, "timeout_seconds": round(allowed)}
-        services.log.warn(said, event="soldier.timeout", **told)
+        data = {"soldier_id": prepare.soldier_name(task), "task_id": task.id, "timeout_seconds": round(allowed)}
+        services.log.warn(said, event="soldier.timeout", **data)
         soldier.request_stop(services.disk, self._timeout_reason(seconds, allowed), services.clock())
         return True
 

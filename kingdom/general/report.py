@@ -140,8 +140,8 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     services, inherited = general.services, general.workspaces.inherited(task)
     result = results.with_warnings(results.redacted(result, services.log.clean_json), _warnings(general, soldier))
     if result.status == "success" and (folder := general.workspaces.committed(task.id, inherited)) is not None:
-        told = f"Its commits lie in {folder}."
-        result = replace(result, summary=f"{result.summary}\n{told}" if result.summary else told)
+        where = f"Its commits lie in {folder}."
+        result = replace(result, summary=f"{result.summary}\n{where}" if result.summary else where)
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
         services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))

@@ -391,7 +391,7 @@ class Places:
             yield from (self.folder(kind, state) for state in states)
 
     def check(self) -> None:
-        """BadHome when others could write here, or when it belongs to somebody else."""
+        """Raise BadHome when others could write here, or when it belongs to somebody else."""
         about = self.check_owner()
         if about.st_mode & stat.S_IWGRP and _has_others(about.st_gid):
             raise BadHome(path=self.home, why="its group may write to it; run `chmod g-w` on it")

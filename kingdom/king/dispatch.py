@@ -98,8 +98,8 @@ class Dispatch:
         route = self._king.routes.route(event)
         if route is None:
             reason = f"no general subscribes to {event.type}"
-            told = [messages.nobody_takes(event, self._king.channel)] if event.is_chat else []
-            return self._ends_here(event, "discarded", reason, *told)
+            drafts = [messages.nobody_takes(event, self._king.channel)] if event.is_chat else []
+            return self._ends_here(event, "discarded", reason, *drafts)
         task = Task(
             id=task_id,
             event_id=event.id,
@@ -184,8 +184,8 @@ class Dispatch:
         else:
             discarded = replace(event, status="discarded", discarded_reason=reason)
             king.queues.events.end([discarded], "pending", "completed")
-        said, told = f"{event.id} is discarded: {reason}", {"event_id": event.id, "event_type": event.type}
-        king.log.info(said, event="event.discarded", **told, reason=reason)
+        said, data = f"{event.id} is discarded: {reason}", {"event_id": event.id, "event_type": event.type}
+        king.log.info(said, event="event.discarded", **data, reason=reason)
 
     def _is_a_repetition(self, event: Event) -> bool:
         """Return whether an event says what the served one of its id said; when that cannot be read, it does."""
@@ -218,21 +218,21 @@ class Dispatch:
     def _log(self, decision: Decision[Event]) -> None:
         log, event, task = self._king.log, decision.cause, decision.task
         if task is None:
-            said, told = f"{event.id} is {event.status}: {event.discarded_reason}", {"event_type": event.type}
-            log.warn(said, event="event.discarded", event_id=event.id, **told, reason=event.discarded_reason)
+            said, data = f"{event.id} is {event.status}: {event.discarded_reason}", {"event_type": event.type}
+            log.warn(said, event="event.discarded", event_id=event.id, **data, reason=event.discarded_reason)
             return
-        told = {"task_id": task.id, "target_general": task.target_general}
+        data = {"task_id": task.id, "target_general": task.target_general}
         said = f"{event.id} ({event.type}) → {task.id} for {task.target_general}"
-        log.info(said, event="event.dispatched", event_id=event.id, **told)
+        log.info(said, event="event.dispatched", event_id=event.id, **data)
         if task.type == "resume":
-            log.event("task.resumed", **told, original_task_id=task.original)
+            log.event("task.resumed", **data, original_task_id=task.original)
         else:
-            log.event("task.created", **told, event_type=event.type, priority=task.priority)
+            log.event("task.created", **data, event_type=event.type, priority=task.priority)
 
     def _finish_runs(self, decisions: list[Decision[ScheduledRun]]) -> None:
         for decision in decisions:
             run = decision.cause
             self._schedules.remove(run)
             said = f"{run.entry.key} is due → {run.task_id}"
-            told = {"target_general": run.entry.general, "event_type": run.entry.schedule.task_type}
-            self._king.log.info(said, event="task.created", task_id=run.task_id, **told, priority=PRIORITY)
+            data = {"target_general": run.entry.general, "event_type": run.entry.schedule.task_type}
+            self._king.log.info(said, event="task.created", task_id=run.task_id, **data, priority=PRIORITY)

@@ -99,8 +99,8 @@ def unanswerable(event: Event, default_channel: str, why: str, thread: str | Non
 def nobody_takes(event: Event, default_channel: str) -> MessageDraft:
     """Tell a person that no general takes what was said."""
     why = "no general handles this; `kingdom generals` lists them"
-    told = unanswerable(event, default_channel, why)
-    return replace(told, thread_ts=_thread(reply_address(event)), dedup_key=f"{event.id}:untaken")
+    draft = unanswerable(event, default_channel, why)
+    return replace(draft, thread_ts=_thread(reply_address(event)), dedup_key=f"{event.id}:untaken")
 
 
 def _thread(address: Mapping[str, Any] | None, *, begins: bool = True) -> str | None:
@@ -136,7 +136,7 @@ def completed(task: Task, result: Result, default_channel: str) -> list[MessageD
 
 
 def failed(task: Task, result: Result, default_channel: str) -> list[MessageDraft]:
-    """Tell the error. The context names the task, so that whoever posts it can tell how to look further."""
+    """Return the error as a message. Its context names the task, so that the envoy can say how to look further."""
     final = _final("failed", task, result, default_channel, f"[failed] {result.error or 'unknown'}")
     context = {"failed_task": task.id, **(final.context or {})}
     return [replace(final, context=context), *_proclaimed(task, result)]

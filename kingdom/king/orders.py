@@ -89,8 +89,8 @@ class Orders:
                 **fresh,
             )
             self._king.queues.tasks.create([again])
-            told = {"event_type": again.type, "target_general": again.target_general, "priority": again.priority}
-            self._king.log.event("task.created", task_id=made, **told)
+            data = {"event_type": again.type, "target_general": again.target_general, "priority": again.priority}
+            self._king.log.event("task.created", task_id=made, **data)
         retries = task.retried_as if isinstance(task.retried_as, list) else []
         if made not in retries:
             self._king.queues.tasks.update("completed", [replace(task, retried_as=[*retries, made])])

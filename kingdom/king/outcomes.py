@@ -41,7 +41,7 @@ class Outcome:
     #: The typed event in logs/events.log.
     logged_as: str
     #: The field of the result that the event repeats.
-    tells: str
+    repeated_field: str
     #: The messages to write, by task, result and default channel.
     drafts: Callable[[Task, Result, str], list[MessageDraft]]
 
@@ -69,7 +69,7 @@ class Outcomes:
         self.next_look = 0.0
         """When `complete` wants to be called at the latest, by the monotonic clock."""
         self._next_lost = 0.0
-        self._told: dict[str, dict[str, Any]] = {}
+        self._data: dict[str, dict[str, Any]] = {}
         """What the internal event says of a task that is about to end."""
         self._unreadable_versions: dict[str, tuple[int, int, int]] = {}
         """Results that could not be read, by task: each version of one is logged once."""
@@ -115,8 +115,8 @@ class Outcomes:
             return None
         outcome = OUTCOMES[result.status]
         noted = replace(task, outcome=result.status, status=outcome.status)
-        said = getattr(result, outcome.tells)
-        self._told[task.id] = {outcome.tells: said and one_line(said, 300)}
+        said = getattr(result, outcome.repeated_field)
+        self._data[task.id] = {outcome.repeated_field: said and one_line(said, 300)}
         return Decision(noted, outcome.drafts(noted, result, self._king.channel), next_state="completed")
 
     def _result(self, task: Task, path: Path) -> Result | None:
@@ -164,7 +164,7 @@ class Outcomes:
         self._end_events(tasks)
         for task in tasks:
             said, event = f"{task.id} ended: {task.outcome}", OUTCOMES[str(task.outcome)].logged_as
-            king.log.info(said, event=event, actor=task.target_general, task_id=task.id, **self._told.pop(task.id))
+            king.log.info(said, event=event, actor=task.target_general, task_id=task.id, **self._data.pop(task.id))
             notes.forget_cancelled(king.places, king.disk, task.id)
             self._unreadable_versions.pop(task.id, None)
         king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")

@@ -189,7 +189,7 @@ def content(body: str, doubt: bool) -> Content:
 
 
 def _foreign(body: str) -> Content:
-    """An envelope in another layout, a dead letter or a bare payload, laid in by hand."""
+    """Return what was laid in by hand: an envelope in another layout, a dead letter or a bare payload."""
     value = _strict(body)
     if isinstance(value, dict) and {"failure", "originalMessage"} <= value.keys():
         return content(original(body), True)

@@ -59,7 +59,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Check:
 
 
 def _plain(schema: Mapping[str, Any]) -> Any:
-    """Configuration may come in read-only mappings."""
+    """Return configuration as plain dicts and lists: it may come in read-only mappings."""
     return orjson.loads(orjson.dumps(schema, default=dict))
 
 
@@ -101,7 +101,7 @@ def _at(payload: Any, path: Sequence[str]) -> Any:
 
 
 def _required(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """The key is there: with null, too."""
+    """Accept an object that has the key, also with null."""
     return lambda value: True
 
 
@@ -129,7 +129,7 @@ def _length(compare: Callable[[int, float], bool]) -> Callable[[Mapping[str, Any
 
 
 def _size_of(value: str | list[Any]) -> int:
-    """Texts are as long as they are in UTF-8."""
+    """Return how long a value is, of a text its length in UTF-8."""
     return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else len(value)
 
 
@@ -149,7 +149,7 @@ def _pattern(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
 
 
 def _enum(rule: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """Only texts are judged."""
+    """Accept one of the listed texts; what is no text passes."""
     allowed = list(rule["values"])
     return lambda value: not isinstance(value, str) or value in allowed
 

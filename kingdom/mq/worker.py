@@ -57,7 +57,7 @@ class _Held:
     is_lost: bool = False
 
 
-class Keeper(Thread):
+class LeaseExtender(Thread):
     """Extends the leases of the messages in work, well before they end."""
 
     def __init__(self, calls: Calls, on_lost: Callable[[Delivery], None], report: Callable[[str], None]) -> None:
@@ -143,7 +143,7 @@ class Runner:
         self._report = report
         self._report_done = report_done
         self._on_second_signal = on_second_signal
-        self._keeper = Keeper(calls, on_lost, report)
+        self._extender = LeaseExtender(calls, on_lost, report)
         self._lock = Lock()
         self._stopping = Event()
         self._stops = 0
@@ -158,14 +158,14 @@ class Runner:
         """Work until the end. Return whether all messages were done. What a call raises that cannot be waited for is
         raised here, after the others have ended."""
         with self._signals():
-            self._keeper.start()
+            self._extender.start()
             self._running = sum(job.concurrency for job in self._jobs)
             for job in self._jobs:
                 for number in range(job.concurrency):
                     name = f"yirangmq-{job.queue}-{number + 1}"
                     Thread(target=self._work, args=(job,), name=name, daemon=True).start()
             self._wait_for_the_end()
-            self._keeper.end()
+            self._extender.end()
         if self._error is not None:
             raise self._error
         return self._all_good
@@ -194,7 +194,7 @@ class Runner:
                     self._moved.wait(0.1)
 
     def _give_back(self) -> None:
-        for delivery in self._keeper.in_work():
+        for delivery in self._extender.in_work():
             try:
                 self._calls.nack(delivery, "its worker was stopped", requeue=True, timeout=2.0)
             except (Refused, NotRunning, TookTooLong) as error:
@@ -256,7 +256,7 @@ class Runner:
         if not job.acknowledges:
             job.function(delivery)
             return True
-        with self._keeper.hold(delivery, job.visibility) as held:
+        with self._extender.hold(delivery, job.visibility) as held:
             reason: str | None = None
             try:
                 job.function(delivery)

@@ -36,14 +36,17 @@ def rank(priority: str, created_at: str, name: str) -> Rank:
 class Queued(NamedTuple):
     """One thing that waits, by what its queue is served in order of."""
 
+    #: See `rank`.
     rank: Rank
+    #: Its file's name.
     filename: str
+    #: Of the record, as its priority.
     type: str
     priority: str
+    #: An earlier life has noted what it intends with it.
     begun: bool = False
-    """An earlier life has noted what it intends with it."""
+    #: The task that a message belongs to.
     about: str | None = None
-    """The task that a message belongs to."""
 
     @property
     def is_answer(self) -> bool:
@@ -137,6 +140,7 @@ class Event(Filed):
     payload: Json
     #: high, normal or low.
     priority: str
+    #: When it happened, in UTC to the second.
     created_at: str
     #: pending, dispatched, then how its task ended; or discarded, failed.
     status: str
@@ -180,10 +184,13 @@ class Task(Filed):
     target_general: str
     #: The type of its event; `resume` when a person's answer made it.
     type: str
+    #: As in its event.
     repo: str | None
+    #: Its event's or schedule's payload; of a resumed task also the answer.
     payload: Json
     #: high, normal or low.
     priority: str
+    #: When it was made, in UTC to the second.
     created_at: str
     #: pending, or how it ended.
     status: str
@@ -247,6 +254,7 @@ class Task(Filed):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Record):
     kind: ClassVar[str] = "result"
+    #: The task that it ends.
     task_id: str
     #: success, failed, skipped or needs_human.
     status: str
@@ -293,12 +301,13 @@ class Message(Filed):
     context: Json
     #: Where the person is whom it answers.
     source_ref: Json | None
+    #: When it was written, in UTC to the second.
     created_at: str
     #: pending, sent or failed.
     status: str
     #: Its cause: one message is written for each.
     dedup_key: str | None
-    #: What it tells of its task; see CODES.
+    #: What it says of its task; see CODES.
     code: str | None = field(default=None, metadata=WHEN_SET)
     #: The post under which it hangs, in a person's thread; other envoys read it.
     thread_ts: str | None = field(default=None, metadata=WHEN_SET)
@@ -321,7 +330,7 @@ class Message(Filed):
 
 
 CODES = ("started", "resumed", "completed", "failed", "skipped", "question", "proclamation", "unanswerable", "alert")
-"""What a message tells. "unanswerable" goes to a person for whose answer nobody waits."""
+"""What a message says of its task. "unanswerable" goes to a person for whose answer nobody waits."""
 FAILURES = ("failed", "unanswerable")
 _PREFIXES = {
     "[start]": "started",
@@ -337,7 +346,7 @@ _PREFIXES = {
 
 
 def code_of(message: Json) -> str | None:
-    """Return what a message tells, one of CODES; of a foreign one, which has no code, what its first word says."""
+    """Return what a message says of its task, one of CODES; a foreign one is known by its first word."""
     if (code := message.get("code")) in CODES:
         return str(code)
     content = str(message.get("content", ""))
@@ -371,6 +380,7 @@ class Order(Filed):
     target: str
     #: Who gave it.
     by: str
+    #: When it was given, in UTC to the second.
     created_at: str
     #: What came of it, in words.
     outcome: str | None = None
@@ -398,13 +408,17 @@ class Checkpoint(Record):
     type: str | None = None
     #: The type of the first task of its conversation.
     matter: str | None = None
+    #: As in its task.
     repo: str | None = None
     #: By which the engine can go on.
     session_id: str | None = None
     #: The folder it worked in.
     workspace: str | None = None
+    #: As in its task.
     payload: Json = field(default_factory=dict)
+    #: What a person is asked.
     question: str | None = None
+    #: When it was asked, in UTC to the second.
     asked_at: str | None = None
     #: "consent" when the question is ours: whether it may be done without a sandbox. Always written: older generals
     #: of ours wrote none, and asked the same.
@@ -420,9 +434,13 @@ class SessionRow(Record):
     id: str | None = field(default=None, metadata=WHEN_SET)
     #: Its name: its logs are named after it.
     soldier: str | None = field(default=None, metadata=WHEN_SET)
+    #: The task it works on.
     task_id: str
+    #: The general that started it.
     general: str | None = field(default=None, metadata=WHEN_SET)
+    #: Its serving process.
     pid: int | None = field(default=None, metadata=WHEN_SET)
+    #: When it was started, in UTC to the second.
     started_at: str | None = field(default=None, metadata=WHEN_SET)
     #: Of its task.
     priority: str | None = field(default=None, metadata=WHEN_SET)

@@ -367,7 +367,7 @@ class _Loop:
         return waker
 
     def _replace_waker(self) -> None:
-        """Arrivals may fall between the old one and the new one: look everywhere."""
+        """Watch anew, and look everywhere: arrivals may fall between the old waker and the new one."""
         old, self._waker = self._waker, self._new_waker(self._services)
         old.close()
         self._look_everywhere = True

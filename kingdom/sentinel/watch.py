@@ -27,7 +27,7 @@ BATCH = 128
 """Events that are made in one turn, durable together."""
 LONGEST_BACKOFF = 900.0
 ABANDONED_AFTER = 900.0
-"""An errand that has not ended by then is told of; nothing else is begun before it ends."""
+"""A look that has not ended by then is reported; nothing else is begun before it ends."""
 
 
 class Phase(Enum):
@@ -61,7 +61,7 @@ class Watch:
         self._left: list[Event] = []
         self._is_whole = True
         self._failures = 0
-        self._trouble = ""
+        self._problem = ""
         self._since = services.clock()
         self._held = ""
         self._looked_at: float | None = None
@@ -79,7 +79,7 @@ class Watch:
         return self._due if self._phase is Phase.WAITS else self._began + ABANDONED_AFTER
 
     def look_soon(self) -> None:
-        """Something has arrived in its folders."""
+        """Make the next look due, because something has arrived in its folders."""
         if self._phase is Phase.WAITS and not self._failures:
             self._due = self._services.monotonic()
 
@@ -102,15 +102,15 @@ class Watch:
         if self.off:
             return {"state": "off", "why": self.off}
         state = {"limited": "limited", "refused": "refused", "": "ok"}.get(self._kind(), "down")
-        told: dict[str, Any] = {"state": state, "why": self._trouble, "since": stamp(self._since)}
-        told["next_at"] = stamp(self._next_at)
+        status: dict[str, Any] = {"state": state, "why": self._problem, "since": stamp(self._since)}
+        status["next_at"] = stamp(self._next_at)
         if self._looked_at is not None:
-            told["looked_at"] = stamp(self._looked_at)
+            status["looked_at"] = stamp(self._looked_at)
         if self._held:
-            told |= {"state": "held", "why": self._held}
+            status |= {"state": "held", "why": self._held}
         if state == "limited":
-            told["until"] = str(self._state.get("not_before", ""))
-        return told
+            status["until"] = str(self._state.get("not_before", ""))
+        return status
 
     def close(self) -> None:
         if not self.off:
@@ -156,8 +156,8 @@ class Watch:
         self._seen.create(batch)
         del self._left[: len(batch)]
         for event in new:
-            told = {"event_id": event.id, "source": event.source, "event_type": event.type}
-            self._services.log.info(f"{event.id} ({event.type})", event="event.detected", **told)
+            data = {"event_id": event.id, "source": event.source, "event_type": event.type}
+            self._services.log.info(f"{event.id} ({event.type})", event="event.detected", **data)
         if not self._left:
             self._send(Phase.TELLS_SOURCE, partial(self._watcher.after_emit, self._found, self._is_whole))
 
@@ -166,14 +166,14 @@ class Watch:
         self._errand = Errand(call, self._services.alarm.ring)
 
     def _end(self, again: bool) -> None:
-        """Rest: a whole round went well."""
+        """End a round that went well, and rest."""
         self._looked_at = self._services.clock()
         period = max(self._interval, self._watcher.least_wait)
         self._rest(0.0 if again else min(period, self._watcher.most_wait))
         self._state.remove("not_before")
-        if self._trouble:
+        if self._problem:
             self._tell(f"{self.name}: answers again after {duration(self._services.clock() - self._since)}")
-            self._trouble, self._since = "", self._services.clock()
+            self._problem, self._since = "", self._services.clock()
         self._failures = 0
         self._state.save()
         give_back_memory()
@@ -208,15 +208,15 @@ class Watch:
 
     def _say_trouble(self, kind: str, why: str) -> None:
         """Say it once, and again only when it is of another kind."""
-        told = f"{kind}: {one_line(self._services.log.clean(why), 300)}"
+        problem = f"{kind}: {one_line(self._services.log.clean(why), 300)}"
         if self._kind() != kind:
             self._services.log.error(one_line(why, 300))
-            if not self._trouble:
+            if not self._problem:
                 self._since = self._services.clock()
-        self._trouble = told
+        self._problem = problem
 
     def _kind(self) -> str:
-        return self._trouble.partition(":")[0]
+        return self._problem.partition(":")[0]
 
     def _hold(self, number: int, why: str) -> None:
         if number and not self._held:

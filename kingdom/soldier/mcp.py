@@ -102,7 +102,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
             return {"result": {}}
         case "tools/list":
             tools = [
-                {"name": name, "description": told, "inputSchema": schema} for name, (_, told, schema) in TOOLS.items()
+                {"name": name, "description": text, "inputSchema": schema} for name, (_, text, schema) in TOOLS.items()
             ]
             return {"result": {"tools": tools}}
         case "tools/call":
@@ -115,10 +115,10 @@ def _called(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if name not in TOOLS:
         return {"error": {"code": BAD_PARAMETERS, "message": f"no such tool: {name}"}}
     try:
-        told, failed = TOOLS[name][0](arguments if isinstance(arguments, dict) else {}), False
+        text, failed = TOOLS[name][0](arguments if isinstance(arguments, dict) else {}), False
     except (ValueError, OSError) as error:
-        told, failed = str(error), True
-    return {"result": {"content": [{"type": "text", "text": told}], "isError": failed}}
+        text, failed = str(error), True
+    return {"result": {"content": [{"type": "text", "text": text}], "isError": failed}}
 
 
 if __name__ == "__main__":

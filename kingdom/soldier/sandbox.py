@@ -325,7 +325,7 @@ def _all_but(folder: str, hidden: Set[str], above: Set[str]) -> Iterator[str]:
 
 
 def _allow(rules: int, path: str, access: int) -> None:
-    """Allow access to a path. What is gone, or cannot be opened by us, stays forbidden."""
+    """Allow access to a path. One that does not exist, or that we cannot open, stays forbidden."""
     if (descriptor := _opened(path)) >= 0:
         _add_rule(rules, descriptor, access)
         os.close(descriptor)

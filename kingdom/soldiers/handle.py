@@ -104,9 +104,9 @@ class SoldierHandle:
         if self.order is None or self.order.engine not in engines.ENGINES:
             return {}
         with suppress(BadFile):
-            told = (engines.load(self.order.engine).result(self.order, -signal.SIGKILL) or {}).get("metrics")
-            if isinstance(told, dict):
-                amounts = {name: told.get(name) for name in ("cost_usd", "tokens_used")}
+            metrics = (engines.load(self.order.engine).result(self.order, -signal.SIGKILL) or {}).get("metrics")
+            if isinstance(metrics, dict):
+                amounts = {name: metrics.get(name) for name in ("cost_usd", "tokens_used")}
                 return {name: value for name, value in amounts.items() if isinstance(value, int | float) and value > 0}
         return {}
 
@@ -171,7 +171,7 @@ class SoldierHandle:
         remove_tree(disk, self.control_folder)
 
     def _note_start(self, disk: Disk, pid: int, attempt: int) -> Started:
-        """Also of one that has ended already: it was a try, and must not be made again and again."""
+        """Note the start also of a process that has ended already: it counts as a try."""
         started = Started(pid, started_at(pid) or 0, attempt, round(slept(), 3))
         disk.rewrite(self._started, to_json(started.to_json()))
         return started

@@ -90,7 +90,7 @@ def _kept(lines: Iterable[str], largest_bytes: int) -> list[str]:
 
 
 def _one_line(text: str, largest_bytes: int) -> str:
-    """Cut a long lesson: it must not cost all the others."""
+    """Return a lesson as one line, cut so that a long one does not push out all the others."""
     line = " ".join(text.split())
     cut = line.encode()[:largest_bytes].decode("utf-8", "ignore")
     return line if cut == line else f"{cut}…"

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from subprocess import DEVNULL, run
+from subprocess import DEVNULL, PIPE, run
 from typing import Any
 
 from kingdom.disk.atomic import make_folder
@@ -104,10 +104,10 @@ def git_identity(runtime: Mapping[str, Any]) -> str | None:
         return None
     asked = ["git", "config", "--global", "--get-regexp", r"^user\.(name|email)$"]
     try:
-        told = run(asked, stdin=DEVNULL, stderr=DEVNULL, capture_output=False, stdout=-1, text=True, check=False).stdout
+        found = run(asked, stdin=DEVNULL, stderr=DEVNULL, stdout=PIPE, text=True, check=False).stdout
     except OSError:
         return None
-    lines = [line.partition(" ") for line in told.splitlines()]
+    lines = [line.partition(" ") for line in found.splitlines()]
     kept = "".join(f"\t{key.partition('.')[2]} = {json.dumps(value, ensure_ascii=False)}\n" for key, _, value in lines)
     return f"[user]\n{kept}" if kept else None
 

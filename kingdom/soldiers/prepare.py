@@ -210,11 +210,11 @@ def _tools(services: Services, manifest: Manifest, result_path: str) -> dict[str
     """Return the MCP server that lets a model report, ask and remember, if the configuration wants it."""
     if not services.system["runtime"]["mcp"]:
         return {}
-    told = {
+    env = {
         "KINGDOM_RESULT_PATH": result_path,
         "KINGDOM_LENT_MEMORY": str(services.places.lent_memory(manifest.name) / memory.LEARNED),
     }
-    return {"kingdom": {"command": sys.executable, "args": ["-P", "-m", "kingdom.soldier.mcp"], "env": told}}
+    return {"kingdom": {"command": sys.executable, "args": ["-P", "-m", "kingdom.soldier.mcp"], "env": env}}
 
 
 def _limits(manifest: Manifest, task: Task, left_usd: float | None) -> dict[str, Any]:

@@ -127,10 +127,10 @@ class GitHub(FaultyStandIn):
 
     def served(self, request: Request) -> Answer:
         answer = self._limited(request) or self._answered(request)
-        told = {"x-github-media-type": "github.v3; format=json"}
+        headers = {"x-github-media-type": "github.v3; format=json"}
         if self.remaining is not None:
-            told |= {"x-ratelimit-remaining": str(self.remaining), "x-ratelimit-reset": str(int(self.reset_at))}
-        return Answer(answer.status, answer.body, {**told, **answer.headers})
+            headers |= {"x-ratelimit-remaining": str(self.remaining), "x-ratelimit-reset": str(int(self.reset_at))}
+        return Answer(answer.status, answer.body, {**headers, **answer.headers})
 
     def _limited(self, request: Request) -> Answer | None:
         if self.remaining is not None and self.now() >= self.reset_at > 0:
@@ -187,13 +187,13 @@ class GitHub(FaultyStandIn):
         size, page = min(int(asked.get("per_page", PER_PAGE)), MOST_PER_PAGE), int(asked.get("page", 1))
         shown = found[(page - 1) * size : page * size]
         tag = f'W/"{sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'
-        told = {"etag": tag, "x-poll-interval": str(self.poll_interval)}
+        headers = {"etag": tag, "x-poll-interval": str(self.poll_interval)}
         if request.headers.get("if-none-match") == tag:
-            return Answer(304, headers=told)
+            return Answer(304, headers=headers)
         if page * size < len(found):
             query = "&".join(f"{name}={value}" for name, value in {**asked, "page": str(page + 1)}.items())
-            told["link"] = f'<{self.address}/notifications?{query}>; rel="next"'
-        return answer_json(shown, headers=told)
+            headers["link"] = f'<{self.address}/notifications?{query}>; rel="next"'
+        return answer_json(shown, headers=headers)
 
     def _comments(self, request: Request, repo: str, number: int) -> Answer:
         url = f"{self.address}/repos/{repo}/issues/{number}"
@@ -207,11 +207,11 @@ class GitHub(FaultyStandIn):
         """Answer with one page of what was found, the oldest first."""
         asked = {name: values[-1] for name, values in request.query.items()}
         size, page = min(int(asked.get("per_page", 30)), 100), int(asked.get("page", 1))
-        told = {}
+        headers = {}
         if page * size < len(found):
             query = urlencode({**asked, "page": str(page + 1)})
-            told["link"] = f'<{self.address}{request.path}?{query}>; rel="next"'
-        return answer_json(found[(page - 1) * size : page * size], headers=told)
+            headers["link"] = f'<{self.address}{request.path}?{query}>; rel="next"'
+        return answer_json(found[(page - 1) * size : page * size], headers=headers)
 
     def _issue(self, repo: str, number: int) -> dict[str, Any]:
         by, at = self.opened.get(number, ("dana", self.now() - OPENED_BEFORE))

@@ -45,7 +45,7 @@ class OpenAI(Model):
             call = {"name": step.tool, "arguments": json.dumps(step.input)}
             message["tool_calls"] = [{"index": 0, "id": f"call_{next(_numbers)}", "type": "function", "function": call}]
         end = "tool_calls" if step.tool else "stop"
-        told = {"id": f"chatcmpl-{next(_numbers)}", "created": 0, "model": body.get("model")}
+        fields = {"id": f"chatcmpl-{next(_numbers)}", "created": 0, "model": body.get("model")}
         used = _used(step)
         usage = {
             "prompt_tokens": used["input_tokens"],
@@ -54,12 +54,12 @@ class OpenAI(Model):
         }
         if not body.get("stream"):
             choices = [{"index": 0, "message": message, "finish_reason": end}]
-            return answer_json({**told, "object": "chat.completion", "choices": choices, "usage": usage})
-        told["object"] = "chat.completion.chunk"
+            return answer_json({**fields, "object": "chat.completion", "choices": choices, "usage": usage})
+        fields["object"] = "chat.completion.chunk"
         chunks: list[Mapping[str, Any]] = [
-            {**told, "choices": [{"index": 0, "delta": message, "finish_reason": None}]},
-            {**told, "choices": [{"index": 0, "delta": {}, "finish_reason": end}]},
-            {**told, "choices": [], "usage": usage},
+            {**fields, "choices": [{"index": 0, "delta": message, "finish_reason": None}]},
+            {**fields, "choices": [{"index": 0, "delta": {}, "finish_reason": end}]},
+            {**fields, "choices": [], "usage": usage},
         ]
         lines = [*(json.dumps(chunk) for chunk in chunks), "[DONE]"]
         parts = [f"data: {line}\n\n".encode() for line in lines]
@@ -82,8 +82,8 @@ def _response(body: Mapping[str, Any], step: Step) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     if step.text is not None:
         text = {"type": "output_text", "text": step.text, "annotations": []}
-        told = {"role": "assistant", "status": "completed", "content": [text]}
-        output.append({"type": "message", "id": f"msg_{next(_numbers)}", **told})
+        fields = {"role": "assistant", "status": "completed", "content": [text]}
+        output.append({"type": "message", "id": f"msg_{next(_numbers)}", **fields})
     if step.tool is not None:
         namespace, _, name = step.tool.rpartition("/")
         call = {"call_id": f"call_{next(_numbers)}", "name": name, "status": "completed"}

@@ -149,7 +149,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is one of the things that are played here."""
+        """Print nothing: clients that go away in the middle are part of what is played here."""
 
 
 def _handler(serve: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]:
@@ -199,6 +199,6 @@ def _handler(serve: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _any  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing is printed: requests are kept."""
+            """Print nothing: requests are kept."""
 
     return Handler

@@ -78,8 +78,8 @@ def log_findings(findings: Iterable[Finding], log: Log, threshold: float) -> Non
     for finding in findings:
         log.warn(str(finding))
         if (event := INTERNAL_EVENTS.get(finding.what)) is not None:
-            told = {"threshold_seconds": threshold} if finding.what is What.MISSED else {}
-            log.event(event, target=finding.role, **told, detail=finding.detail)
+            data = {"threshold_seconds": threshold} if finding.what is What.MISSED else {}
+            log.event(event, target=finding.role, **data, detail=finding.detail)
 
 
 @dataclass

@@ -176,7 +176,7 @@ class Batches:
 
     @contextmanager
     def _nothing_is_removed(self) -> Iterator[None]:
-        """While a name is chosen, files stay: a writer that slept would take a number that was read and removed."""
+        """Hold off removal while a name is chosen: a slow writer would take a number that was read and removed."""
         with self._opened_lock() as fd:
             fcntl.flock(fd, fcntl.LOCK_SH)
             yield
@@ -234,7 +234,7 @@ class Reading:
         return found
 
     def check(self) -> None:
-        """PositionGone, once, before it goes on behind events that were removed unread."""
+        """Raise PositionGone, once, before going on behind events that were removed unread."""
         if self._gone is not None:
             gone, self._gone = self._gone, None
             raise gone

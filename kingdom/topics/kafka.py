@@ -307,11 +307,11 @@ class KafkaProducer:
         return self._seconds is not None and time.monotonic() - since > self._seconds
 
     def _produce(self, topic: str, key: str, value: bytes, done: Done) -> None:
-        def told(error: KafkaError | None, _: Message) -> None:
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
             self._told(done, *_outcome(error))
 
         try:
-            self._clients[-1].produce(topic, value, key or None, on_delivery=told)
+            self._clients[-1].produce(topic, value, key or None, on_delivery=on_delivery)
         except BufferError:
             self._told(done, Outcome.REFUSED, "too much waits to be sent")
         except KafkaException as error:

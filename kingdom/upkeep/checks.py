@@ -181,7 +181,7 @@ def _doubled(view: View) -> Iterator[Fault]:
 
 
 def _one_task(view: View) -> Iterator[Fault]:
-    """Of an event or scheduled run there is one task, but for those that a person had tried again."""
+    """Check that an event or scheduled run has one task, besides those that a person had retried."""
     again = {str(record.get("made")) for _, record in view.records("orders", "pending", "done")}
     tasks = list(view.records("tasks", "pending", "in_progress", "completed"))
     for _, task in tasks:
@@ -252,7 +252,7 @@ def _ended_early(view: View) -> Iterator[Fault]:
 
 
 def _promised(view: View) -> Iterator[Fault]:
-    """Every message whose id was noted in its cause has been written."""
+    """Check that every message whose id is noted in its cause has been written."""
     causes = [("events", "dispatched"), ("events", "completed"), ("tasks", "completed")]
     for kind, state in causes:
         for path, cause in view.records(kind, state):
@@ -268,8 +268,8 @@ def _apologise(mender: Mender, fault: Fault) -> None:
     """Write the message anew; what it said is not known any more."""
     check_name("message", id := fault.path.stem)
     text = f"a message about {fault.about} was lost; `kingdom why {fault.about}` tells how it stands"
-    told: Message = alert(id, text, None, stamp(mender.now))
-    mender.queues.messages.create([replace(told, task_id=fault.about, dedup_key=f"{fault.about}:lost:{id}")])
+    lost: Message = alert(id, text, None, stamp(mender.now))
+    mender.queues.messages.create([replace(lost, task_id=fault.about, dedup_key=f"{fault.about}:lost:{id}")])
 
 
 def _last_words(view: View) -> Iterator[Fault]:
@@ -413,7 +413,7 @@ def _drop_damaged(mender: Mender, fault: Fault) -> None:
 
 
 def _unindexed(view: View) -> Iterator[Fault]:
-    """An event that was dispatched by our king stands in the index before it moves."""
+    """Check that each event that our king dispatched stands in the replay index."""
     for path, event in view.records("events", "dispatched", "completed"):
         task, letters = event.get("task_id"), event.get("letters")
         if isinstance(task, str) and letters and event.get("status") != "discarded" and path.stem not in view.replayed:

@@ -27,8 +27,8 @@ class Email(Channel):
         self._kit = kit
         self._journal = Journal(kit)
         #: Sentences about addresses that were refused, for the envoy's own thread.
-        self._untold: deque[str] = deque()
-        self._told: set[str] = set()
+        self._unreported: deque[str] = deque()
+        self._reported: set[str] = set()
 
     def post(self, draft: Draft) -> Post:
         letter = self._letter(draft)
@@ -47,17 +47,17 @@ class Email(Channel):
 
     def read(self) -> Sequence[Said]:
         """Return nothing: mail is not read. Report pending warnings."""
-        while self._untold:
-            self._kit.tell(self._untold.popleft())
+        while self._unreported:
+            self._kit.tell(self._unreported.popleft())
         return ()
 
     def _note_refused(self, refused: Mapping[str, tuple[int, bytes]]) -> None:
-        """Let it be told, once for each address, that a mail that others have has not gone there."""
+        """Log, once for each address, that it refused a mail that others have got."""
         for address, (code, said) in refused.items():
-            if address not in self._told:
-                self._told.add(address)
+            if address not in self._reported:
+                self._reported.add(address)
                 why = one_line(f"{code} {said.decode('utf-8', 'replace')}", 100)
-                self._untold.append(f"the mail server refuses {address} ({why}); the other addresses have the mail")
+                self._unreported.append(f"the mail server refuses {address} ({why}); the other addresses have the mail")
 
     def _letter(self, draft: Draft) -> EmailMessage:
         config, text = self._kit.config, printable(draft.text)

@@ -318,7 +318,7 @@ class FileStore:
             return [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
 
     def _record(self, folder: str) -> dict[str, Any] | None:
-        """None for a folder that is no queue, or whose record a person damaged so that its name cannot be told."""
+        """Return a queue's record; None for a folder that is no queue, or whose damaged record names none."""
         try:
             about = orjson.loads(read_bytes(f"{folder}/{self._folder_names['meta']}/{RECORD}"))
         except (FileNotFoundError, BadFile, orjson.JSONDecodeError):

@@ -309,7 +309,7 @@ def _holds_anything(folder: str) -> bool:
 
 
 def _file(name: str) -> str:
-    """Dead letters, also those out on a lease, carry their reason in the name."""
+    """Return the file's name; that of a dead letter, leased or not, carries its reason."""
     return f"{name[MESSAGE_ID]}.dlq.json" if names.is_dead_letter(name) else f"{name[MESSAGE_ID]}.json"
 
 

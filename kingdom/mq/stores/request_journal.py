@@ -38,7 +38,7 @@ class Journal:
             self.unsynced = False
 
     def read(self, since: int) -> Iterator[DedupEntry]:
-        """Oldest first. A line cut short by a crash is no line."""
+        """Return the entries, oldest first, without a line that a crash cut short."""
         for segment in self._segments():
             with open(self._path(segment), "rb") as file:
                 for line in file:

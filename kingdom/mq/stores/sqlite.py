@@ -466,7 +466,7 @@ class SqliteStore:
         return [finding for finding in findings if finding.kind != "missing_payload"]
 
     def _state(self, key: str) -> None:
-        """Ready, as it was published, when its header tells; else it is no message and goes."""
+        """Return `ready` for a body whose header is whole; else it is no message and goes."""
         queue, message_id = names.queue_of_key(key), names.id_of_key(key)
         (row,) = self._query("select_body", (key,))
         about = original_messages.envelope(row[0])

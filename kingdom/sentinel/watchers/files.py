@@ -102,7 +102,7 @@ class FilesWatcher:
         return found.is_cut and is_whole
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is held open."""
 
     def _lying_in(self, folder: Path) -> list[Laid]:
         """Return the files that nobody is writing any more, sorted; some may be looked at again soon."""

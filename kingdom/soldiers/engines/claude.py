@@ -99,7 +99,7 @@ class Claude:
         event = endings.event_of(line)
         if event is None or "session_id" not in event or not isinstance(event.get("type"), str):
             return None
-        return "\n".join(_told(event))
+        return "\n".join(_lines_of(event))
 
 
 def _words(order: SoldierOrder) -> Iterator[str]:
@@ -168,17 +168,17 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
 def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str, str]:
     """Return why it failed, in its words, and what kind of an error that is."""
     errors = [str(one) for one in end.get("errors") or ()]
-    told = str(end.get("result") or "; ".join(errors) or end.get("subtype"))
+    text = str(end.get("result") or "; ".join(errors) or end.get("subtype"))
     status = end.get("api_error_status")
     if end.get("terminal_reason") == "prompt_too_long":
-        return f"the prompt is too long: {told}", FINAL
+        return f"the prompt is too long: {text}", FINAL
     if end.get("subtype") == "error_max_turns":
-        return told, FINAL
-    if error in ("rate_limit", "billing_error") or status in LIMITS or NO_MONEY.search(told):
-        return told, LIMIT
-    if status in LOCKED_OUT or error == "authentication_failed" or any(word in told.lower() for word in NO_KEY):
-        return told, SET_UP
-    return told, FAILURE
+        return text, FINAL
+    if error in ("rate_limit", "billing_error") or status in LIMITS or NO_MONEY.search(text):
+        return text, LIMIT
+    if status in LOCKED_OUT or error == "authentication_failed" or any(word in text.lower() for word in NO_KEY):
+        return text, SET_UP
+    return text, FAILURE
 
 
 def _metrics(order: SoldierOrder, end: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,8 +201,8 @@ def _tokens_of(event: Mapping[str, Any]) -> dict[str, int]:
 
 def _denials(end: Mapping[str, Any]) -> Iterator[str]:
     for denial in (end.get("permission_denials") or ())[:MOST_DENIALS]:
-        told = json.dumps(denial.get("tool_input"), ensure_ascii=False)
-        yield f"it was not allowed to use {denial.get('tool_name')}: {told[:200]}"
+        text = json.dumps(denial.get("tool_input"), ensure_ascii=False)
+        yield f"it was not allowed to use {denial.get('tool_name')}: {text[:200]}"
 
 
 def _reset(limit: Any) -> float | None:
@@ -228,7 +228,7 @@ def _blocks(event: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _told(event: Mapping[str, Any]) -> Iterator[str]:
+def _lines_of(event: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people see of an event."""
     match event["type"], event.get("subtype"):
         case "system", "init":

@@ -106,7 +106,7 @@ class Codex:
         kind = str(event.get("type")) if event else ""
         if event is None or not kind.startswith(("thread.", "turn.", "item.", "error")) or "session_id" in event:
             return None
-        return "\n".join(_told(event))
+        return "\n".join(_lines_of(event))
 
 
 def _words(order: SoldierOrder) -> Iterator[str]:
@@ -181,16 +181,16 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
         return ending._replace(metrics={"tokens_used": used}, totals={"tokens": total})
     if not ended:
         error = endings.cut_short(NAME, exit_code) + (f": {error}" if error else "")
-    told = str(error)
-    if _TOO_LONG.search(told):
-        return ending._replace(error=f"the prompt is too long: {told}", kind=FINAL)
-    if _LIMIT.search(told):
-        return ending._replace(error=told, kind=LIMIT, resets_at=_reset(order, told))
-    return ending._replace(error=told, kind=SET_UP if ended and _SET_UP.search(told) else FAILURE)
+    text = str(error)
+    if _TOO_LONG.search(text):
+        return ending._replace(error=f"the prompt is too long: {text}", kind=FINAL)
+    if _LIMIT.search(text):
+        return ending._replace(error=text, kind=LIMIT, resets_at=_reset(order, text))
+    return ending._replace(error=text, kind=SET_UP if ended and _SET_UP.search(text) else FAILURE)
 
 
 def _without_session(order: SoldierOrder, exit_code: int) -> Ending | None:
-    """A session that is not there, or an option that it does not know: it only complains."""
+    """Return how a run ended in which it only complains: of a session that is not there, of an option unknown to it."""
     try:
         with open(order.err, encoding="utf-8", errors="replace") as err:
             complaint = err.read()[-endings.MOST_SAID :].strip()
@@ -199,13 +199,13 @@ def _without_session(order: SoldierOrder, exit_code: int) -> Ending | None:
     return Ending(error=complaint) if complaint and exit_code else None
 
 
-def _reset(order: SoldierOrder, told: str) -> float | None:
+def _reset(order: SoldierOrder, text: str) -> float | None:
     """Return when a limit ends, as far as its words say so: after a while, or at a time of this machine's clock."""
     ended = os.stat(order.out).st_mtime
-    if (found := _IN.search(told)) is not None:
+    if (found := _IN.search(text)) is not None:
         parts = _PART.findall(found["rest"])
         return ended + sum(float(number) * _SECONDS[unit.lower()] for number, unit in parts) if parts else None
-    if (at := _AT.search(told)) is None:
+    if (at := _AT.search(text)) is None:
         return None
     now = datetime.fromtimestamp(ended).astimezone()
     day = f"{at['day']} {at['year']}" if at["day"] else now.strftime("%b %d %Y")
@@ -217,7 +217,7 @@ def _reset(order: SoldierOrder, told: str) -> float | None:
     return (reset if at["day"] or reset > now - timedelta(minutes=1) else reset + timedelta(days=1)).timestamp()
 
 
-def _told(event: Mapping[str, Any]) -> Iterator[str]:
+def _lines_of(event: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people see of an event."""
     item = event.get("item")
     item = item if isinstance(item, dict) else {}

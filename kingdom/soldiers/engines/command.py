@@ -36,14 +36,14 @@ class Command:
         return str(program)
 
     def account(self, general: str) -> str:
-        """Each general's program has its own."""
+        """Return an account of the general's own: its program shares no limits with others."""
         return f"command:{general}"
 
     def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
         return without_plugins(manifest)
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
-        """It has no HOME of its own."""
+        """Do nothing: its program has no HOME of its own."""
 
     def environment(self, order: SoldierOrder) -> Mapping[str, str]:
         return {}

@@ -59,16 +59,16 @@ class Opencode:
         return without_plugins(manifest)
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
-        """It is told all by its environment."""
+        """Do nothing: its settings are in its environment."""
 
     def environment(self, order: SoldierOrder) -> Mapping[str, str]:
-        told: dict[str, Any] = {"autoupdate": False, "share": "disabled"}
+        settings: dict[str, Any] = {"autoupdate": False, "share": "disabled"}
         if (address := order.settings.get("base_url")) is not None:
             model = str(order.settings.get("model"))
             options = {"baseURL": address, "apiKey": f"{{env:{KEYS[0]}}}"}
             about = {"npm": "@ai-sdk/openai-compatible", "name": PROVIDER, "options": options, "models": {model: {}}}
-            told |= {"provider": {PROVIDER: about}, "small_model": f"{PROVIDER}/{model}"}
-        return {**SWITCHES, "OPENCODE_CONFIG_CONTENT": json.dumps(told)}
+            settings |= {"provider": {PROVIDER: about}, "small_model": f"{PROVIDER}/{model}"}
+        return {**SWITCHES, "OPENCODE_CONFIG_CONTENT": json.dumps(settings)}
 
     def argv(self, order: SoldierOrder) -> list[str]:
         return [order.program, "run", *_words(order)]
@@ -80,7 +80,7 @@ class Opencode:
         event = endings.event_of(line)
         if event is None or "sessionID" not in event:
             return None
-        return "\n".join(_told(event))
+        return "\n".join(_lines_of(event))
 
 
 def _words(order: SoldierOrder) -> Iterator[str]:
@@ -126,14 +126,14 @@ def _why(error: object) -> tuple[str, str]:
     about: dict[str, Any] = error if isinstance(error, dict) else {}
     known = about.get("data")
     data: dict[str, Any] = known if isinstance(known, dict) else {}
-    told = str(data.get("message") or about.get("message") or about.get("name") or error)
+    text = str(data.get("message") or about.get("message") or about.get("name") or error)
     status = data.get("statusCode")
-    if status in LIMITS or _LIMIT.search(told):
-        return told, LIMIT
-    return told, SET_UP if status in LOCKED_OUT or _SET_UP.search(told) else FAILURE
+    if status in LIMITS or _LIMIT.search(text):
+        return text, LIMIT
+    return text, SET_UP if status in LOCKED_OUT or _SET_UP.search(text) else FAILURE
 
 
-def _told(event: Mapping[str, Any]) -> Iterator[str]:
+def _lines_of(event: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people see of an event."""
     part = event.get("part")
     part = part if isinstance(part, dict) else {}
