@@ -60,9 +60,11 @@ class JsonFile:
         for oldest in list(self._values)[:-most]:
             self.remove(oldest)
 
-    def remove(self, key: str) -> None:
-        if self._values.pop(key, None) is not None:
+    def remove(self, key: str) -> Any:
+        """Delete a value and return it; None if absent."""
+        if (value := self._values.pop(key, None)) is not None:
             self._has_changed(key)
+        return value
 
     def save(self, *others: JsonFile) -> None:
         """Write the file, and others of the same writer, durable together: those that have changed since."""

@@ -244,8 +244,7 @@ class Conversations:
                     self.save()
 
     def _close(self, task: str) -> None:
-        if (thread := self._threads.get(task)) is not None:
-            self._threads.remove(task)
+        if (thread := self._threads.remove(task)) is not None:
             self._closed.put_last(task, thread, MOST_CLOSED)
 
 

@@ -40,8 +40,10 @@ class EnvoyJob:
             self._conversations.close_silent()
             self._reminders.write_due()
         messages = self._next_messages()
-        if messages or arrivals is None:
+        if messages:
             self._outbound.send(messages)
+        if arrivals is None:
+            self._outbound.clear_filed()
         is_delivering = len(self._deliveries) > 0
         filed = is_delivering and self._renewed is None and self._outbound.deliver()
         more = heard or filed or bool(self._backlog.waiting)
@@ -90,11 +92,11 @@ class EnvoyJob:
         due = [
             message for message in waiting if message and (message.not_before or "") <= now and self._is_new(message)
         ]
-        held = [message for message in due if self._outbound.has_to_wait(message)]
-        self._backlog.hold([f"{message.id}.json" for message in held])
-        names = {queued.filename for queued in batch} - {f"{message.id}.json" for message in held}
-        self._backlog.drop(names)
-        return [message for message in due if message not in held]
+        held = {f"{message.id}.json" for message in due if self._outbound.has_to_wait(message)}
+        if held:
+            self._backlog.hold(held)
+        self._backlog.drop({queued.filename for queued in batch} - held)
+        return [message for message in due if f"{message.id}.json" not in held]
 
     def _next_batch(self) -> list[Queued]:
         """Return the most urgent ones, each after the message that opens its task's thread."""

@@ -53,12 +53,12 @@ class Outbound:
         return waits
 
     def send(self, messages: list[Message]) -> None:
-        """Post each message once, in its conversation, on a channel that does it at once; file it in sent/ or failed/.
-
-        Remove the traces of those that were filed before.
-        """
+        """Post each message once, in its conversation, on a channel that does it at once; file it: sent/ or failed/."""
         with self._careful(messages):
             self._send(messages)
+
+    def clear_filed(self) -> None:
+        """Remove the traces of messages that were filed just before an earlier process, or turn, ended."""
         self._intents.remove_filed()
 
     def deliver(self) -> bool:

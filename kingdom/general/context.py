@@ -71,10 +71,16 @@ class Context:
         self.sessions.remove(soldier.task)
         soldier.clear(self.services.unsynced)
 
-    def clear_traces(self, soldier: SoldierHandle, inherited: str | None, status: str | None = None) -> None:
-        """Remove what an ended task leaves, the control folder last: while it is there, a next life clears the rest."""
+    def clear_traces(self, soldier: SoldierHandle, inherited: str | None, *, is_done: bool = False) -> None:
+        """Remove what an ended task leaves, the control folder last: while it is there, a next life clears the rest.
+
+        Unless `is_done` says that its workspace may go, its result is read for that.
+        """
         self._handles.pop(soldier.task, None)
-        self.workspaces.clear_if_done(soldier.task, inherited, status)
+        if is_done:
+            self.workspaces.clear(soldier.task, inherited)
+        else:
+            self.workspaces.clear_if_done(soldier.task, inherited)
         if soldier.left_traces():
             self.dismiss(soldier)
 

@@ -21,6 +21,7 @@ from kingdom.soldiers import engine_homes, engines, memory, owner, prepare, resu
 from kingdom.soldiers.budgets import Wait
 from kingdom.soldiers.handle import Look, SoldierHandle
 from kingdom.soldiers.results import Final, QuotaReached, Retryable
+from kingdom.soldiers.workspace import KEPT_AFTER
 from kingdom.times import stamp
 
 
@@ -139,8 +140,9 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     """Write what others need first (checkpoint, memory), then the result, then clear the traces."""
     services, inherited = general.services, general.workspaces.inherited(task)
     result = results.with_warnings(results.redacted(result, services.log.clean_json), _warnings(general, soldier))
-    if result.status == "success" and (folder := general.workspaces.committed(task.id, inherited)) is not None:
-        where = f"Its commits lie in {folder}."
+    commits = general.workspaces.committed(task.id, inherited)
+    if result.status == "success" and commits is not None:
+        where = f"Its commits lie in {commits}."
         result = replace(result, summary=f"{result.summary}\n{where}" if result.summary else where)
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
@@ -151,17 +153,17 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     memory.collect(services.disk, services.places, general.name, most)
     if result.memory_updates:
         memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
-    status: str | None = result.status
+    is_done = result.status not in KEPT_AFTER and commits is None
     try:
         services.disk.create(services.places.result(task.id), to_json(result.to_json()))
     except Collision:
-        status = None
+        is_done = False
         services.log.warn(f"{task.id} has a result already, which is kept")
     general.budgets.release_probe(task.id, services.clock())
     services.log.info(f"{task.id}: {result.status}")
     for warning in result.warnings or ():
         services.log.warn(f"the result of {task.id}: {warning}")
-    general.clear_traces(soldier, inherited, status)
+    general.clear_traces(soldier, inherited, is_done=is_done)
     return True
 
 

@@ -120,8 +120,7 @@ class Backlog(Generic[R]):
     def hold(self, filenames: Iterable[str]) -> None:
         """Take files out of `waiting` that somebody sees to; they come back when they are dropped and still there."""
         held = set(filenames)
-        if held:
-            self.waiting = [queued for queued in self.waiting if queued.filename not in held]
+        self.waiting = [queued for queued in self.waiting if queued.filename not in held]
 
     def give(self, filenames: Iterable[str], other: Backlog[R]) -> None:
         """Hand over files that were moved into the folder of another backlog, with what is known of them."""

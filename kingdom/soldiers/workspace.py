@@ -78,13 +78,10 @@ class Workspaces:
         """Return the workspace of a resumed task: the one in which its question was asked."""
         return _workspace_of(notes.checkpoint_answered_by(self._places, task))
 
-    def clear_if_done(self, task_id: str, inherited: str | None = None, status: str | None = None) -> None:
-        """Remove the workspace of a task that has ended, unless it failed, asked, or made commits.
-
-        Without the `status` of its result that is read.
-        """
+    def clear_if_done(self, task_id: str, inherited: str | None = None) -> None:
+        """Remove the workspace of a task that has a result, unless it failed, asked, or made commits."""
         try:
-            status = status or read_json(self._places.result(task_id)).get("status")
+            status = read_json(self._places.result(task_id)).get("status")
         except (FileNotFoundError, BadInput):
             return
         if status not in KEPT_AFTER and self.committed(task_id, inherited) is None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from kingdom.disk.atomic import make_folder
 from kingdom.errors import BadConfig
+from kingdom.home.places import Places
 from kingdom.records.messages import Checkpoint, Task
 from kingdom.soldiers.workspace import NoWorkspace, Workspaces
 from tests import fixtures as tools
-from tests.fixtures import Clock, services
+from tests.fixtures import Clock, services, write
 from tests.waiting import SOON, wait_until
 
 Repo = Callable[[str], Path]
@@ -219,9 +221,8 @@ def test_the_workspaces_of_a_task_stay_while_somebody_may_need_them(home: Path, 
     assert asked is not None
     assert own is not None
     if status is not None:
-        path = home / "state" / "results" / "task-20260207-002.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'{{"task_id": "task-20260207-002", "status": "{status}"}}')
+        make_folder(Places(home).results)
+        write(Places(home).result("task-20260207-002"), {"status": status})
     ours.clear_if_done("task-20260207-002", str(asked))
     assert (asked.exists(), own.exists()) == (not goes, not goes)
 
@@ -256,7 +257,9 @@ def test_what_was_committed_is_kept_when_its_task_has_ended(home: Path, repo: Pa
     workspace = made(ours, a_task(repo="acme/app"))
     works(workspace)
     assert ours.committed("task-20260207-001") == (workspace if is_kept else None)
-    ours.clear_if_done("task-20260207-001", status="success")
+    make_folder(Places(home).results)
+    write(Places(home).result("task-20260207-001"), {"status": "success"})
+    ours.clear_if_done("task-20260207-001")
     assert workspace.exists() == is_kept
 
 
