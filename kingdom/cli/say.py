@@ -172,8 +172,9 @@ class ReplyListener:
         if name == f"{event}.json":
             ended = read_json_or(folder / name, {})
             if ended.get("status") == "discarded":
-                why = f"{ended.get('discarded_reason')}; `{home.command()} generals` lists what is installed"
-                raise NoAnswer(event=event, why=why)
+                is_unclaimed = ended.get("discarded_code") == "unclaimed"
+                hint = f"; `{home.command()} generals` lists what is installed" if is_unclaimed else ""
+                raise NoAnswer(event=event, why=f"{ended.get('discarded_reason')}{hint}")
             if ended.get("status") == "skipped" and (why := self._why_in_silence(str(ended.get("task_id")))):
                 raise NoAnswer(event=event, why=why)
         if name == f"{event}.json.reason":

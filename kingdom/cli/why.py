@@ -195,7 +195,7 @@ def _event(places: Places, found: Found) -> Story:
     if found.state == "pending":
         return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _now(_rules(places, found)))
     if found.get("status") == "discarded":
-        tried = _rules(places, found) if "subscribes" in str(found.get("discarded_reason")) else []
+        tried = _rules(places, found) if found.get("discarded_code") == "unclaimed" else []
         details = _at(_changed(found.path), tried)
         return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", details)
     task = _followers(places, found.get("task_id"), "tasks")

@@ -99,7 +99,7 @@ class Dispatch:
         if route is None:
             reason = f"no general subscribes to {event.type}"
             drafts = [messages.nobody_takes(event, self._king.channel)] if event.is_chat else []
-            return self._ends_here(event, "discarded", reason, *drafts)
+            return self._ends_here(event, "discarded", "unclaimed", reason, *drafts)
         task = Task(
             id=task_id,
             event_id=event.id,
@@ -123,7 +123,7 @@ class Dispatch:
         except Unanswerable as error:
             king.log.error(f"{event.id}: {error.why}")
             draft = messages.unanswerable(event, king.channel, error.why, error.thread)
-            return self._ends_here(event, "failed", error.why, draft)
+            return self._ends_here(event, "failed", "unanswerable", error.why, draft)
         if (question := question_of(event, king.places)) is not None:
             notes.note_answer(king.places, king.disk, question, event.id)
         return self._becomes(event, task, messages.resumed(task, king.channel))
@@ -148,11 +148,13 @@ class Dispatch:
         return Decision(noted, [draft], task, run.entry.run_key(run.due), begun=run.task_id is not None)
 
     def _becomes(self, event: Event, task: Task, draft: messages.MessageDraft) -> Decision[Event]:
-        noted = replace(event, status="dispatched", task_id=task.id, discarded_reason=None)
+        noted = replace(event, status="dispatched", task_id=task.id, discarded_reason=None, discarded_code=None)
         return Decision(noted, [draft], task, event.id, begun=event.task_id is not None, next_state="dispatched")
 
-    def _ends_here(self, event: Event, status: str, why: str, *drafts: messages.MessageDraft) -> Decision[Event]:
-        noted = replace(event, status=status, discarded_reason=why, task_id=None)
+    def _ends_here(
+        self, event: Event, status: str, code: str, why: str, *drafts: messages.MessageDraft
+    ) -> Decision[Event]:
+        noted = replace(event, status=status, discarded_reason=why, discarded_code=code, task_id=None)
         return Decision(noted, drafts, next_state="completed")
 
     def _drop_duplicates(self, events: Iterable[Event]) -> list[Event]:
@@ -182,7 +184,7 @@ class Dispatch:
                 return
             king.disk.remove(king.places.queue_file("events", "pending", event.id))
         else:
-            discarded = replace(event, status="discarded", discarded_reason=reason)
+            discarded = replace(event, status="discarded", discarded_reason=reason, discarded_code="duplicate")
             king.queues.events.end([discarded], "pending", "completed")
         said, data = f"{event.id} is discarded: {reason}", {"event_id": event.id, "event_type": event.type}
         king.log.info(said, event="event.discarded", **data, reason=reason)

@@ -134,7 +134,8 @@ class Orders:
             return
         event = queues.events.read("dispatched", task.event_id)
         reason = f"{task.id} was cancelled by {order.by}"
-        queues.events.end([replace(event, status="discarded", discarded_reason=reason)], "dispatched", "completed")
+        ended = replace(event, status="discarded", discarded_reason=reason, discarded_code="cancelled")
+        queues.events.end([ended], "dispatched", "completed")
 
     def _task(self, name: str, state: str) -> Task:
         if not self._king.queues.tasks.has(name, state):
@@ -156,7 +157,14 @@ class Orders:
                 raise OrderRefused(
                     f"{event.id} was not discarded ({event.status}); `retry` its task {event.task_id} instead"
                 )
-            fresh = replace(event, status="pending", discarded_reason=None, message_ids={}, requeued_by=order.id)
+            fresh = replace(
+                event,
+                status="pending",
+                discarded_reason=None,
+                discarded_code=None,
+                message_ids={},
+                requeued_by=order.id,
+            )
             queues.events.update("completed", [fresh])
             return self._move_to_pending("events", order.target, "completed")
         if queues.messages.has(order.target, "failed"):
@@ -206,7 +214,13 @@ class Orders:
             raise OrderRefused(f"no event {order.target} is waiting")
         event = self._king.queues.events.read("pending", order.target)
         reason = f"by {order.by}"
-        discarded = replace(event, status="discarded", discarded_reason=reason, discarded_by_order=order.id)
+        discarded = replace(
+            event,
+            status="discarded",
+            discarded_reason=reason,
+            discarded_code="by_order",
+            discarded_by_order=order.id,
+        )
         self._king.queues.events.end([discarded], "pending", "completed")
         self._king.log.event("event.discarded", event_id=event.id, event_type=event.type, reason=reason)
         return "discarded"

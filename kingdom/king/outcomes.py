@@ -214,7 +214,8 @@ class Outcomes:
         why = f"{task or f'the task of {event.id}'} was lost: {where}"
         self._king.log.error(f"{event.id} failed: {why}")
         draft = messages.lost_task(event, self._king.channel, why)
-        return Decision(replace(event, status="failed", discarded_reason=why), [draft], next_state="completed")
+        noted = replace(event, status="failed", discarded_reason=why, discarded_code="task_lost")
+        return Decision(noted, [draft], next_state="completed")
 
     def _status_of(self, task_id: str) -> str:
         try:

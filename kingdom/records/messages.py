@@ -150,6 +150,8 @@ class Event(Filed):
     message_ids: Json = field(default_factory=dict, metadata={"key": "letters"})
     #: Why it is discarded or failed.
     discarded_reason: str | None = None
+    #: The same for programs: unclaimed, duplicate, cancelled, by_order, unanswerable, task_lost.
+    discarded_code: str | None = field(default=None, metadata=WHEN_SET)
     #: The order that put it back into pending.
     requeued_by: str | None = field(default=None, metadata=WHEN_SET)
     #: The order that discarded it.

@@ -172,6 +172,7 @@ def test_an_event_that_nobody_wants_is_discarded_with_its_reason(court_home: Pat
     noted = read(court_home, "events", "completed", "evt-1")
     assert (noted["status"], noted["task_id"]) == ("discarded", None)
     assert noted["discarded_reason"] == "no general subscribes to jira.ticket.assigned"
+    assert noted["discarded_code"] == "unclaimed"
     assert (here(court_home, "tasks", "pending"), messages_of(court_home), logged(court_home)) == (
         [],
         [],
