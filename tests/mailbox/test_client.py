@@ -232,3 +232,10 @@ def test_a_request_names_its_client_and_its_deadline(home: Path) -> None:
     assert request["command"] == "ack"
     assert request["timestampMs"] == 1_000_000
     assert request["deadlineMs"] == 1_000_100
+
+
+@pytest.mark.parametrize(("seconds", "deadline"), [(60.0, 1_060_000), (0.25, 1_000_250), (0.0, 0)])
+def test_a_deadline_is_so_many_seconds_from_now_or_none(home: Path, seconds: float, deadline: int) -> None:
+    (home / "requests").mkdir()
+    with Client(home, "me", clock=lambda: 1000.0) as client:
+        assert json.loads(client._written("1", "ack", {}, seconds))["deadlineMs"] == deadline

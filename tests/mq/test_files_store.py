@@ -285,3 +285,13 @@ def test_a_request_that_a_crash_kept_from_the_journal_is_known_after_the_clock_w
         key = house.publish(request="two")
     house.reopen(kill=True)
     assert house.publish(request="two") == key
+
+
+@pytest.mark.parametrize(("size", "kept"), [(100, 1), (1 << 15, 0)])
+def test_only_the_file_of_a_small_message_laid_in_is_kept_to_be_written_over(
+    house: House, size: int, kept: int
+) -> None:
+    lay(house, "mine.json", b'"' + b"x" * size + b'"')
+    house.sweep(2)
+    house.ack(house.lease())
+    assert len(list((house.folder / "fs").rglob("*.spare.tmp"))) == kept

@@ -132,3 +132,14 @@ def test_files_that_are_written_over_do_not_outlive_their_life(open_house: Calla
     assert list(house.folder.rglob("*.spare.tmp"))
     house.reopen(kill=kill)
     assert not list(house.folder.rglob("*.spare.tmp"))
+
+
+def test_large_messages_are_held_in_memory_no_longer_than_their_group(open_house: Callable[..., House]) -> None:
+    house = open_house("sqlite")
+    text = '"' + "x" * (2 * sqlite.LARGE) + '"'
+    house.mq.publish(QUEUE, Draft(text))
+    held = dict(house.mq.store._large)  # type: ignore[attr-defined]
+    house.mq.commit()
+    assert [len(body) > len(text) for body in held.values()] == [True]
+    assert house.mq.store._large == {}  # type: ignore[attr-defined]
+    assert house.lease_texts() == [text]
