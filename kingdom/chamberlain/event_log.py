@@ -86,7 +86,8 @@ def _read(path: Path, found: list[_Found], known: list[dict[str, Any]], disk: Di
         if total < CHUNK:
             new, taken = _lines(file, offset)
             if taken:
-                disk.sync_open(file.fd)
+                is_new = cursor.get("name") != file.path.name
+                disk.sync_open(file.fd, path.parent if is_new else None)
             lines += new
             total += taken
             has_more |= 0 < taken < file.size - offset

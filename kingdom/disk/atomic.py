@@ -168,10 +168,12 @@ class Disk:
             with suppress(OSError):
                 self._append(path, data, sync=False)
 
-    def sync_open(self, fd: int) -> None:
-        """Make durable what others have written to an open file."""
+    def sync_open(self, fd: int, folder: Name | None = None) -> None:
+        """Make durable what others have written to an open file, and with its folder also its name."""
         if self.durability == "power":
             os.fdatasync(fd)
+            if folder is not None:
+                sync_folder(folder)
 
     def sweep_scratch(self) -> int:
         """Delete the unfinished files of an earlier run of this writer. Return how many there were."""

@@ -162,7 +162,7 @@ MUTANTS = [
     ),
     Mutant(
         "no fsync of folders",
-        "kingdom.disk.atomic",
+        "kingdom.disk.atomic:Disk._sync_folders",
         drop("sync_folder"),
         caught_by="envoy power",
         near="synced",

@@ -74,6 +74,12 @@ MUTANTS = [
         caught_by="power",
     ),
     Mutant(
+        "a log that was counted may lose its name with the power",
+        "kingdom.chamberlain.event_log:_read",
+        replace("path.parent if is_new else None", "None"),
+        caught_by="power",
+    ),
+    Mutant(
         "a rotated log counts as a new one",
         "kingdom.chamberlain.event_log:_read",
         replace("min(cursor['offset'], file.size)", "min(cursor['offset'], file.size) if file.path == path else 0"),

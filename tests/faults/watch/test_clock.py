@@ -88,7 +88,11 @@ def with_clock() -> dict[str, str]:
 
 
 def clock(court: Kingdom, seconds: int) -> None:
-    Path(court.env["KINGDOM_CLOCK_FILE"]).write_text(str(seconds))
+    """Set the clock of every role; at once, because a file that is empty for a moment is the machine's own time."""
+    file = Path(court.env["KINGDOM_CLOCK_FILE"])
+    draft = file.with_suffix(".new")
+    draft.write_text(str(seconds))
+    draft.replace(file)
 
 
 @pytest.mark.parametrize("launcher", one_of("tmux"))
