@@ -24,6 +24,7 @@ PARTS = {
     "court": "bench.court:run",
     "jobs": "bench.jobs:run",
     "footprint": "bench.footprint:run",
+    "roles": "bench.footprint:roles",
     "recovery": "bench.recovery:run",
     "mq_stores": "bench.mq_stores:run",
     "mq_growth": "bench.mq_growth:run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,11 +16,19 @@ from bench import homes
 from bench.court import python_alone, remember
 from bench.figures import Curve, Row, at_most, curve, interleaved, median, ratio, row, seconds
 from bench.homes import HOUSE
+from kingdom.cli.demo_world import BURST, World
 from kingdom.home.places import Places
 
 ABOUT = "A home as `kingdom init` makes it, with its five roles: what it costs while nothing happens, and its commands."
 TICKS = os.sysconf("SC_CLK_TCK")
 MEGABYTES_PER_ROLE = 25.0
+MOST_MEGABYTES = {"envoy": 32.0, "gateway": 70.0}
+"""Of the envoy with Slack's library, and of the chat's server."""
+ABOUT_ROLES = (
+    "Every role of a home that is connected to GitHub, Jira and Slack (played on loopback), with the mailbox and the "
+    "chat switched on: what it keeps for itself half a minute after 12 reviews were made and a question was asked."
+)
+WORK_SECONDS, REST_SECONDS = 240.0, 30.0
 SETTLE_SECONDS = 3.0
 
 
@@ -101,6 +110,38 @@ def idle(places: Places, *, watched: float) -> list[Row]:
             at_most(f"unique memory of {role}", own, MEGABYTES_PER_ROLE, "MB", reason="it loads what it does not need")
         )
     return rows
+
+
+def roles(quick: bool) -> dict[str, Any]:
+    """Measure every role after it has worked, with all services that it knows on loopback."""
+    with World(homes.folder()) as world:
+        places = world.places
+        world.make_home()
+        system = json.loads((places.config / "system.yaml").read_text())
+        system["roles"] = dict.fromkeys(("mailbox", "gateway", "worker"), True)
+        (places.config / "system.yaml").write_text(json.dumps(system))
+        world.is_killed.set()
+        kingdom(places, "up")
+        try:
+            world.assign_ticket()
+            world.notify_all()
+            homes.wait_for(lambda: _is_served(world), WORK_SECONDS, "all that was asked for is told")
+            time.sleep(1.0 if quick else REST_SECONDS)
+            found = [_of_role(places, beat.parent.name) for beat in sorted(places.state.glob("*/heartbeat"))]
+        finally:
+            kingdom(places, "down", "--soldiers")
+    return {"title": "Memory of each role", "about": ABOUT_ROLES, "rows": found, "curves": []}
+
+
+def _is_served(world: World) -> bool:
+    said = [post["text"].split()[0] for post in world.slack.from_kingdom()]
+    return said.count("[complete]") >= len(BURST) and "[question]" in said
+
+
+def _of_role(places: Places, role: str) -> Row:
+    most = MOST_MEGABYTES.get(role, MEGABYTES_PER_ROLE)
+    own = unique_megabytes(holder(places, role))
+    return at_most(f"unique memory of {role}", own, most, "MB", reason="it loads what it does not need")
 
 
 def used(places: Places) -> dict[int, float]:

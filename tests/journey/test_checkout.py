@@ -17,6 +17,7 @@ import pytest
 
 from kingdom.home.places import Places, find_data
 from tests.faults import trees
+from tests.journey.test_demo import left_in
 
 CHECKOUT = find_data()
 CHANGE_OVER = """\
@@ -177,9 +178,16 @@ def test_a_wheel_can_be_installed_and_runs(folder: Path) -> None:
         *("gen-briefing", "gen-catchup", "gen-doctor", "gen-herald", "gen-jira", "gen-pr", "gen-test")
     ]
     assert not (home / ".env").exists()
-    shown = run(kingdom, "demo", cwd=folder, env=OURS | {"TMPDIR": str(folder)})
+    own = {"HOME": str(folder / "owner"), "TMPDIR": str(folder / "tmp")}
+    elsewhere = folder / "elsewhere"
+    for made in (*own.values(), elsewhere):
+        Path(made).mkdir()
+    before = sorted(folder.rglob("*"))
+    shown = run(kingdom, "demo", cwd=elsewhere, env=OURS | own)
     assert "6 roles are up" in shown
     assert "0 lost, 0 doubled, 0 left over" in shown
+    assert [path for path in sorted(folder.rglob("*")) if path not in before and "__pycache__" not in path.parts] == []
+    assert left_in(Path(own["TMPDIR"])) == []
 
 
 def of_before(target: Path) -> Path:
