@@ -27,7 +27,8 @@ def look(places: Places, *, repair: bool) -> list[Finding]:
 def _topics(places: Places, repair: bool) -> Iterator[Finding]:
     from kingdom.topics.batches import Batches
 
-    for folder in sorted(places.topics.glob("[!.]*")) if places.topics.is_dir() else ():
+    # Beside the topics in files lies what a broker's topics are known by.
+    for folder in sorted(path for path in places.topics.glob("[!.]*") if path.is_dir()):
         batches = Batches(folder, home.disk(places))
         # Groups first: what is appended meanwhile is no ground for alarm.
         passed = [(path, _next(path)) for path in sorted(batches.groups.glob("*.json"))]

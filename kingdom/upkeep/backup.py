@@ -122,6 +122,7 @@ def _early_of_hall(places: Places) -> Iterator[Path]:
     What a group has passed is so in all that is copied later, and no event tells of a row that the copy lacks.
     """
     topics = [places.topics / name for name in listed(places.topics)]
+    yield from (path for path in topics if not path.is_dir())
     for topic in topics:
         yield from (path for path in _all_below(topic / "groups") if not _is_left_out(places, path))
     for topic in topics:

@@ -97,6 +97,7 @@ def found(places: Places) -> list[str]:
 
 
 def test_what_is_whole_raises_no_alarm(places: Places) -> None:
+    (places.topics / "created.json").write_text("{}")
     assert found(places) == []
 
 

@@ -100,6 +100,8 @@ def test_a_copy_of_a_hall_at_work_goes_on(
     home: Path, tmp_path: Path, figure: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places, archives = Places(home), []
+    (places.topics / "created.json").parent.mkdir(parents=True)
+    (places.topics / "created.json").write_text('{"topics": []}')
     with talking(home) as (room, accepted):
         for number in range(COPIES):
             before = list(accepted)
@@ -109,5 +111,8 @@ def test_a_copy_of_a_hall_at_work_goes_on(
     wrong = []
     for target, before in archives:
         wrong += what_is_wrong(restored(target, tmp_path / target.name[0]), room, before, monkeypatch)
+        assert (tmp_path / target.name[0] / "queue/topics/created.json").is_file(), (
+            "what a broker's topics are known by"
+        )
     figure(f"backups of a hall at work: {COPIES}, {len(accepted)} messages, {len(wrong)} wrong")
     assert not wrong, "\n".join(wrong[:20])

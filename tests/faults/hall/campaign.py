@@ -213,6 +213,7 @@ def by_fsck(hall: Hall) -> list[str]:
     command = [sys.executable, "-m", "kingdom", "fsck", "--json"]
     environment = {**os.environ, "KINGDOM_HOME": str(hall.places.home)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout, done.stderr
     return [f"{found['path']}: {found['what']}" for found in json.loads(done.stdout)["findings"]]
 
 
