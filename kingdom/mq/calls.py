@@ -309,10 +309,12 @@ def move(engine: Engine, call: Call) -> Data | NotYet:
     return {"queue": queue, "to": to, "moved": begun.moved, "refused": begun.given_back}
 
 
-def hand_over(engine: Engine, call: Call) -> Data:
+def hand_over(engine: Engine, call: Call) -> Data | NotYet:
     """Hold what comes next for somebody who takes it to another store."""
     queue, holder = call[QUEUE], call[HOLDER]
     offered = engine.handover.offer(queue, holder, call[LIMIT], engine.clock())
+    if not offered and engine.handover.cut_short:
+        return NotYet(None)
     others = engine.handover.held_by_others(queue, holder)
     return {"queue": queue, "messages": [_waiting(message) for message in offered], "heldByOthers": others}
 

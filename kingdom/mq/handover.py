@@ -37,6 +37,8 @@ class Handover:
         self._timers = timers
         self._dead_letters = dead_letters
         self._holders: dict[str, Holder] = {}
+        #: Whether `offer` ended because so many had been taken away by hand; more may be left.
+        self.cut_short = False
 
     def offer(self, queue: str, holder_id: str, limit: int, now: int) -> list[Waiting]:
         """Give a holder the messages that come next, of a dead-letter queue the dead letters; nobody else gets them."""
@@ -46,18 +48,21 @@ class Handover:
         holder = self._holders.setdefault(holder_id, Holder())
         holder.until = now + HOLD_MS
         offered: list[Waiting] = []
-        room = MOST_AT_ONCE
-        while len(offered) < min(limit, MOST_CHANGES) and room > 0:
+        room, left = MOST_AT_ONCE, MOST_CHANGES
+        while len(offered) < min(limit, MOST_CHANGES) and room > 0 and left:
             found = self._next(own, sources)
             if found is None:
                 break
             source, name = found
             message = Waiting.read(self._store, source.name, name, now)
-            if message is not None:
-                source.held[name[names.MESSAGE_ID]] = name
-                holder.messages[name[names.MESSAGE_ID]] = source
-                offered.append(message)
-                room -= len(message.payload) + len(message.attributes)
+            if message is None:
+                left -= 1
+                continue
+            source.held[name[names.MESSAGE_ID]] = name
+            holder.messages[name[names.MESSAGE_ID]] = source
+            offered.append(message)
+            room -= len(message.payload) + len(message.attributes)
+        self.cut_short = not left
         return offered
 
     def _next(self, own: QueueState | None, sources: list[QueueState]) -> tuple[QueueState, str] | None:

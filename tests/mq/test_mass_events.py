@@ -486,3 +486,30 @@ class Calls:
             return method(*words)
 
         monkeypatch.setattr(of, name, counted)
+
+
+@pytest.mark.parametrize(("command", "more"), [("hand_over", {"holder": "h", "limit": 10}), ("consume_next", {})])
+def test_what_was_taken_away_by_hand_is_passed_over_in_parts(
+    open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch, command: str, more: dict[str, Any]
+) -> None:
+    house = open_house("filesystem")
+    for number in range(600):
+        house.mq.publish(QUEUE, Draft(str(number)))
+    house.mq.commit()
+    kept = "599"
+    for file in (house.folder / "fs" / QUEUE / "inbox").glob("*.json"):
+        if f'"payload":{kept}' not in file.read_text().replace(" ", ""):
+            file.unlink()
+    looked = Calls(house.mq.store, "read" if command == "hand_over" else "move", monkeypatch)
+    call = Call({"queue": QUEUE, **more}, "c")
+    data: Any = NotYet(None)
+    turns = 0
+    while isinstance(data, NotYet):
+        looked.times = 0
+        data = CALLS[command].answer(house.mq, call)
+        house.mq.commit()
+        assert looked.times <= MOST_CHANGES
+        turns += 1
+    assert turns > 1
+    (message,) = data["messages"] if "messages" in data else [data["message"]]
+    assert message["payload"] == kept
