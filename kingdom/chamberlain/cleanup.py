@@ -16,7 +16,7 @@ from kingdom.runtime.role import Services
 from kingdom.soldiers.cleanup import remove_tree
 from kingdom.times import stamp
 from kingdom.upkeep import rotation
-from kingdom.upkeep.retention import Cleaning, Means
+from kingdom.upkeep.retention import Cleaning, Deleter
 from kingdom.words import count
 
 SLICE_SECONDS = 0.02
@@ -93,7 +93,7 @@ class Cleanup:
             services.places,
             services.config["retention"],
             now,
-            Means(services.unsynced, remove_tree, counts_events=True),
+            Deleter(services.unsynced, remove_tree, counts_events=True),
         )
         self._note(began_at=stamp(now), why=why, state="working", deleted={}, bytes=0)
         services.log.info(f"cleans up: {why}")

@@ -22,7 +22,7 @@ from kingdom.home.roster import RoleRow
 from kingdom.picture import Picture
 from kingdom.records import notes, sessions
 from kingdom.runtime.role import Services, Turn
-from kingdom.steward.roll_call import What, log_findings, under_launcher
+from kingdom.steward.roll_call import What, log_findings, make_roll_call
 from kingdom.times import stamp
 from kingdom.upkeep.metrics import Figures, render
 from kingdom.words import one_line
@@ -57,7 +57,7 @@ class ChamberlainJob:
         self._has_successor = False
         self._times_short = 0
         self._clock_offset = self._even_from = float("-inf")
-        self._roll_call = under_launcher(services, self._rows)
+        self._roll_call = make_roll_call(services, self._rows)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         # Where the command line asks for a cleaning.

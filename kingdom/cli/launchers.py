@@ -152,7 +152,7 @@ def is_up(places: Places, name: str) -> bool:
 def _has_given_up(places: Places, steward: Steward, name: str) -> bool:
     if desired_state(places, name) != "up":
         return True
-    status = steward.alive().get(name)
+    status = steward.statuses().get(name)
     return status is not None and status.code in (Exit.REFUSED, Exit.LOCKED)
 
 

@@ -57,7 +57,7 @@ def _attach_role(places: Places, role: str) -> None:
     if not steward.launcher_runs():
         why = "under supervisord roles have no terminal" if is_locked(places.lock(role)) else "it is not running"
         raise NotRunning(what=f"a terminal of {role}", hint=f"{why}; `{home.command()} logs {role} -f` follows its log")
-    if role not in steward.alive():
+    if role not in steward.statuses():
         raise NotRunning(what=role, hint=f"start it with `{home.command()} start {role}`")
     if not sys.stdout.isatty():
         raise Usage(message=f"attach needs a terminal; `{home.command()} logs {role} -f` follows without one")

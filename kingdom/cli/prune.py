@@ -17,7 +17,7 @@ from kingdom.home.places import Places
 from kingdom.runtime.wake import Waker
 from kingdom.soldiers.cleanup import remove_tree
 from kingdom.steward.base import launching
-from kingdom.upkeep.retention import Cleaning, Means
+from kingdom.upkeep.retention import Cleaning, Deleter
 from kingdom.words import count, table
 
 MEGABYTE = 1 << 20
@@ -57,8 +57,8 @@ def prune(dry_run: bool, in_json: bool) -> None:
 
 def _delete(places: Places, dry_run: bool) -> tuple[dict[str, int], int]:
     days = config.load(places, "chamberlain")["retention"]
-    means = None if dry_run else Means(home.disk(places), remove_tree)
-    cleaning = Cleaning(places, days, time.time(), means)
+    deleter = None if dry_run else Deleter(home.disk(places), remove_tree)
+    cleaning = Cleaning(places, days, time.time(), deleter)
     while cleaning.go_on(SLICE_SECONDS):
         continue
     return cleaning.tally.files, cleaning.tally.bytes

@@ -15,7 +15,7 @@ from kingdom.king.schedule_log import ScheduleLog
 from kingdom.records.backlog import Arrivals, refresh_due
 from kingdom.records.messages import alert
 from kingdom.runtime.role import Services, Turn
-from kingdom.steward.roll_call import What, log_findings, under_launcher
+from kingdom.steward.roll_call import What, log_findings, make_roll_call
 
 CHECK_SECONDS = 5.0
 """Between two checks of the chamberlain, who checks all other roles."""
@@ -30,7 +30,7 @@ class KingJob:
         self._dispatch = Dispatch(king, self._schedules)
         # Generals look only at their own tasks, so the king moves unreadable ones to dead.
         king.backlog(king.queues.tasks, most_kept=0)
-        self._roll_call = under_launcher(services, lambda: [ROLES["chamberlain"]])
+        self._roll_call = make_roll_call(services, lambda: [ROLES["chamberlain"]])
         self._next_check = 0.0 if self._roll_call else float("inf")
 
     def folders(self) -> dict[Path, tuple[str, ...]]:

@@ -132,10 +132,10 @@ class Alarm:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._hears_signals = False
-        self._closed = weakref.finalize(self, _close, self._bell, self._rope)
-        self.add(self._bell)
+        self._closed = weakref.finalize(self, _close, self._read_end, self._write_end)
+        self.add(self._read_end)
 
     def fileno(self) -> int:
         return self._epoll.fileno()
@@ -147,18 +147,18 @@ class Alarm:
     def ring(self) -> None:
         """Wake the role. Any thread may call this at any time."""
         with suppress(BlockingIOError):  # full: it has been rung often enough
-            os.write(self._rope, b"!")
+            os.write(self._write_end, b"!")
 
     def ring_on_signals(self) -> None:
         """Ring on every signal that has a Python handler (a child's end too, with a SIGCHLD handler)."""
-        signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         self._hears_signals = True
 
     def clear(self) -> None:
         """Forget what has rung until now."""
         self._epoll.poll(0)
         with suppress(BlockingIOError):
-            while os.read(self._bell, 4096):
+            while os.read(self._read_end, 4096):
                 pass
 
     def close(self) -> None:

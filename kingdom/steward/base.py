@@ -89,7 +89,7 @@ class Steward(Protocol):
     def stop(self, name: str) -> None:
         """End a role's whole process group by TERM, then KILL. It is not restarted."""
 
-    def alive(self) -> dict[str, RoleStatus]:
+    def statuses(self) -> dict[str, RoleStatus]:
         """Return the status of every role that the launcher knows; nothing when the launcher is dead."""
 
     def launcher_runs(self) -> bool:

@@ -93,7 +93,7 @@ class _Ending:
     killed: bool = False
 
 
-def under_launcher(services: Services, rows: Callable[[], Sequence[RoleRow]]) -> RollCall | None:
+def make_roll_call(services: Services, rows: Callable[[], Sequence[RoleRow]]) -> RollCall | None:
     """Return the roll call of these rows; None when no launcher started this process, so that there is none to ask."""
     launcher = os.environ.get("KINGDOM_LAUNCHER")
     if launcher is None:
@@ -140,7 +140,7 @@ class RollCall:
         self._last_unrest = 0.0
         self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
-        self._told_error = ""
+        self._logged_error = ""
 
     @property
     def wait(self) -> float:
@@ -170,7 +170,7 @@ class RollCall:
             if not self._steward.launcher_runs():
                 return self._start_launcher(now) if self._own == CHAMBERLAIN else []
             doubtful = [row for row in self._watched() if not self._is_well(row.name, threshold, now)]
-            statuses = self._steward.alive() if doubtful or self._endings else {}
+            statuses = self._steward.statuses() if doubtful or self._endings else {}
             for ending in list(self._endings.values()):
                 findings += self._go_on(ending, statuses.get(ending.row.name), now)
             for row in doubtful:
@@ -178,7 +178,7 @@ class RollCall:
                     findings += self._look(row, statuses.get(row.name), threshold, now)
         except LauncherError as error:
             return findings + self._no_answer(error, threshold)
-        self._told_error, self._unanswered_since = "", None
+        self._logged_error, self._unanswered_since = "", None
         return findings
 
     def _watched(self) -> list[RoleRow]:
@@ -338,9 +338,9 @@ class RollCall:
         return self._launcher_failed(error)
 
     def _launcher_failed(self, error: KingdomError) -> list[Finding]:
-        if str(error) == self._told_error:
+        if str(error) == self._logged_error:
             return []
-        self._told_error = str(error)
+        self._logged_error = str(error)
         return [Finding(self._steward.name, What.LAUNCHER_FAILED, f"launcher:{error}", str(error))]
 
     def _other(self, role: str) -> int | None:

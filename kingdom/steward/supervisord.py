@@ -137,7 +137,7 @@ class Supervisord:
 
     def stop(self, name: str) -> None:
         self._wait_for_shutdown()
-        status = self.alive().get(name)
+        status = self.statuses().get(name)
         while status is not None and (status.pid is not None or status.code not in (None, *CANNOT_RUN, *STAYS_DOWN)):
             self._wait_until_they_listen([status.pid] if status.pid is not None else [])
             # Between a crash and its restart supervisord refuses to stop what does not run: ask again.
@@ -145,9 +145,9 @@ class Supervisord:
             if status.pid is not None:
                 process_groups.end([status.pid], self._timeouts.stop)
             time.sleep(process_groups.LOOK_SECONDS)
-            status = self.alive().get(name)
+            status = self.statuses().get(name)
 
-    def alive(self) -> dict[str, RoleStatus]:
+    def statuses(self) -> dict[str, RoleStatus]:
         if not self.launcher_runs():
             return {}
         try:
@@ -169,7 +169,7 @@ class Supervisord:
                 os.kill(server, signal.SIGTERM)
                 self._wait_for_end(server)
             return
-        running = [status.pid for status in self.alive().values() if status.pid is not None]
+        running = [status.pid for status in self.statuses().values() if status.pid is not None]
         self._wait_until_they_listen(running)
         # Asked for all at once: left to its own shutdown, supervisord would end one after the other.
         self._call("stopAllProcesses", False)
@@ -196,7 +196,7 @@ class Supervisord:
         if not ran_before:
             self._start_server()
         self._take_over_programs()
-        statuses = self.alive()
+        statuses = self.statuses()
         for name in statuses.keys() - names:
             self.stop(name)
         for row in rows:

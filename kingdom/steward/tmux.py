@@ -67,7 +67,7 @@ class Tmux:
             remember(self._places, self.name)
             self.launcher_runs()  # opens a deleted socket again
             self._tmux("start", "its server", "start-server", ";", *_SETTINGS)
-            for name in self.alive().keys() - {row.name for row in rows}:
+            for name in self.statuses().keys() - {row.name for row in rows}:
                 self.stop(name)
             for row in rows:
                 self.start(row)
@@ -92,7 +92,7 @@ class Tmux:
                 process_groups.end([pane.pid], self._timeouts.stop)
             self._tmux("stop", name, "kill-session", "-t", f"={name}", fine=_GONE)
 
-    def alive(self) -> dict[str, RoleStatus]:
+    def statuses(self) -> dict[str, RoleStatus]:
         return {name: pane.status for name, pane in self._panes().items()}
 
     def launcher_runs(self) -> bool:

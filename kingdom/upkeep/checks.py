@@ -16,7 +16,7 @@ from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes, read_json, to_json
 from kingdom.disk.json_file import LARGEST
 from kingdom.errors import BadFile, BadInput, BadName
-from kingdom.home.places import BESIDE_RESULTS, CHECKPOINT, Places, check_name, is_hidden
+from kingdom.home.places import CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
 from kingdom.home.states import MOVES
 from kingdom.records import foreign, notes, sessions
 from kingdom.records.messages import Message, alert
@@ -85,7 +85,7 @@ def _unfit_results(view: View) -> Iterator[Fault]:
 
 
 def _why_unfit_result(path: Path) -> str:
-    if path.name.endswith(BESIDE_RESULTS[2:]):
+    if path.name.endswith((SESSION_ID, SOLDIER_ID)):
         return "" if stat.S_ISREG(_mode(path) or stat.S_IFREG) else "not a regular file"
     if not path.name.endswith(".json"):
         return "an unknown file"

@@ -195,15 +195,13 @@ def look(
     places: Places, checks: Sequence[Check], clock: Callable[[], float], pause: Callable[[], object] = lambda: None
 ) -> list[Finding]:
     """Return what does not hold, twice in a row: `pause` lets what is under way end between the looks."""
-    once = dict(_faults(View(places, clock()), checks))
+    once = dict.fromkeys(_faults(View(places, clock()), checks))
     if not once:
         return []
     pause()
-    again = dict(
-        _faults(View(places, clock()), [check for check in checks if any(key[0] == check.name for key in once)])
-    )
-    rules = {check.name: check for check in checks}
-    return [_finding(rules[name], fault) for (name, fault) in again if (name, fault) in once]
+    found = {check for check, _ in once}
+    again = _faults(View(places, clock()), [check for check in checks if check in found])
+    return [_finding(check, fault) for check, fault in dict.fromkeys(again) if (check, fault) in once]
 
 
 def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[], float]) -> list[Finding]:
@@ -213,7 +211,7 @@ def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[]
     """
     mender, findings = Mender(places, disk, clock()), []
     for check in checks:
-        for (_, fault), _ in list(_faults(View(places, clock()), [check])):
+        for fault in list(check.find(View(places, clock()))):
             found = _finding(check, fault)
             findings.append(found if check.mend is None else _mended(check, check.mend, mender, fault, found))
     mender.log.flush()
@@ -230,10 +228,10 @@ def _mended(
     return replace(found, repaired=True)
 
 
-def _faults(view: View, checks: Iterable[Check]) -> Iterator[tuple[tuple[str, Fault], None]]:
+def _faults(view: View, checks: Iterable[Check]) -> Iterator[tuple[Check, Fault]]:
     for check in checks:
         for fault in check.find(view):
-            yield (check.name, fault), None
+            yield check, fault
 
 
 def _finding(check: Check, fault: Fault) -> Finding:

@@ -80,57 +80,57 @@ def task_of_soldier_log(name: str) -> str:
     return found[1] if found else ""
 
 
-def runs(places: Places, task: str) -> bool:
+def is_unfinished(places: Places, task: str) -> bool:
     """Return whether a task waits or is under way."""
     return any(is_there(f"{places.folder('tasks', state)}/{task}.json") for state in RUNNING_STATES)
 
 
 def _is_kept(found: Found, task: str) -> bool:
-    return task in found.open.tasks or runs(found.places, task)
+    return task in found.open.tasks or is_unfinished(found.places, task)
 
 
-def _event(found: Found) -> bool:
+def _event_is_open(found: Found) -> bool:
     return found.path.stem in found.open.events
 
 
-def _task(found: Found) -> bool:
+def _task_is_open(found: Found) -> bool:
     return found.path.stem in found.open.tasks
 
 
-def _message(found: Found) -> bool:
+def _message_is_open(found: Found) -> bool:
     if not found.open.tasks:
         return False
     message = read_json_or(found.path, {})
     return message.get("task_id") in found.open.tasks
 
 
-def _never(found: Found) -> bool:
+def _nothing_keeps_it(found: Found) -> bool:
     return False
 
 
-def _result(found: Found) -> bool:
+def _result_is_kept(found: Found) -> bool:
     return _is_kept(found, task_of_result(found.path.name))
 
 
-def _prompt(found: Found) -> bool:
+def _prompt_is_kept(found: Found) -> bool:
     return _is_kept(found, found.path.stem)
 
 
-def _soldier_log(found: Found) -> bool:
+def _soldier_log_is_kept(found: Found) -> bool:
     return _is_kept(found, task_of_soldier_log(found.path.name))
 
 
-def _seen(found: Found) -> bool:
+def _event_waits(found: Found) -> bool:
     pending = (found.places.folder("events", state) for state in ("pending", "dispatched"))
     return any(is_there(f"{folder}/{found.path.name}.json") for folder in pending)
 
 
-def _answer(found: Found) -> bool:
+def _answer_is_kept(found: Found) -> bool:
     """Keep the note of an answer as long as its question: without it the question would be open again."""
-    return is_there(found.places.results / f"{found.path.stem}{CHECKPOINT}") or _prompt(found)
+    return is_there(found.places.results / f"{found.path.stem}{CHECKPOINT}") or _prompt_is_kept(found)
 
 
-def _workspace(found: Found) -> bool:
+def _workspace_is_kept(found: Found) -> bool:
     """Keep a workspace as long as its task: its own time says only when its uppermost folder has changed."""
     task = found.path.name
     ended = is_there(f"{found.places.folder('tasks', 'completed')}/{task}.json")
@@ -143,21 +143,21 @@ def _workspaces(places: Places) -> list[Path]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("ended events", lambda at: [at.folder("events", "completed")], "queue_days", _event),
-    Rule("ended tasks", lambda at: [at.folder("tasks", "completed")], "queue_days", _task),
-    Rule("sent messages", lambda at: [at.folder("messages", "sent")], "queue_days", _message),
-    Rule("orders that were carried out", lambda at: [at.folder("orders", "done")], "queue_days", _never),
-    Rule("results", lambda at: [at.results], "results_days", _result),
-    Rule("notes of answers", lambda at: [at.answers], "results_days", _answer, after=lambda at: at.results),
-    Rule("prompts", lambda at: [at.prompts], "prompts_days", _prompt),
-    Rule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log),
-    Rule("workspaces", _workspaces, "results_days", _workspace, is_tree=True),
-    Rule("marks of seen events", lambda at: [at.seen], "seen_days", _seen),
+    Rule("ended events", lambda at: [at.folder("events", "completed")], "queue_days", _event_is_open),
+    Rule("ended tasks", lambda at: [at.folder("tasks", "completed")], "queue_days", _task_is_open),
+    Rule("sent messages", lambda at: [at.folder("messages", "sent")], "queue_days", _message_is_open),
+    Rule("orders that were carried out", lambda at: [at.folder("orders", "done")], "queue_days", _nothing_keeps_it),
+    Rule("results", lambda at: [at.results], "results_days", _result_is_kept),
+    Rule("notes of answers", lambda at: [at.answers], "results_days", _answer_is_kept, after=lambda at: at.results),
+    Rule("prompts", lambda at: [at.prompts], "prompts_days", _prompt_is_kept),
+    Rule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
+    Rule("workspaces", _workspaces, "results_days", _workspace_is_kept, is_tree=True),
+    Rule("marks of seen events", lambda at: [at.seen], "seen_days", _event_waits),
     Rule(
         "rotated logs",
         lambda at: [at.logs],
         "logs_days",
-        _never,
+        _nothing_keeps_it,
         takes=lambda name: bool(_ROTATED.fullmatch(name)),
         is_counted_first=True,
     ),
@@ -182,7 +182,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Deleter:
     """How things are deleted; a look alone needs none."""
 
     disk: Disk
@@ -194,9 +194,9 @@ class Means:
 class Cleaning:
     """One run over all rules, in slices that are as short as the caller wants."""
 
-    def __init__(self, places: Places, days: Mapping[str, float], now: float, means: Means | None) -> None:
+    def __init__(self, places: Places, days: Mapping[str, float], now: float, deleter: Deleter | None) -> None:
         self.tally = Tally()
-        self._places, self._days, self._now, self._means = places, days, now, means
+        self._places, self._days, self._now, self._deleter = places, days, now, deleter
         self._steps = self._clean()
 
     def go_on(self, seconds: float) -> bool:
@@ -211,9 +211,9 @@ class Cleaning:
             yield
         open_ = Open(frozenset(found), frozenset(_events_of(self._places, found)))
         for rule in RULES:
-            if rule.is_counted_first and self._means is not None and not self._means.counts_events:
+            if rule.is_counted_first and self._deleter is not None and not self._deleter.counts_events:
                 continue
-            if rule.after is not None and self._means is not None:
+            if rule.after is not None and self._deleter is not None:
                 sync_folder(rule.after(self._places))
             for folder in rule.folders(self._places):
                 yield from self._clean_folder(rule, folder, open_)
@@ -237,12 +237,12 @@ class Cleaning:
                         self.tally.add(rule.what, about.st_size)
 
     def _delete(self, rule: Rule, path: Path) -> None:
-        if self._means is None:
+        if self._deleter is None:
             return
         if rule.is_tree:
-            self._means.remove_tree(self._means.disk, path)
+            self._deleter.remove_tree(self._deleter.disk, path)
         else:
-            self._means.disk.remove(path)
+            self._deleter.disk.remove(path)
 
 
 def open_tasks(places: Places, now: float) -> Iterator[set[str]]:

@@ -64,14 +64,14 @@ def employed(launcher: str, places: Places) -> Iterator[Steward]:
 def raised(steward: Steward, court: Court) -> Raised:
     def raise_and_wait(*roles: str, beating: Sequence[str] = ()) -> Steward:
         steward.start_launcher([row(role) for role in roles])
-        court.wait_for_beats(*(beating or roles), meanwhile=steward.alive)
+        court.wait_for_beats(*(beating or roles), meanwhile=steward.statuses)
         return steward
 
     return raise_and_wait
 
 
 def status_is(steward: Steward, role: str, status: RoleStatus) -> None:
-    wait_until(lambda: steward.alive().get(role) == status, SOON, f"{role}: {status}, not {steward.alive()}")
+    wait_until(lambda: steward.statuses().get(role) == status, SOON, f"{role}: {status}, not {steward.statuses()}")
 
 
 def launcher_pid(court: Court, role: str) -> int:
@@ -83,12 +83,12 @@ def test_every_role_is_started(raised: Raised, court: Court) -> None:
     steward = raised("king", "envoy", "gen-a")
     assert steward.launcher_runs()
     for role in ("king", "envoy", "gen-a"):
-        assert steward.alive()[role] == RoleStatus(pid=court.lives(role)[0])
+        assert steward.statuses()[role] == RoleStatus(pid=court.lives(role)[0])
 
 
 def test_before_the_first_start_no_role_runs(steward: Steward) -> None:
     assert not steward.launcher_runs()
-    assert steward.alive() == {}
+    assert steward.statuses() == {}
     steward.down()
 
 
@@ -105,7 +105,7 @@ def test_a_launcher_that_ends_while_it_is_asked_has_no_roles(steward: Steward, c
 
     answering = threading.Thread(target=answer_once)
     answering.start()
-    assert steward.alive() == {}
+    assert steward.statuses() == {}
     answering.join()
 
 
@@ -142,7 +142,7 @@ def test_half_an_answer_of_a_supervisord_that_ends_is_none(court: Court) -> None
 
     answering = threading.Thread(target=answer_half)
     answering.start()
-    assert Supervisord(court.places).alive() == {}
+    assert Supervisord(court.places).statuses() == {}
     answering.join()
 
 
@@ -163,15 +163,15 @@ def test_starting_with_other_roles_ends_those_no_longer_listed(raised: Raised, c
 def test_a_crashed_role_comes_back(raised: Raised, court: Court) -> None:
     court.behave("king", "exit=1", "beat")
     steward = raised("king")
-    assert steward.alive()["king"] == RoleStatus(pid=court.lives("king")[1])
+    assert steward.statuses()["king"] == RoleStatus(pid=court.lives("king")[1])
 
 
 def test_a_killed_role_comes_back(raised: Raised, court: Court) -> None:
     steward = raised("king", "gen-a")
     for role in ("king", "gen-a"):
         os.kill(court.lives(role)[0], signal.SIGKILL)
-    court.wait_for_beats("king", "gen-a", life=2, meanwhile=steward.alive)
-    assert steward.alive()["king"] == RoleStatus(pid=court.lives("king")[1])
+    court.wait_for_beats("king", "gen-a", life=2, meanwhile=steward.statuses)
+    assert steward.statuses()["king"] == RoleStatus(pid=court.lives("king")[1])
 
 
 @pytest.mark.parametrize("code", [0, 75, 78])
@@ -205,7 +205,9 @@ def test_a_stopped_role_is_gone_and_stays_gone(raised: Raised, court: Court) -> 
     steward.stop("gen-a")
     assert not runs(court.lives("gen-a")[0])
     stays(lambda: len(court.lives("gen-a")) == 1, A_WHILE, "down")
-    assert steward.alive()["gen-ab"] == RoleStatus(pid=court.lives("gen-ab")[0]), "a name that begins alike is another"
+    assert steward.statuses()["gen-ab"] == RoleStatus(pid=court.lives("gen-ab")[0]), (
+        "a name that begins alike is another"
+    )
     steward.stop("gen-a")
     steward.start(row("gen-a"))
     court.wait_for_beats("gen-a", life=2)
@@ -235,12 +237,12 @@ def test_a_role_between_two_lives_can_be_stopped(
     court.behave("king", "exit=1")
     steward.start_launcher([row("king"), row("envoy")])
     wait_until(
-        lambda: court.lives("king") and steward.alive()["king"].pid not in (None, court.lives("king")[0]),
+        lambda: court.lives("king") and steward.statuses()["king"].pid not in (None, court.lives("king")[0]),
         SOON,
         "it waits",
     )
     steward.stop("king")
-    stays(lambda: not [pid for pid in [steward.alive().get("king", RoleStatus()).pid] if pid], A_WHILE, "down")
+    stays(lambda: not [pid for pid in [steward.statuses().get("king", RoleStatus()).pid] if pid], A_WHILE, "down")
     assert len(court.lives("king")) == 1
 
 
@@ -260,7 +262,7 @@ def test_a_killed_launcher_is_started_again(raised: Raised, court: Court) -> Non
     steward = raised("king", "gen-a")
     os.kill(launcher_pid(court, "king"), signal.SIGKILL)
     wait_until(lambda: not steward.launcher_runs(), SOON, "the launcher is dead")
-    assert steward.alive() == {}
+    assert steward.statuses() == {}
     for pid in court.left():  # what supervisord leaves behind ends by itself only when it is a real role
         os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not court.left(), SOON, "its roles end with it")
@@ -289,7 +291,7 @@ def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch:
         steward.start_launcher([row("king"), row("gen-a")])
         court.wait_for_beats("king", "gen-a")
         steward.stop("king")
-        assert steward.alive()["gen-a"].pid
+        assert steward.statuses()["gen-a"].pid
 
 
 def test_many_that_start_at_once_start_one_kingdom(steward: Steward, court: Court, launcher: str) -> None:

@@ -17,7 +17,7 @@ UPKEEP = "tests/upkeep/"
 MUTANTS = [
     Mutant(
         "the result of an open question is deleted when it is old",
-        "kingdom.upkeep.retention:_result",
+        "kingdom.upkeep.retention:_result_is_kept",
         body("return False"),
         caught_by=f"{UPKEEP}test_retention.py::test_all_of_an_open_question_or_conversation_stays",
     ),

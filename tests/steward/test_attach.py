@@ -44,7 +44,7 @@ def test_ctrl_c_in_an_attached_terminal_does_not_reach_the_role(tmux: Tmux, cour
     try:
         wait_until(lambda: clients(tmux, court), SOON, "somebody is attached")
         os.write(ours, b"\x03")
-        stays(lambda: tmux.alive()["king"].pid == court.lives("king")[0], 0.5, "the king runs on")
+        stays(lambda: tmux.statuses()["king"].pid == court.lives("king")[0], 0.5, "the king runs on")
     finally:
         client.send_signal(signal.SIGKILL)
         client.wait()

@@ -14,7 +14,7 @@ from kingdom.home import config
 from kingdom.home.places import Places
 from kingdom.soldiers.cleanup import remove_tree
 from kingdom.upkeep import retention, rotation
-from kingdom.upkeep.retention import RULES, Cleaning, Means
+from kingdom.upkeep.retention import RULES, Cleaning, Deleter
 from tests.fixtures import Clock, event, founded, message, put, services, task, write
 
 DAY = 86_400
@@ -85,8 +85,8 @@ def younger(name: str) -> str:
 
 def clean(home: Path, now: float, dry: bool = False) -> Cleaning:
     places = Places(home)
-    means = None if dry else Means(Disk(places.scratch("chamberlain")), remove_tree, counts_events=True)
-    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, means)
+    deleter = None if dry else Deleter(Disk(places.scratch("chamberlain")), remove_tree, counts_events=True)
+    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
     while cleaning.go_on(0.0):
         continue
     return cleaning
@@ -212,7 +212,7 @@ def test_the_question_goes_before_the_note_of_its_answer(home: Path, monkeypatch
         Places(home),
         config.load(Places(home), "chamberlain")["retention"],
         now,
-        Means(Noting(Places(home).scratch("chamberlain"), durability="process"), remove_tree),
+        Deleter(Noting(Places(home).scratch("chamberlain"), durability="process"), remove_tree),
     )
     cleaning.go_on(60)
     steps = [f"state/results/{ASKED}-checkpoint.json", "sync results", f"state/king/answered/{ASKED}.json"]
@@ -234,8 +234,8 @@ def test_a_year_is_cleaned_in_slices(home: Path) -> None:
     for number in range(300):
         lay(home, f"queue/events/completed/evt-{number}.json", 100, now)
     places = Places(home)
-    means = Means(Disk(places.scratch("chamberlain"), durability="process"), remove_tree)
-    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, means)
+    deleter = Deleter(Disk(places.scratch("chamberlain"), durability="process"), remove_tree)
+    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
     slices = 1
     while cleaning.go_on(0.0):
         slices += 1

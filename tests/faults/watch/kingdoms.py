@@ -93,7 +93,7 @@ class Kingdom:
 
     def word(self, role: str) -> object:
         with suppress(Exception):  # only told when something has gone wrong already
-            return self.steward.alive().get(role)
+            return self.steward.statuses().get(role)
         return None
 
     def cause_fault(self, role: str, kind: str) -> int:

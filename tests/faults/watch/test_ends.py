@@ -64,8 +64,8 @@ def end_by_signal(court: Kingdom, role: str, number: signal.Signals, took: list[
     wait_until(lambda: not runs(pid), ENDS_WITHIN, f"{role} ends by {number.name}")
     took.append(since(began))
     steward = court.steward
-    wait_until(lambda: steward.alive().get(role, RoleStatus()).pid != pid, SOON, "its launcher has noticed")
-    word = steward.alive()[role]
+    wait_until(lambda: steward.statuses().get(role, RoleStatus()).pid != pid, SOON, "its launcher has noticed")
+    word = steward.statuses()[role]
     wrong = [] if word == RoleStatus(code=0) else [f"{role} ended by {number.name}: {word}"]
     done = court.cli("start", role)
     return wrong if done.returncode == 0 else [*wrong, f"start {role}: {done.stdout}{done.stderr}"]
@@ -99,7 +99,7 @@ def check_down_of_the_new(tree: Path) -> list[str]:
         court.up()
         with strace.slow_forks(court.launcher_pid()):
             old = court.cause_fault("envoy", "kill")
-            wait_until(lambda: court.steward.alive()["envoy"].pid not in (None, old), 20, "its successor is forked")
+            wait_until(lambda: court.steward.statuses()["envoy"].pid not in (None, old), 20, "its successor is forked")
             done = court.cli("down")
         beat = court.beat("envoy")
         wrong = [] if done.returncode == 0 else [f"down: {done.stdout}{done.stderr}"]

@@ -58,7 +58,7 @@ class Stage:
         self.court.behave("king", *lives)
         self.steward.start_launcher([KING])
         if beats:
-            self.court.wait_for_beats("king", meanwhile=self.steward.alive)
+            self.court.wait_for_beats("king", meanwhile=self.steward.statuses)
 
     def want(self, word: str) -> None:
         self.court.places.wanted("king").write_text(f"{word}\n")
@@ -86,7 +86,7 @@ class Stage:
 
     @property
     def status(self) -> RoleStatus | None:
-        return self.steward.alive().get("king")
+        return self.steward.statuses().get("king")
 
     def wait_for_status(self, status: RoleStatus) -> None:
         wait_until(lambda: self.status == status, SOON, f"the launcher says {status}")
@@ -251,7 +251,7 @@ def leaves(stage: Stage, state: State, owner: Owner) -> None:
 
 
 def restarts(stage: Stage, state: State, owner: Owner) -> None:
-    stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.alive)
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.statuses)
 
 
 def delays(stage: Stage, state: State, owner: Owner) -> None:
@@ -305,7 +305,7 @@ def kills(stage: Stage, state: State, owner: Owner) -> None:
 def raises(stage: Stage, state: State, owner: Owner) -> None:
     wait_until(lambda: What.LAUNCHER_STARTED in [finding.what for finding in stage.call()], SOON, "raised")
     assert stage.steward.launcher_runs()
-    stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.alive)
+    stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.statuses)
 
 
 Show = Callable[[Stage, State, Owner], None]
@@ -373,7 +373,7 @@ def test_a_role_that_was_ended_is_soon_back_and_one_that_ends_again_waits_longer
     stage.raise_king("beat")
 
     for life, seconds in ((1, 2.0), (2, 10.0)):
-        stage.court.wait_for_beats("king", life=life, meanwhile=stage.steward.alive)
+        stage.court.wait_for_beats("king", life=life, meanwhile=stage.steward.statuses)
         os.kill(stage.lives[-1], signal.SIGTERM)
         stage.wait_for_status(RoleStatus(code=0))
         stage.call()
@@ -382,7 +382,7 @@ def test_a_role_that_was_ended_is_soon_back_and_one_that_ends_again_waits_longer
         assert stage.status == RoleStatus(code=0)
         now[0] += 0.1
         stage.call()
-    stage.court.wait_for_beats("king", life=3, meanwhile=stage.steward.alive)
+    stage.court.wait_for_beats("king", life=3, meanwhile=stage.steward.statuses)
 
 
 def test_nobody_is_started_while_somebody_else_starts_or_stops_roles(stage: Stage) -> None:
