@@ -6,6 +6,7 @@ when its holder is not heard of any more, it is where it was, with its attempts,
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from kingdom.mq import names
@@ -28,6 +29,22 @@ class Holder:
     until: int = 0
     #: The queues of the messages that it was given, by message id. What it still holds, the queues know.
     messages: LargeMap[str, QueueState] = field(default_factory=LargeMap)
+    #: How many these are of each queue.
+    counts: Counter[QueueState] = field(default_factory=Counter)
+
+    def keep(self, message_id: str, queue: QueueState) -> None:
+        self.messages[message_id] = queue
+        self.counts[queue] += 1
+
+    def let_go(self, message_id: str) -> None:
+        if (queue := self.messages.pop(message_id)) is not None:
+            self.counts[queue] -= 1
+
+    def let_one_go(self) -> tuple[str, QueueState]:
+        """Return any of them, which it no longer has."""
+        message_id, queue = self.messages.popitem()
+        self.counts[queue] -= 1
+        return message_id, queue
 
 
 class Handover:
@@ -59,7 +76,7 @@ class Handover:
                 left -= 1
                 continue
             source.held[name[names.MESSAGE_ID]] = name
-            holder.messages[name[names.MESSAGE_ID]] = source
+            holder.keep(name[names.MESSAGE_ID], source)
             offered.append(message)
             room -= len(message.payload) + len(message.attributes)
         self.cut_short = not left
@@ -74,8 +91,8 @@ class Handover:
         """Return how many messages of a queue other holders have."""
         own, sources = self._queues.sources(queue)
         meant = [one for one in (own, *sources) if one is not None]
-        mine = self._holders.get(holder_id, Holder()).messages
-        return sum(len(one.held) for one in meant) - sum(one in meant for one in mine.values())
+        mine = self._holders.get(holder_id, Holder()).counts
+        return sum(len(one.held) - mine[one] for one in meant)
 
     def drop(self, holder_id: str, key: str, now: int) -> bool | None:
         """Delete what has arrived elsewhere. Return whether it was still here; None when it is not held any more: it
@@ -86,7 +103,7 @@ class Handover:
         queue = self._queues.by_name.get(names.queue_of_key(key))
         name = queue.held.pop(message_id) if queue is not None else None
         if holder is not None:
-            holder.messages.pop(message_id)
+            holder.let_go(message_id)
         if queue is None or name is None:
             return None
         self._queues.changed = True
@@ -97,7 +114,7 @@ class Handover:
         except StoreError:
             queue.held[message_id] = name
             if holder is not None:
-                holder.messages[message_id] = queue
+                holder.keep(message_id, queue)
             raise
         return True
 
@@ -106,7 +123,7 @@ class Handover:
         holder = self._holders.get(holder_id, Holder())
         while holder.messages and budget.is_left():
             budget.spend()
-            message_id, queue = holder.messages.popitem()
+            message_id, queue = holder.let_one_go()
             name = queue.held.pop(message_id)
             if name is None:
                 continue

@@ -12,6 +12,7 @@ from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, NotYet
 from kingdom.mq.engine import Engine, Published
 from kingdom.mq.errors import LeaseMismatch, MessageNotFound, Refusal
+from kingdom.mq.large_map import LargeMap
 from kingdom.mq.message_format import Draft
 from kingdom.mq.search import NotSeenYet
 from tests.mq.houses import QUEUE, House
@@ -472,6 +473,25 @@ def test_what_a_holder_leaves_is_given_back_in_parts(mass: House) -> None:
     assert len(mass.lease_texts(MANY)) == 200
     assert answered(mass, "handed_over", holder="h", messageKeys=[], end=True) == {"dropped": 0}
     assert mass.counts()[:2] == (MANY - 200, 200)
+
+
+def test_how_much_others_hold_is_known_without_looking_at_what_they_hold(
+    mass: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain holds all that its target refuses, and asks after each part."""
+    publish_many(mass)
+    offer, held = mass.mq.handover.offer, mass.mq.handover.held_by_others
+    first = offer(QUEUE, "h", 100, mass.clock())
+    offer(QUEUE, "other", 20, mass.clock())
+    monkeypatch.delattr(LargeMap, "values")
+    assert (held(QUEUE, "h"), held(QUEUE, "other"), held(QUEUE, "nobody")) == (20, 100, 120)
+    assert mass.mq.handover.drop("h", first[0].message_key, mass.clock())
+    assert mass.mq.handover.drop("h", first[0].message_key, mass.clock()) is None
+    assert (held(QUEUE, "h"), held(QUEUE, "other")) == (20, 99)
+    assert not mass.mq.handover.end("h", mass.clock(), Budget(30, seconds=60))
+    assert (held(QUEUE, "h"), held(QUEUE, "other")) == (20, 69)
+    assert mass.mq.handover.end("h", mass.clock(), Budget(100, seconds=60))
+    assert (held(QUEUE, "h"), held(QUEUE, "other")) == (20, 0)
 
 
 class Calls:
