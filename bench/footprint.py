@@ -39,7 +39,7 @@ def run(quick: bool) -> dict[str, Any]:
     rows += more
     if not quick:
         rows.append(check())
-    return {"title": "Idle, memory and commands", "about": ABOUT, "rows": rows, "curves": [plot]}
+    return {"title": "Idle and commands", "about": ABOUT, "rows": rows, "curves": [plot]}
 
 
 @contextmanager
@@ -94,22 +94,8 @@ def idle(places: Places, *, watched: float) -> list[Row]:
     time.sleep(watched)
     after = used(places)
     share = 100 * (sum(after.values()) - sum(before.get(pid, 0.0) for pid in after)) / watched
-    rows = [
-        at_most(
-            f"whole suite idle for {watched:g} s, launcher included",
-            share,
-            0.5,
-            "% of a core",
-            reason="somebody wakes without need",
-        )
-    ]
-    for beat in sorted(places.state.glob("*/heartbeat")):
-        role = beat.parent.name
-        own = unique_megabytes(holder(places, role))
-        rows.append(
-            at_most(f"unique memory of {role}", own, MEGABYTES_PER_ROLE, "MB", reason="it loads what it does not need")
-        )
-    return rows
+    what = f"whole suite idle for {watched:g} s, launcher included"
+    return [at_most(what, share, 0.5, "% of a core", reason="somebody wakes without need")]
 
 
 def roles(quick: bool) -> dict[str, Any]:
