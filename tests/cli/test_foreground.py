@@ -16,7 +16,7 @@ import pytest
 from kingdom.cli.foreground import GONE_SECONDS, HUNG_SECONDS, Found, Watch, states
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 
 THRESHOLD = 120.0

@@ -24,7 +24,7 @@ from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import RoleStatus, Steward, Timeouts
 from kingdom.steward.supervisord import Supervisord
 from tests.faults.strace import slow_forks
-from tests.standins import Court, found_court, row, runs
+from tests.shell_roles import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
 
 SOON = 30.0
@@ -298,7 +298,7 @@ def test_many_that_start_at_once_start_one_kingdom(steward: Steward, court: Cour
     program = (
         "import sys; from pathlib import Path; from kingdom.home.places import Places;"
         "from kingdom.steward import pick;"
-        "from tests.standins import row;"
+        "from tests.shell_roles import row;"
         f"pick(Places(Path(sys.argv[1])), {launcher!r}).start_launcher([row('king'), row('gen-a')])"
     )
     crowd = [subprocess.Popen([sys.executable, "-c", program, court.places.home]) for _ in range(4)]

@@ -12,7 +12,7 @@ from kingdom.disk.codec import to_json
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
-from tests.standins import found_court
+from tests.shell_roles import found_court
 
 EVENTS = ("evt-a-1", "evt-a-2")
 TOY = str(Path(toy.__file__))

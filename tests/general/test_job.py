@@ -29,7 +29,7 @@ from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
 from tests.fixtures import Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says, started_ago
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import wait_until
 
 # A general may die before its soldiers: that is what these tests are about.

@@ -24,7 +24,7 @@ from kingdom.soldiers import engine_homes
 from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
 from tests.records.test_soldiers import ORDER
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import wait_until
 
 # A general may die before its soldiers: that is what these tests are about.

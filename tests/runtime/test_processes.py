@@ -26,7 +26,7 @@ from kingdom.runtime.processes import (
     tasks_at_work,
     tree,
 )
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, stays, wait_until
 
 MARK = Markers(frozenset({b"KINGDOM_TEST_TASK=task-1"}))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures import Clock
 from tests.sentinel.sentinels import Sentinel
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 
 Build = Callable[..., Sentinel]

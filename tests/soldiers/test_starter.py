@@ -14,7 +14,7 @@ from kingdom.runtime.role import Services
 from kingdom.soldiers import starter as starting
 from kingdom.soldiers.starter import Starter
 from tests.fixtures import Clock, services
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 
 TASK = "task-20260207-001"

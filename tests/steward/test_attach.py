@@ -14,7 +14,7 @@ import pytest
 
 from kingdom.steward.base import Timeouts
 from kingdom.steward.tmux import Tmux
-from tests.standins import Court, found_court, row
+from tests.shell_roles import Court, found_court, row
 from tests.waiting import stays, wait_until
 
 SOON = 10.0

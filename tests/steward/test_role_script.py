@@ -15,7 +15,7 @@ import pytest
 
 from kingdom import picture
 from kingdom.home.places import find_data
-from tests.standins import Court, found_court, runs
+from tests.shell_roles import Court, found_court, runs
 from tests.waiting import wait_until
 
 SOON = 10.0

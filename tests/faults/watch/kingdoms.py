@@ -20,7 +20,7 @@ from kingdom.runtime.processes import carries
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 from tests.faults import homes, oracle, trees
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import wait_until
 
 LAUNCHERS = [name for name in STEWARDS if name != "tmux" or shutil.which("tmux")]

@@ -24,7 +24,7 @@ from tests.faults.watch.kingdoms import (
     one_of,
     since,
 )
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, stays, wait_until
 
 TIMES = 50 if trees.CAMPAIGN else 2

@@ -10,7 +10,7 @@ import pytest
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import REPLACED_WITHIN, Kingdom, kingdom, one_of, since
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import wait_until
 
 KINDS = ("stop", "busy", "read", "deadlock", "c_call")

@@ -21,7 +21,7 @@ from tests.faults.watch.kingdoms import (
     kingdom,
     since,
 )
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 
 BLOWS = ("launcher killed", "chamberlain killed", "chamberlain hung")

@@ -22,7 +22,7 @@ from kingdom.steward.supervisord import Supervisord
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import LAUNCHERS
-from tests.standins import Court, found_court, row
+from tests.shell_roles import Court, found_court, row
 from tests.waiting import SOON, wait_until
 
 CHECKOUT = find_data()

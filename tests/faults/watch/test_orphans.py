@@ -16,7 +16,7 @@ import pytest
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, command_line, kingdom, one_of, since
-from tests.standins import runs
+from tests.shell_roles import runs
 from tests.waiting import SOON, stays, wait_until
 
 ROLL_CALL = 0.5

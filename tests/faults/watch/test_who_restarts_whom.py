@@ -23,7 +23,7 @@ from kingdom.steward.base import RoleStatus, Steward, Timeouts, command, launchi
 from kingdom.steward.diagnosis import ACTIONS, Action, State
 from kingdom.steward.roll_call import Finding, RollCall, What
 from tests.faults.watch.kingdoms import one_of
-from tests.standins import Court, found_court, row, runs
+from tests.shell_roles import Court, found_court, row, runs
 from tests.waiting import SOON, stays, wait_until
 
 A_WHILE = 0.4

@@ -1,6 +1,6 @@
 """Roles written in sh: the smallest programs that a launcher and a watcher accept as roles.
 
-bin/role is given STAND_IN as its python. What a role does is written in its home by `behave`, and may be
+bin/role is given SHELL_ROLE as its python. What a role does is written in its home by `behave`, and may be
 different for each start: the last line is used for all later ones.
 """
 
@@ -20,7 +20,7 @@ from kingdom.home.roster import ROLES, RoleRow
 from kingdom.runtime.processes import carries, home_mark
 from tests.waiting import wait_until
 
-STAND_IN = """\
+SHELL_ROLE = """\
 #!/bin/sh
 # called as python is: -P -m kingdom.ROLE [NAME]
 role=${4:-${3#kingdom.}}
@@ -60,7 +60,7 @@ while :; do beat idle; sleep 0.1; done
 
 @dataclass(frozen=True)
 class Court:
-    """A home whose roles are stand-ins."""
+    """A home whose roles are shell scripts."""
 
     places: Places
 
@@ -119,10 +119,10 @@ def found_court(home: Path, monkeypatch: pytest.MonkeyPatch) -> Court:
     """Make a home; no variable of the developer's shell reaches its roles."""
     for name in [name for name in os.environ if name.startswith("KINGDOM_")]:
         monkeypatch.delenv(name)
-    stand_in = home / "python"
-    stand_in.write_text(STAND_IN)
-    stand_in.chmod(0o755)
-    monkeypatch.setenv("KINGDOM_PYTHON", str(stand_in))
+    program = home / "python"
+    program.write_text(SHELL_ROLE)
+    program.chmod(0o755)
+    monkeypatch.setenv("KINGDOM_PYTHON", str(program))
     monkeypatch.setenv("KINGDOM_DELAY_FIRST", "10")
     places = Places(home)
     make_folder(places.wanted_folder)

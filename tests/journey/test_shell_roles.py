@@ -1,7 +1,7 @@
 """The files are the contract: a few lines of shell can be a role, with the real others around them.
 
-One role at a time is stopped and a stand-in of mv, cat and jq takes its place; an event still becomes an answer,
-and when the real one comes back it goes on where the stand-in was.
+One role at a time is stopped and a shell script of mv, cat and jq takes its place; an event still becomes an answer,
+and when the real one comes back it goes on where the script was.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import pytest
 from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 
-STANDINS = Path(__file__).parents[1] / "standins"
+SHELL_ROLES = Path(__file__).with_name("shell_roles")
 TYPE = "review.wanted"
 
 pytestmark = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 
 
 @contextmanager
-def standing_in(kingdom: Kingdom, role: str, script: str, *words: str) -> Iterator[None]:
+def replaced_by(kingdom: Kingdom, role: str, script: str, *words: str) -> Iterator[None]:
     kingdom.ok("stop", role)
-    with subprocess.Popen(["sh", STANDINS / script, kingdom.home, *words], start_new_session=True) as child:
+    with subprocess.Popen(["sh", SHELL_ROLES / script, kingdom.home, *words], start_new_session=True) as child:
         try:
             yield
         finally:
@@ -66,7 +66,7 @@ def echoing(kingdom: Kingdom) -> Kingdom:
 @pytest.mark.parametrize("what", IN_SHELL if trees.CAMPAIGN else ["king"])
 def test_a_role_of_shell(echoing: Kingdom, what: str) -> None:
     role, script, words, answered = IN_SHELL[what]
-    with standing_in(echoing, role, script, *words):
+    with replaced_by(echoing, role, script, *words):
         echoing.event(f"evt-{what}-shell", TYPE)
         assert said_of(echoing, f"evt-{what}-shell") == f"[complete] {TYPE} — {answered}"
         if what == "envoy":
@@ -118,7 +118,7 @@ def test_a_stranger_among_ours(painting: Kingdom, foreign: str) -> None:
     """One role as existing kingdoms have it, by their page of shapes alone; the others are ours, over one home."""
     role, script, words = STRANGERS[foreign]
     passed = []
-    with standing_in(painting, role, script, *words):
+    with replaced_by(painting, role, script, *words):
         painting.event("evt-1", TYPE, payload={"text": "paint it"})
         spoken(painting, "[complete]")
         passed.append("an event becomes an answer")
@@ -147,8 +147,8 @@ def test_a_stranger_among_ours(painting: Kingdom, foreign: str) -> None:
     print(f"a foreign {foreign} among ours: {'; '.join(passed)}")
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in STANDINS.glob("*.sh")))
-def test_a_stand_in_is_short_and_knows_nothing_of_our_code(script: str) -> None:
-    text = (STANDINS / script).read_text()
+@pytest.mark.parametrize("script", sorted(path.name for path in SHELL_ROLES.glob("*.sh")))
+def test_a_shell_role_is_short_and_knows_nothing_of_our_code(script: str) -> None:
+    text = (SHELL_ROLES / script).read_text()
     assert len(text.splitlines()) <= 22
     assert "python" not in text.lower().replace("without python", "")
