@@ -113,8 +113,8 @@ def stop(role: str) -> None:
     places = home.own()
     _row(places, role)
     make_folder(places.wanted_folder)
-    home.disk(places).rewrite(places.wanted(role), b"down\n")
     with launching(places):
+        home.disk(places).rewrite(places.wanted(role), b"down\n")
         for steward in launchers.all_running(places):
             steward.stop(role)
         launchers.end_holders([role], places)

@@ -34,7 +34,7 @@ class State(StrEnum):
     DISPLACED = "it ended because another process held its lock, and that one is gone"
     REFUSED = "it cannot run as it is configured (exit code 78)"
     ABSENT = "it should run and its launcher has never started it"
-    UNWANTED = "it is switched off and does not run"
+    UNWANTED = "it is switched off and does not run, or is just being stopped"
     LINGERING = "it is switched off and runs"
     QUARANTINED = "it crashed again and again and is quarantined"
     LAUNCHER_DEAD = "its launcher is gone"
@@ -108,7 +108,7 @@ def diagnose(seen: Observation, threshold: float, settling: float) -> State:
     if seen.wanted == "quarantined":
         return State.QUARANTINED
     if seen.wanted == "down":
-        return State.LINGERING if seen.runs else State.UNWANTED
+        return State.LINGERING if seen.runs and not seen.launching else State.UNWANTED
     if seen.waits:
         return State.WAITING
     if seen.runs or seen.elsewhere:

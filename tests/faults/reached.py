@@ -31,6 +31,8 @@ KNOWN, CHANGED, SERVED = "MUTANTS_KNOWN_IN", "MUTANTS_CHANGED", "MUTANTS_SERVED"
 TREE = Path(__file__).resolve().parents[2]
 SLOWER_AT_MOST, AND_SECONDS = 4, 10.0
 """A test may take so many times the seconds that it took without a defect, and so many more; then it counts as hung."""
+SAVED_EVERY = 60.0
+"""Seconds after which what was learned is kept, for a run that is ended meanwhile."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 Known = dict[str, dict[str, Any]]
@@ -94,6 +96,7 @@ def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
     before, known = _kept(kept), Known()
     digests = job["digests"]
     failed = []
+    saved = time.monotonic()
     for number, item in enumerate(session.items):
         row = before.get(item.nodeid)
         if row and row["of"].items() <= digests.items():
@@ -110,12 +113,20 @@ def _learned(session: pytest.Session, job: dict[str, Any]) -> str:
         else:
             of = [str(path.relative_to(TREE)) for path in (item.path, item.path.parent)] + [*ran]
             known[item.nodeid] = {"seconds": seconds, "lines": ran, "of": {file: digests[file] for file in of}}
+        if time.monotonic() - saved > SAVED_EVERY:
+            _keep(kept, known)
+            saved = time.monotonic()
     lines.note_no_more()
     Path(job["known"]).write_text(json.dumps(known))
-    draft = kept.with_name(f"{kept.name}.{os.getpid()}")
-    draft.write_text(json.dumps({**_kept(kept), **known}))
-    draft.replace(kept)
+    _keep(kept, known)
     return "\n".join(failed)
+
+
+def _keep(file: Path, known: Known) -> None:
+    """Add to what is kept: another run may have added to it meanwhile."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.write_text(json.dumps({**_kept(file), **known}))
+    draft.replace(file)
 
 
 def _kept(file: Path) -> Known:

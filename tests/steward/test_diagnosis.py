@@ -33,6 +33,7 @@ OBSERVATIONS: list[tuple[Observation, State]] = [
     (Observation(wanted="down"), State.UNWANTED),
     (Observation(wanted="down", code=1, unchanged=999.0), State.UNWANTED),
     (Observation(wanted="down", runs=True), State.LINGERING),
+    (Observation(wanted="down", runs=True, launching=True), State.UNWANTED),
     (Observation(wanted="quarantined", code=78), State.QUARANTINED),
     (Observation(wanted="quarantined", unchanged=999.0), State.QUARANTINED),
 ]
