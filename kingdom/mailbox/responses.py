@@ -7,8 +7,9 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from kingdom.mq.client import LARGEST_ANSWER
 CLIENT_IS_GONE_AFTER = 86400.0
 """Seconds after which the folder of a silent client is removed with its drafts; sooner, its owner may be idle."""
 MOST_DRIFT = 1.0
+LOOKED_AT_ONCE = 250
+"""Unread answers that one turn looks at and may have to delete."""
 SPARES = 256
 """How many files of answered requests are kept to be written over."""
 
@@ -47,6 +50,9 @@ class Responses:
         self._files = Relay(str(scratch), most_spares=0 if clients else SPARES)
         self._known: set[str] = set()
         self._next_sweep: float | None = clock()
+        #: A sweep that has begun, and how many answers it has removed.
+        self._walk: Iterator[None] | None = None
+        self._removed = 0
 
     def open(self) -> None:
         make_folder(self._folder)
@@ -104,49 +110,64 @@ class Responses:
         return self._next_sweep
 
     def sweep(self) -> int:
-        """Remove unread answers and the folders of clients that have ended. Return the number of answers."""
-        now = self._clock()
-        removed, oldest = 0, None
+        """Remove unread answers and the folders of clients that have ended, a part of them when there are many: then
+        it is due again at once. Return the number of answers, when all is done."""
+        if self._walk is None:
+            self._removed, self._walk = 0, self._walked(self._clock())
+        if len(list(islice(self._walk, LOOKED_AT_ONCE))) == LOOKED_AT_ONCE:
+            self._next_sweep = self._clock()
+            return 0
+        self._walk = None
+        return self._removed
+
+    def _walked(self, now: float) -> Iterator[None]:
+        """Look at all answers and clients, one at a step."""
         if abs(now - self._steady() - self._ahead) > MOST_DRIFT:
             self._ahead = now - self._steady()
-            self._date_anew(now)
+            yield from self._date_anew(now)
+        oldest = None
         for client in os.listdir(self._folder):
-            count, oldest_here = self._sweep_client(self._folder / client, now)
-            removed += count
+            oldest_here = None
+            for since in self._sweep_client(self._folder / client, now):
+                if since is not None:
+                    oldest_here = since if oldest_here is None else min(oldest_here, since)
+                yield
             if oldest_here is not None:
                 oldest = oldest_here if oldest is None else min(oldest, oldest_here)
             elif client not in self._clients:
                 self._remove_folder(client, now)
+            yield
         # Not over and over while answers keep coming, and not never after the clock was set back.
         soonest, latest = now + self._keep / 10, now + self._keep
         self._next_sweep = None if oldest is None else min(max(oldest + self._keep, soonest), latest)
-        return removed
 
-    def _date_anew(self, now: float) -> None:
+    def _date_anew(self, now: float) -> Iterator[None]:
         """Begin to count the age of everything here anew: the clock was set."""
         for folder, _, files in os.walk(self._folder):
             for name in (*files, "."):
                 with suppress(OSError):
                     os.utime(f"{folder}/{name}", (now, now), follow_symlinks=False)
+                yield
 
-    def _sweep_client(self, folder: Path, now: float) -> tuple[int, float | None]:
-        """Return how many answers were removed, and since when the oldest of the others has been here."""
-        removed, oldest = 0, None
+    def _sweep_client(self, folder: Path, now: float) -> Iterator[float | None]:
+        """Remove old answers. Yield, for each that is looked at, since when it has been here, or None if it is gone."""
         try:
-            entries = list(os.scandir(folder))
+            entries = os.scandir(folder)
         except OSError:
-            return 0, None
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                about = entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(about.st_mode):
-                    continue
-                if about.st_mtime + self._keep <= now:
-                    os.unlink(entry.path)
-                    removed += 1
-                else:
-                    oldest = about.st_mtime if oldest is None else min(oldest, about.st_mtime)
-        return removed, oldest
+            return
+        with entries:
+            for entry in entries:
+                since = None
+                with suppress(FileNotFoundError):
+                    about = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(about.st_mode):
+                        continue
+                    if about.st_mtime + self._keep <= now:
+                        os.unlink(entry.path)
+                        self._removed += 1
+                    else:
+                        since = about.st_mtime
+                yield since
 
     def _remove_torn(self, folder: Path) -> None:
         """Remove answers that a power cut left without content, or with that of the file they were written over."""

@@ -34,6 +34,41 @@ def test_an_answer_that_nobody_fetches_is_removed_after_five_minutes(box: ByHand
     assert not path.parent.exists()
 
 
+@pytest.mark.parametrize("step", [0.0, 3600.0])
+def test_very_many_answers_that_nobody_fetched_are_removed_in_parts(
+    box: ByHand, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    monkeypatch.setattr("kingdom.mailbox.responses.LOOKED_AT_ONCE", 3)
+    for number in range(20):
+        name = box.post("health", client=f"c{number % 2}")
+        box.turn()
+        os.utime(box.box.responses / f"c{number % 2}" / f"{name}.json", (box.now, box.now))
+
+    def left() -> int:
+        return len(list(box.box.responses.glob("*/*.json")))
+
+    def dated_anew() -> int:
+        return sum(file.stat().st_mtime == box.now + box.step for file in box.box.responses.glob("*/*.json"))
+
+    if step:
+        box.step = step
+        box.server.serve_arrivals([])
+        assert dated_anew() <= 3
+        for _ in range(60):
+            box.server.serve_arrivals([])
+        assert (dated_anew(), left()) == (20, 20)
+    box.now += box.settings.config["ipc"]["responseTtlSec"] + 1
+    before, turns = left(), 0
+    while left():
+        box.server.serve_arrivals([])
+        assert before - left() <= 3
+        assert not left() or box.server.wait_seconds() == 0
+        before, turns = left(), turns + 1
+    assert turns >= 7
+    box.server.serve_arrivals([])
+    assert box.said == ["removed 20 old answers"]
+
+
 def test_answers_damaged_by_a_power_cut_are_removed_at_start(box: ByHand) -> None:
     whole = box.post("health")
     box.turn()
