@@ -58,7 +58,7 @@ class Limits:
 
     def _full_disk(self) -> Exceeded | None:
         disk = os.statvfs(self._home)
-        full = 100.0 * (1.0 - disk.f_bavail / max(1, disk.f_blocks))
+        full = 100.0 * (1.0 - disk.f_bavail / disk.f_blocks) if disk.f_blocks else 0.0
         if full > FULL_PERCENT:
             return Exceeded(DISK, f"the disk is {full:.0f} % full")
         used = 100.0 * (1.0 - disk.f_favail / disk.f_files) if disk.f_files else 0.0
