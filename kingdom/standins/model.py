@@ -36,6 +36,8 @@ class Step:
     hangs: bool = False
     #: Begin to answer and close the connection.
     cut: bool = False
+    #: Begin to answer and be gone for so many seconds.
+    dies: float = 0.0
     #: The answer begins well and reports this error (`kind` and `message` say which) in its stream.
     fails_in_stream: bool = False
     #: Tokens that it says it used.
@@ -86,12 +88,15 @@ class Model(StandIn):
         return self.script(body) if body.get("tools") else Step("ok")
 
     def stream(self, events: Iterator[tuple[str, Mapping[str, Any]]], step: Step) -> Answer:
-        """Return an answer of these events, cut or silent after the first where the step says so."""
+        """Return an answer of these events. It breaks off after the first where the step says so."""
 
         def parts() -> Iterator[bytes]:
             for name, event in events:
                 yield f"event: {name}\ndata: {json.dumps({'type': name, **event})}\n\n".encode()
                 if step.cut:
+                    return
+                if step.dies:
+                    self.die(step.dies)
                     return
                 if step.hangs:
                     self.closing.wait(LONGEST_SILENCE_SECONDS)

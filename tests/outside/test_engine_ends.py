@@ -69,6 +69,7 @@ ENDS = [
         error="the prompt is too long",
     ),
     failed("claude", "line cut twice", Step("hel", cut=True), error="."),
+    failed("claude", "no word any more", Step("x", hangs=True), error="^timeout: ", manifest={"timeout_seconds": 30}),
     failed(
         "claude",
         "most turns",
@@ -101,6 +102,7 @@ ENDS = [
         error="the prompt is too long",
     ),
     failed("codex", "line cut twice", Step("hel", cut=True), error="stream"),
+    failed("codex", "no word any more", Step("x", hangs=True), error="^timeout: ", manifest={"timeout_seconds": 30}),
     set_up("codex", "401", Step(error=401, kind="invalid_api_key", message="no"), reason="401"),
     set_up("codex", "no key", Step("x"), reason="has no key", secrets={KEYS["codex"]: None}),
     # It takes ten times as long as the others to begin: the rest of its words is judged in tests/soldiers.
@@ -168,6 +170,18 @@ def test_an_end_is_judged_by_what_the_program_says(engine: str, row: Row, home: 
         found = str(result[key])
         assert found == wanted or re.search(wanted, found), f"{key}: {found}\n{ours.log()}"
     assert CANARY not in json.dumps(result)
+
+
+@pytest.mark.parametrize("engine", ["claude", "codex"])
+def test_a_model_that_is_killed_while_it_answers_and_comes_back_is_asked_again(engine: str, home: Path) -> None:
+    steps = (shell(engine, "echo looked"), Step("hel", dies=3.0), shell(engine, "echo again"), report(engine, **DONE))
+    with service(engine, in_turn(*steps, Step("Done."))) as model:
+        ours = Home(home, engine, model)
+        ours.configure("king", {"retry": {"max_attempts": 3, "backoff_seconds": 1}})
+        result = ours.do()
+        told = [json.dumps(body) for body in model.asked]
+    assert {key: result[key] for key in DONE} == DONE, ours.log()
+    assert "again" in told[-1]
 
 
 def _id(part: object) -> str:
