@@ -14,6 +14,7 @@ import yaml
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_json, to_json
 from kingdom.home import config as configuration
+from kingdom.home import dotenv
 from kingdom.home.places import Places
 from kingdom.log import Log
 from kingdom.records.queues import Queues
@@ -48,7 +49,8 @@ def services(home: Path, name: str, clock: Clock, **files: Mapping[str, Any]) ->
     unsynced = Disk(places.scratch(name), durability="process")
     make_folder(places.scratch(name))
     log = Log(places, name, unsynced, clock)
-    return Services(name, places, disk, unsynced, Queues(places, disk, log, clock), log, clock, system, own)
+    queues, secrets = Queues(places, disk, log, clock), dotenv.secrets(places)
+    return Services(name, places, disk, unsynced, queues, log, clock, system, own, secrets=secrets)
 
 
 def founded(home: Path, **files: Mapping[str, Any]) -> Places:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from kingdom.home import config, dotenv, manifests
+from kingdom.home import config, manifests
 from kingdom.home.states import MOVES
 from kingdom.king.messages import MessageDraft
 from kingdom.king.replay_index import ReplayIndex
@@ -72,7 +72,7 @@ class Context:
 
     def take_over(self, services: Services) -> None:
         """Take over new configuration, all of it or nothing: what can be wrong is looked up first."""
-        named = os.environ.get("SLACK_DEFAULT_CHANNEL") or dotenv.secrets(services.places).get("SLACK_DEFAULT_CHANNEL")
+        named = os.environ.get("SLACK_DEFAULT_CHANNEL") or services.secrets.get("SLACK_DEFAULT_CHANNEL")
         zone = config.zone(services.places, services.system)
         self.services = services
         self.places, self.disk, self.unsynced = services.places, services.disk, services.unsynced

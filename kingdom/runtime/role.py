@@ -84,7 +84,7 @@ class Services:
     exits: ProcessExits = field(default_factory=ProcessExits)
     #: Wakes the role when a descriptor becomes readable, a thread rings or a signal comes.
     alarm: Alarm = field(default_factory=Alarm)
-    #: What `.env` holds.
+    #: What `.env` holds, as it was when the configuration was last taken over.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

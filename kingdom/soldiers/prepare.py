@@ -15,7 +15,6 @@ from typing import Any
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile, BadName
-from kingdom.home import dotenv
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import check_name
 from kingdom.records.messages import Checkpoint, Task
@@ -162,7 +161,7 @@ def environment(
     services: Services, manifest: Manifest, task: Task, soldier: SoldierHandle, engine: Engine
 ) -> dict[str, str]:
     """Return the environment of the serving process: a soldier holds no token that it was not given."""
-    ours: Mapping[str, str] = {**os.environ, **dotenv.secrets(services.places)}
+    ours: Mapping[str, str] = {**os.environ, **services.secrets}
     granted = services.config["grants"].get(manifest.name, ())
     named = (*PASSED_ON, *manifest.env, *granted, *engine.variables)
     passed = {name: ours[name] for name in named if name in ours}

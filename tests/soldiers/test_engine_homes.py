@@ -55,9 +55,10 @@ def made(home: Path, **runtime: Any) -> Services:
     ours = services(home, GENERAL, Clock(), system={"runtime": known})
     ours.places.package(GENERAL).mkdir(parents=True, exist_ok=True)
     (ours.places.package(GENERAL) / "prompt.md").write_text("The plain prompt.\n")
-    ours.places.env_file.write_text(f"ANTHROPIC_API_KEY={SECRET}\nOPENAI_API_KEY={SECRET}\nGH_TOKEN=ghp_granted1\n")
+    secrets = {"ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": SECRET, "GH_TOKEN": "ghp_granted1"}
+    ours.places.env_file.write_text("".join(f"{name}={value}\n" for name, value in secrets.items()))
     ours.places.env_file.chmod(0o600)
-    return replace(ours, secrets={"ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": SECRET})
+    return replace(ours, secrets=secrets)
 
 
 def ordered(

@@ -128,8 +128,7 @@ def test_the_prompt_for_an_action_comes_before_the_one_for_an_engine(
 
 def test_a_soldier_gets_named_variables_alone(ours: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "a")
-    ours.places.env_file.write_text("GIVEN=b\nOF_THE_ENGINE=c\nOTHER=d\n")
-    ours.places.env_file.chmod(0o600)
+    ours = replace(ours, secrets={"GIVEN": "b", "OF_THE_ENGINE": "c", "OTHER": "d"})
     manifest, task = a_manifest(ours, env=["GIVEN"]), a_task()
     engine = prepare.choose_engine(ours, manifest).engine
     monkeypatch.setattr(engine, "variables", ("OF_THE_ENGINE",))
