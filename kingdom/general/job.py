@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.errors import BadInput, BadName
@@ -18,6 +19,7 @@ from kingdom.general.context import Context
 from kingdom.records import load, notes, sessions
 from kingdom.records.backlog import Backlog, refresh_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
+from kingdom.records.soldiers import SoldierOrder
 from kingdom.rules import gate
 from kingdom.runtime.role import Services, Turn
 from kingdom.soldiers import engine_homes, prepare
@@ -265,22 +267,33 @@ class GeneralJob:
         return True
 
     def _enforce_budget(self, task: Task, soldier: SoldierHandle, look: Look) -> bool:
-        """Ask a soldier that has used up its budget to end: not every engine keeps to it by itself."""
+        """Ask a soldier that has used up its budget to end: not every engine keeps to it by itself.
+
+        What other soldiers have spent since it was started leaves it less.
+        """
         services, order = self._general.services, soldier.order
         now = services.monotonic()
         if look.stopping is not None or order is None or now < self._next_budget_look.get(task.id, 0.0):
             return False
-        if all(order.limits.get(limit) is None for limit in BUDGETS) or _size(order.out) > LARGEST_LOOKED_AT:
-            return False
         self._next_budget_look[task.id] = now + BUDGET_SECONDS
+        limits = self._limits_now(task, order)
+        if all(most is None for most in limits.values()) or _size(order.out) > LARGEST_LOOKED_AT:
+            return False
         used = soldier.used()
         spent = {note: used.get(name, 0.0) for note, name in SPENT.items()}
-        why = budget_reached({limit: order.limits.get(limit) for limit in BUDGETS}, spent)
+        why = budget_reached(limits, spent)
         if why is None:
             return False
         services.log.warn(f"the soldier of {task.id} is asked to end: {why}")
         soldier.request_stop(services.disk, f"budget: {why}", services.clock())
         return True
+
+    def _limits_now(self, task: Task, order: SoldierOrder) -> dict[str, Any]:
+        """Return what a running soldier may use: what it was started with, and no more than is left of all budgets."""
+        general, limits = self._general, {limit: order.limits.get(limit) for limit in BUDGETS}
+        now, asked = general.services.clock(), _is_asked_by_a_person(task)
+        bounds = [limits["budget_usd"], general.budgets.left_usd(general.name, now, for_person=asked)]
+        return {**limits, "budget_usd": min((bound for bound in bounds if bound is not None), default=None)}
 
     def _timeout_reason(self, seconds: float, allowed: float) -> str:
         base = self._general.manifest.timeout_seconds

@@ -519,6 +519,24 @@ def test_a_soldier_that_uses_up_its_budget_is_ended_and_what_it_had_used_is_coun
     assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}
 
 
+def test_a_soldier_is_ended_when_others_spend_what_was_left_for_it(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
+    (general.places.config / "general.yaml").write_text("budgets: {day_usd: 5, reserve_percent: 0}\n")
+    general.runs(DEAR)
+    job = general.restart()
+    put(general.home, "tasks", "pending", **task())
+    said = general.soldier().result_path
+    general.until(lambda: said.exists() and said.stat().st_size, "it has used 2 of 5 USD")
+    job.turn(None)
+    assert not [line for line in general.log() if "asked to end" in line]
+    job._general.budgets.record_cost("gen-other", "claude", "task-2", {"cost_usd": 3.5}, general.clock())
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "it waits for tomorrow")
+    assert f"warn the soldier of {TASK} is asked to end: its budget of 1.5 USD is used up" in general.log()
+    assert _cost(general)["usd"] == 2.0
+
+
 def test_what_a_killed_soldier_had_used_is_counted_once(general: GeneralRig) -> None:
     general.runs(DEAR)
     put(general.home, "tasks", "pending", **task())
