@@ -233,6 +233,14 @@ def test_what_begins_again_does_so_at_the_very_next_turn(general: GeneralRig, ho
     general.until(lambda: len(job._starter._children) <= 1, "the first one is waited for")
 
 
+def test_a_soldier_that_was_started_directly_is_waited_for_when_it_has_ended(general: GeneralRig) -> None:
+    general.runs(says(status="success"))
+    general.job._starter._slow_until = time.monotonic() + 60
+    put(general.home, "tasks", "pending", **task())
+    general.result()
+    wait_until(lambda: (general.job.turn({}), general.job._starter._children)[1] == [], SOON, "its end is taken")
+
+
 def test_a_task_that_was_taken_away_before_it_was_claimed_is_forgotten(general: GeneralRig) -> None:
     general.manifest(max_soldiers=1)
     general.runs(SLEEPS)
@@ -349,7 +357,7 @@ def test_a_soldier_has_its_time_and_a_little_more_while_it_is_at_work(
     wait_until(lambda: out.read_text(), SOON, "a word of it")
     clock.now = out.stat().st_mtime + silent
     started_ago(general, served)
-    general.job.turn(None)
+    assert general.job.turn(None).worked is ends
     assert (general.soldier().look(0).stopping is not None) is ends
 
 
