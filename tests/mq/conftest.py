@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kingdom.mq.stores import STORES
-from tests.mq.houses import House
+from tests.mq.rigs import Rig
 
 
 @pytest.fixture(params=sorted(STORES))
@@ -14,20 +14,20 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def open_house(home: Path) -> Iterator[Callable[..., House]]:
-    opened: list[House] = []
+def open_rig(home: Path) -> Iterator[Callable[..., Rig]]:
+    opened: list[Rig] = []
 
-    def make(backend: str, **more: Any) -> House:
-        house = House(backend, home / f"mq{len(opened)}", **more)
-        opened.append(house)
-        return house
+    def make(backend: str, **more: Any) -> Rig:
+        rig = Rig(backend, home / f"mq{len(opened)}", **more)
+        opened.append(rig)
+        return rig
 
     yield make
-    for house in opened:
-        house.close()
+    for rig in opened:
+        rig.close()
 
 
 @pytest.fixture
-def house(backend: str, open_house: Callable[..., House]) -> House:
+def rig(backend: str, open_rig: Callable[..., Rig]) -> Rig:
     """An engine over each of the stores."""
-    return open_house(backend)
+    return open_rig(backend)

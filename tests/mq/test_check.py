@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mq.houses import QUEUE, House
+from tests.mq.rigs import QUEUE, Rig
 
-Break = Callable[[House], None]
+Break = Callable[[Rig], None]
 """Breaks a store with two messages, `1` and `2`, and a dead letter, while its engine is closed."""
 
 
 def sql(*statements: str) -> Break:
-    def broken(house: House) -> None:
-        with sqlite3.connect(house.folder / "yirangmq.db") as connection:
+    def broken(rig: Rig) -> None:
+        with sqlite3.connect(rig.folder / "yirangmq.db") as connection:
             for statement in statements:
                 connection.execute(statement)
         connection.close()
@@ -24,22 +24,22 @@ def sql(*statements: str) -> Break:
     return broken
 
 
-def folder(house: House, name: str) -> Path:
-    return house.folder / "fs" / QUEUE / name
+def folder(rig: Rig, name: str) -> Path:
+    return rig.folder / "fs" / QUEUE / name
 
 
 def files(change: Callable[[Path], object], name: str) -> Break:
     """Change the first file of a folder."""
 
-    def broken(house: House) -> None:
-        change(min(folder(house, name).glob("*.json")))
+    def broken(rig: Rig) -> None:
+        change(min(folder(rig, name).glob("*.json")))
 
     return broken
 
 
 def payloads(change: Callable[[Path], object]) -> Break:
-    def broken(house: House) -> None:
-        change(min(path for path in (house.folder / "payloads" / QUEUE).glob("*.json") if ".dlq" not in path.name))
+    def broken(rig: Rig) -> None:
+        change(min(path for path in (rig.folder / "payloads" / QUEUE).glob("*.json") if ".dlq" not in path.name))
 
     return broken
 
@@ -52,14 +52,14 @@ def to(name: str, new: str = "") -> Callable[[Path], object]:
     return lambda path: path.rename(path.parent.parent / name / (new or path.name))
 
 
-def doubled(house: House) -> None:
-    file = min(folder(house, "inbox").glob("*.json"))
-    dead = min(folder(house, "dlq").glob("*.json"))
-    (folder(house, "dlq") / f"{dead.name[:-41]}{file.name[-41:]}").write_bytes(dead.read_bytes())
+def doubled(rig: Rig) -> None:
+    file = min(folder(rig, "inbox").glob("*.json"))
+    dead = min(folder(rig, "dlq").glob("*.json"))
+    (folder(rig, "dlq") / f"{dead.name[:-41]}{file.name[-41:]}").write_bytes(dead.read_bytes())
 
 
-def orphan(house: House) -> None:
-    place = house.folder / "payloads" / QUEUE
+def orphan(rig: Rig) -> None:
+    place = rig.folder / "payloads" / QUEUE
     (place / "01a1ee9d-2b93-7000-8001-0e12cbe34015.json").write_text("{}")
 
 
@@ -91,57 +91,57 @@ CASES: dict[tuple[str, str], tuple[Break, int]] = {
     ("filesystem", "invalid_state of a waiting one"): (files(to("processing"), "inbox"), 2),
     ("filesystem", "bad_name"): (files(to("processing", "x..y-01a1ee9d-2b93-7000-8001-0e12cbe34015.json"), "inbox"), 2),
     ("filesystem", "foreign"): (files(to("dlq", "AB01-0F3C-77E1-9A00-1B2C.json"), "inbox"), 2),
-    ("filesystem", "missing_payload"): (lambda house: folder(house, "archive").rmdir(), 2),
-    ("filesystem", "lost_policy"): (lambda house: (folder(house, "meta") / "queue.json").unlink(), 2),
+    ("filesystem", "missing_payload"): (lambda rig: folder(rig, "archive").rmdir(), 2),
+    ("filesystem", "lost_policy"): (lambda rig: (folder(rig, "meta") / "queue.json").unlink(), 2),
 }
 """By store and class: how it is broken, and how many of the two messages are served after the repair."""
 MENDED_AT_THE_START = ("lost_policy", "doubled", "orphan_payload", "foreign", "missing_payload")
 
 
 @pytest.mark.parametrize(("backend", "kind"), CASES)
-def test_what_is_broken_is_found_repaired_and_served(open_house: Callable[..., House], backend: str, kind: str) -> None:
+def test_what_is_broken_is_found_repaired_and_served(open_rig: Callable[..., Rig], backend: str, kind: str) -> None:
     broken, served = CASES[backend, kind]
-    house = open_house(backend)
-    house.die()
+    rig = open_rig(backend)
+    rig.die()
     for text in ("1", "2"):
-        house.publish(text)
-    house.mq.sweep()
-    house.mq.close()
-    house._store = None
-    house.mq.store = None  # type: ignore[assignment]
-    broken(house)
-    house.mq = house._open()
-    for known in house.mq.queues.by_name.values():
+        rig.publish(text)
+    rig.mq.sweep()
+    rig.mq.close()
+    rig._store = None
+    rig.mq.store = None  # type: ignore[assignment]
+    broken(rig)
+    rig.mq = rig._open()
+    for known in rig.mq.queues.by_name.values():
         assert known.name == QUEUE
-    found = [finding.kind for finding in house.mq.check()]
-    repaired = house.mq.check(repair=True)
+    found = [finding.kind for finding in rig.mq.check()]
+    repaired = rig.mq.check(repair=True)
     if kind.partition(" ")[0] not in MENDED_AT_THE_START:
         assert kind.partition(" ")[0] in found
         assert {finding.repaired for finding in repaired} == {True}
     else:
         assert kind in found or not found
-    house.mq.sweep()
-    house.sweep(61)
-    assert house.mq.check() == []
-    texts = set(house.lease_texts())
+    rig.mq.sweep()
+    rig.sweep(61)
+    assert rig.mq.check() == []
+    texts = set(rig.lease_texts())
     assert len(texts & {"1", "2"}) == served
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_a_healthy_store_at_work_raises_no_alarm(house: House, kill: bool) -> None:
-    house.use({"archive": True, "retry": {"limit": 2, "initialDelaySec": 5}})
+def test_a_healthy_store_at_work_raises_no_alarm(rig: Rig, kill: bool) -> None:
+    rig.use({"archive": True, "retry": {"limit": 2, "initialDelaySec": 5}})
     for number in range(40):
-        house.publish(str(number), priority=number % 3, delay_ms=number % 4 * 1_000, ttl_ms=number % 5 * 60_000)
-        house.publish("x" * 9_000, target="c" if number % 2 else "")
+        rig.publish(str(number), priority=number % 3, delay_ms=number % 4 * 1_000, ttl_ms=number % 5 * 60_000)
+        rig.publish("x" * 9_000, target="c" if number % 2 else "")
         if number % 3 == 0:
-            house.nack(house.lease(), "no", requeue=number % 2 == 0)
+            rig.nack(rig.lease(), "no", requeue=number % 2 == 0)
         elif number % 3 == 1:
-            house.ack(house.lease())
+            rig.ack(rig.lease())
         else:
-            house.lease()
-        house.sweep(1)
-        assert house.mq.check() == []
-    house.lease(queue=f"{QUEUE}-dlq")
-    house.reopen(kill=kill)
-    assert house.mq.check() == []
-    assert house.mq.check(repair=True) == []
+            rig.lease()
+        rig.sweep(1)
+        assert rig.mq.check() == []
+    rig.lease(queue=f"{QUEUE}-dlq")
+    rig.reopen(kill=kill)
+    assert rig.mq.check() == []
+    assert rig.mq.check(repair=True) == []

@@ -15,7 +15,7 @@ from kingdom.mq.errors import LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.message_format import Draft
 from kingdom.mq.search import NotSeenYet
-from tests.mq.houses import QUEUE, House
+from tests.mq.rigs import QUEUE, Rig
 
 MANY = 3_000
 MOST_CHANGES = 500
@@ -26,10 +26,10 @@ CHANGES = ("drop", "move", "rewrite", "adopt")
 class Counted:
     """Counts the store's changes since `forget`."""
 
-    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made = 0
         for change in CHANGES:
-            monkeypatch.setattr(house.mq.store, change, self._counting(getattr(house.mq.store, change)))
+            monkeypatch.setattr(rig.mq.store, change, self._counting(getattr(rig.mq.store, change)))
 
     def _counting(self, change: Callable[..., None]) -> Callable[..., None]:
         def counted(*words: Any) -> None:
@@ -52,40 +52,40 @@ class Counted:
 
 
 @pytest.fixture
-def mass(open_house: Callable[..., House]) -> House:
-    return open_house("memory", policy={"retry": {"limit": 2, "initialDelaySec": 5}, "dlq": {"retentionDays": 1}})
+def mass(open_rig: Callable[..., Rig]) -> Rig:
+    return open_rig("memory", policy={"retry": {"limit": 2, "initialDelaySec": 5}, "dlq": {"retentionDays": 1}})
 
 
-def publish_many(house: House, **more: Any) -> None:
+def publish_many(rig: Rig, **more: Any) -> None:
     for number in range(MANY):
-        house.mq.publish(QUEUE, Draft(str(number), **more))
-    house.mq.commit()
+        rig.mq.publish(QUEUE, Draft(str(number), **more))
+    rig.mq.commit()
 
 
-def die_all(house: House) -> None:
-    publish_many(house)
-    for leased in house.mq.lease(QUEUE, "c", MANY):
-        house.mq.nack(leased.message_key, leased.lease_id, reason="broken")
-    house.mq.commit()
+def die_all(rig: Rig) -> None:
+    publish_many(rig)
+    for leased in rig.mq.lease(QUEUE, "c", MANY):
+        rig.mq.nack(leased.message_key, leased.lease_id, reason="broken")
+    rig.mq.commit()
 
 
-def answered(house: House, command: str, **payload: Any) -> Any:
+def answered(rig: Rig, command: str, **payload: Any) -> Any:
     """Carry a call out to its end, as a manager does, and check that no part is too long. Return the answer."""
     given = {"queue": QUEUE, **payload} if command != "handed_over" else payload
     call = Call(given, "c")
     parts = 1
-    data = CALLS[command].answer(house.mq, call)
+    data = CALLS[command].answer(rig.mq, call)
     while isinstance(data, NotYet):
-        house.mq.commit()
+        rig.mq.commit()
         call = Call(call.payload, "c", done=data.done)
-        data = CALLS[command].answer(house.mq, call)
+        data = CALLS[command].answer(rig.mq, call)
         parts += 1
-    house.mq.commit()
+    rig.mq.commit()
     assert parts >= MANY // MOST_CHANGES
     return data
 
 
-def test_messages_that_expire_together_go_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_expire_together_go_in_parts(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_many(mass, ttl_ms=1_000)
     mass.publish("stays", priority=-1)
     counted = Counted(mass, monkeypatch)
@@ -94,7 +94,7 @@ def test_messages_that_expire_together_go_in_parts(mass: House, monkeypatch: pyt
     assert mass.counts() == (1, 0, 0, 0)
 
 
-def test_a_consumer_is_served_while_messages_expire(mass: House) -> None:
+def test_a_consumer_is_served_while_messages_expire(mass: Rig) -> None:
     publish_many(mass, ttl_ms=1_000)
     mass.publish("stays", priority=1)
     mass.clock.pass_(1)
@@ -102,7 +102,7 @@ def test_a_consumer_is_served_while_messages_expire(mass: House) -> None:
     assert mass.lease().payload == "stays"
 
 
-def test_a_consumer_who_meets_only_expired_messages_is_answered_in_parts(mass: House) -> None:
+def test_a_consumer_who_meets_only_expired_messages_is_answered_in_parts(mass: Rig) -> None:
     publish_many(mass, ttl_ms=1_000, priority=1)
     mass.publish("stays")
     mass.clock.pass_(1)
@@ -110,7 +110,7 @@ def test_a_consumer_who_meets_only_expired_messages_is_answered_in_parts(mass: H
 
 
 def test_delayed_messages_that_expire_before_they_are_due_go_in_parts(
-    mass: House, monkeypatch: pytest.MonkeyPatch
+    mass: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_many(mass, delay_ms=10_000, ttl_ms=1_000)
     counted = Counted(mass, monkeypatch)
@@ -119,7 +119,7 @@ def test_delayed_messages_that_expire_before_they_are_due_go_in_parts(
     assert mass.counts() == (0, 0, 0, 0)
 
 
-def test_leases_that_end_together_are_redelivered_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leases_that_end_together_are_redelivered_in_parts(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_many(mass)
     mass.mq.lease(QUEUE, "c", MANY)
     counted = Counted(mass, monkeypatch)
@@ -128,7 +128,7 @@ def test_leases_that_end_together_are_redelivered_in_parts(mass: House, monkeypa
     assert mass.counts() == (0, 0, MANY, 0)
 
 
-def test_delayed_messages_that_are_due_together_become_ready_in_parts(mass: House) -> None:
+def test_delayed_messages_that_are_due_together_become_ready_in_parts(mass: Rig) -> None:
     publish_many(mass, delay_ms=1_000)
     mass.clock.pass_(1)
     mass.mq.sweep()
@@ -138,14 +138,14 @@ def test_delayed_messages_that_are_due_together_become_ready_in_parts(mass: Hous
     assert mass.counts() == (MANY, 0, 0, 0)
 
 
-def test_one_call_makes_few_messages_ready(mass: House) -> None:
+def test_one_call_makes_few_messages_ready(mass: Rig) -> None:
     publish_many(mass, delay_ms=1_000)
     mass.clock.pass_(1)
     assert mass.lease().payload == "0"
     assert mass.counts()[2] >= MANY - MOST_CHANGES
 
 
-def test_dead_letters_that_are_old_together_are_archived_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_that_are_old_together_are_archived_in_parts(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     die_all(mass)
     mass.clock.pass_(86_400)
     counted = Counted(mass, monkeypatch)
@@ -153,25 +153,25 @@ def test_dead_letters_that_are_old_together_are_archived_in_parts(mass: House, m
     assert mass.counts() == (0, 0, 0, 0)
 
 
-def test_a_purge_goes_in_parts(mass: House) -> None:
+def test_a_purge_goes_in_parts(mass: Rig) -> None:
     publish_many(mass)
     assert answered(mass, "purge") == {"queue": QUEUE, "purged": MANY}
 
 
-def test_a_purge_of_dead_letters_goes_in_parts(mass: House) -> None:
+def test_a_purge_of_dead_letters_goes_in_parts(mass: Rig) -> None:
     die_all(mass)
     assert answered(mass, "purge", dlq=True) == {"queue": QUEUE, "purged": MANY}
     assert mass.counts() == (0, 0, 0, 0)
 
 
-def test_dead_letters_go_back_to_work_in_parts(mass: House) -> None:
+def test_dead_letters_go_back_to_work_in_parts(mass: Rig) -> None:
     die_all(mass)
     data = answered(mass, "reprocess_dlq")
     assert data["count"] == len(set(data["messageKeys"])) == MANY
     assert mass.counts() == (MANY, 0, 0, 0)
 
 
-def test_dead_letters_that_die_again_meanwhile_are_not_reprocessed_twice(mass: House) -> None:
+def test_dead_letters_that_die_again_meanwhile_are_not_reprocessed_twice(mass: Rig) -> None:
     die_all(mass)
     call = Call({"queue": QUEUE}, "c")
     data = CALLS["reprocess_dlq"].answer(mass.mq, call)
@@ -185,31 +185,31 @@ def test_dead_letters_that_die_again_meanwhile_are_not_reprocessed_twice(mass: H
 
 
 def test_files_laid_in_by_hand_together_are_adopted_in_parts(
-    open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+    open_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = open_house("filesystem")
-    house.publish("first")
-    assert house.lease_texts() == ["first"]
-    inbox = house.folder / "fs" / QUEUE / "inbox"
+    rig = open_rig("filesystem")
+    rig.publish("first")
+    assert rig.lease_texts() == ["first"]
+    inbox = rig.folder / "fs" / QUEUE / "inbox"
     for number in range(1_200):
         (inbox / f"by-hand-{number}.json").write_text("{}")
-    counted = Counted(house, monkeypatch)
-    house.clock.pass_(2)
-    house.mq.sweep()
+    counted = Counted(rig, monkeypatch)
+    rig.clock.pass_(2)
+    rig.mq.sweep()
     assert 0 < counted.made <= MOST_CHANGES
-    while (due := house.mq.sweep()) is not None and due <= house.clock.now:
+    while (due := rig.mq.sweep()) is not None and due <= rig.clock.now:
         pass
-    assert house.counts()[0] == 1_200
+    assert rig.counts()[0] == 1_200
 
 
-def test_many_dead_letters_are_listed_and_counted_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_dead_letters_are_listed_and_counted_in_parts(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kingdom.mq.calls.COUNTED_AT_ONCE", MOST_CHANGES)
     die_all(mass)
     assert answered(mass, "list_dlq", limit=MANY)["count"] == MANY
     assert answered(mass, "dlq_stats", sinceMs=1_000)["reasons"] == {"HANDLER_ERROR": MANY}
 
 
-def test_late_dead_letters_alone_are_counted(mass: House) -> None:
+def test_late_dead_letters_alone_are_counted(mass: Rig) -> None:
     mass.die()
     mass.clock.pass_(10)
     mass.die()
@@ -217,7 +217,7 @@ def test_late_dead_letters_alone_are_counted(mass: House) -> None:
     assert mass.mq.dead_letters.counts(QUEUE, 9_999) == {"HANDLER_ERROR": 1}
 
 
-def test_a_large_batch_is_handed_out_and_acknowledged_in_parts(mass: House) -> None:
+def test_a_large_batch_is_handed_out_and_acknowledged_in_parts(mass: Rig) -> None:
     publish_many(mass)
     delivered = answered(mass, "consume_batch", limit=MANY)["messages"]
     assert [one["message"]["payload"] for one in delivered] == [str(number) for number in range(MANY)]
@@ -226,7 +226,7 @@ def test_a_large_batch_is_handed_out_and_acknowledged_in_parts(mass: House) -> N
     assert mass.counts() == (0, 0, 0, 0)
 
 
-def test_a_large_batch_is_published_in_parts(mass: House) -> None:
+def test_a_large_batch_is_published_in_parts(mass: Rig) -> None:
     sent = [{"message": str(number)} for number in range(MANY)]
     sent[7]["priority"] = "high"
     published = answered(mass, "publish_batch", messages=sent)["messages"]
@@ -236,23 +236,23 @@ def test_a_large_batch_is_published_in_parts(mass: House) -> None:
 
 @pytest.mark.parametrize("backend", ["filesystem", "sqlite", "hybrid"])
 def test_a_batch_that_was_killed_between_its_parts_is_published_once(
-    open_house: Callable[..., House], backend: str
+    open_rig: Callable[..., Rig], backend: str
 ) -> None:
-    house = open_house(backend)
+    rig = open_rig(backend)
     drafts = [Draft(str(number)) for number in range(30)]
-    begun = house.mq.publishing(QUEUE, drafts, "r", "c")
+    begun = rig.mq.publishing(QUEUE, drafts, "r", "c")
     for _ in range(2):
-        assert not house.mq.publish_some(begun, Budget(10, seconds=60))
-        house.mq.commit()
-    house.reopen(kill=True)
-    house.mq.publish_batch(QUEUE, drafts, "r", "c")
+        assert not rig.mq.publish_some(begun, Budget(10, seconds=60))
+        rig.mq.commit()
+    rig.reopen(kill=True)
+    rig.mq.publish_batch(QUEUE, drafts, "r", "c")
     assert [one.message_id for one in begun.outcomes if isinstance(one, Published)] == [
-        seen.message_id for seen in house.mq.peek(QUEUE, 20)
+        seen.message_id for seen in rig.mq.peek(QUEUE, 20)
     ]
-    assert house.lease_texts() == [str(number) for number in range(30)]
+    assert rig.lease_texts() == [str(number) for number in range(30)]
 
 
-def test_many_messages_are_looked_at_in_parts(mass: House) -> None:
+def test_many_messages_are_looked_at_in_parts(mass: Rig) -> None:
     die_all(mass)
     publish_many(mass)
     numbers = [str(number) for number in range(MANY)]
@@ -260,7 +260,7 @@ def test_many_messages_are_looked_at_in_parts(mass: House) -> None:
     assert [one["payload"] for one in answered(mass, "peek", limit=MANY, dlq=True)["messages"]] == numbers
 
 
-def test_messages_of_another_store_are_taken_over_and_dropped_in_parts(mass: House) -> None:
+def test_messages_of_another_store_are_taken_over_and_dropped_in_parts(mass: Rig) -> None:
     publish_many(mass)
     seen = answered(mass, "peek", limit=MANY)["messages"]
     taken = answered(mass, "take_over", queue="there", messages=seen)["messages"]
@@ -281,7 +281,7 @@ UNKNOWN = f"msg:{QUEUE}:0199f2c1-5a2b-7000-8000-3c9d1e5f7a90"
 @pytest.mark.usefixtures("one_at_a_time")
 @pytest.mark.parametrize("more", [{}, {"delay_ms": 60_000}, {"ttl_ms": 60_000}, {"target": "x"}], ids=str)
 @pytest.mark.parametrize("command", ["ack", "nack", "extend_lease", "delete_message"])
-def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: House, command: str, more: dict[str, Any]) -> None:
+def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: Rig, command: str, more: dict[str, Any]) -> None:
     publish_many(mass, **more)
     if not more:
         call = Call(
@@ -293,7 +293,7 @@ def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: House, command
 
 
 @pytest.mark.usefixtures("one_at_a_time")
-def test_who_asks_the_engine_itself_hears_that_there_is_more_to_look_through(mass: House) -> None:
+def test_who_asks_the_engine_itself_hears_that_there_is_more_to_look_through(mass: Rig) -> None:
     publish_many(mass)
     with pytest.raises(NotSeenYet, match=UNKNOWN) as unseen:
         mass.mq.ack(UNKNOWN, "1" * 16)
@@ -301,7 +301,7 @@ def test_who_asks_the_engine_itself_hears_that_there_is_more_to_look_through(mas
 
 
 @pytest.mark.usefixtures("one_at_a_time")
-def test_a_message_is_found_in_parts_while_others_come_and_go(mass: House) -> None:
+def test_a_message_is_found_in_parts_while_others_come_and_go(mass: Rig) -> None:
     publish_many(mass)
     waiting = [message.message_key for message in mass.mq.peek(QUEUE, MANY)]
     seldom = waiting[MANY // 2]
@@ -320,7 +320,7 @@ def test_a_message_is_found_in_parts_while_others_come_and_go(mass: House) -> No
 
 
 @pytest.mark.usefixtures("one_at_a_time")
-def test_what_a_manager_before_had_given_back_is_found_in_parts(mass: House) -> None:
+def test_what_a_manager_before_had_given_back_is_found_in_parts(mass: Rig) -> None:
     (key, lease_id) = (mass.publish("first"), mass.lease().lease_id)
     mass.mq.nack(key, lease_id, requeue=True)
     publish_many(mass)
@@ -337,7 +337,7 @@ def test_what_a_manager_before_had_given_back_is_found_in_parts(mass: House) -> 
 
 
 @pytest.mark.usefixtures("one_at_a_time")
-def test_acks_of_what_is_not_there_are_answered_in_parts(mass: House) -> None:
+def test_acks_of_what_is_not_there_are_answered_in_parts(mass: Rig) -> None:
     publish_many(mass)
     (leased,) = mass.mq.lease(QUEUE, "c")
     acks = [{"messageKey": key, "leaseId": leased.lease_id} for key in (UNKNOWN, leased.message_key, UNKNOWN)]
@@ -348,26 +348,26 @@ def test_acks_of_what_is_not_there_are_answered_in_parts(mass: House) -> None:
 
 
 def answer_at_last(
-    house: House, command: str, payload: Any, meanwhile: Callable[[], object] = lambda: None, again: bool = False
+    rig: Rig, command: str, payload: Any, meanwhile: Callable[[], object] = lambda: None, again: bool = False
 ) -> Any:
     """Carry a call out to its end, while other things happen between its parts."""
-    data = CALLS[command].answer(house.mq, Call(payload, "c", again=again))
+    data = CALLS[command].answer(rig.mq, Call(payload, "c", again=again))
     while isinstance(data, NotYet):
         meanwhile()
-        house.mq.commit()
-        data = CALLS[command].answer(house.mq, Call(payload, "c", again=again, done=data.done))
-    house.mq.commit()
+        rig.mq.commit()
+        data = CALLS[command].answer(rig.mq, Call(payload, "c", again=again, done=data.done))
+    rig.mq.commit()
     return data
 
 
-def test_an_answer_names_no_more_than_ten_thousand_dead_letters(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_names_no_more_than_ten_thousand_dead_letters(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kingdom.mq.calls.LARGEST_BATCH", 1_000)
     die_all(mass)
     data = answered(mass, "reprocess_dlq")
     assert (data["count"], len(data["messageKeys"])) == (MANY, 1_000)
 
 
-def test_what_comes_next_is_found_without_looking_at_all(mass: House) -> None:
+def test_what_comes_next_is_found_without_looking_at_all(mass: Rig) -> None:
     for number in range(MANY):
         mass.mq.publish(QUEUE, Draft(str(number), priority=number * 7919 % 1000, ttl_ms=1_000 * (number % 2)))
     seen = [message.payload for message in mass.mq.peek(QUEUE, MANY)]
@@ -375,7 +375,7 @@ def test_what_comes_next_is_found_without_looking_at_all(mass: House) -> None:
     assert mass.lease_texts(MANY) == seen
 
 
-def test_leases_that_are_extended_again_and_again_leave_nothing_behind(mass: House) -> None:
+def test_leases_that_are_extended_again_and_again_leave_nothing_behind(mass: Rig) -> None:
     publish_many(mass)
     held = mass.mq.lease(QUEUE, "c", MANY)
     for _ in range(10):
@@ -397,7 +397,7 @@ def test_leases_that_are_extended_again_and_again_leave_nothing_behind(mass: Hou
     assert mass.counts() == (0, 0, MANY, 0)
 
 
-def test_a_turn_does_a_little_also_when_its_time_is_over(mass: House) -> None:
+def test_a_turn_does_a_little_also_when_its_time_is_over(mass: Rig) -> None:
     publish_many(mass, ttl_ms=1_000)
     mass.clock.pass_(1)
     begun = mass.mq.looking(QUEUE, MANY)
@@ -408,9 +408,9 @@ def test_a_turn_does_a_little_also_when_its_time_is_over(mass: House) -> None:
 class Looked:
     """Counts the leases that are looked at."""
 
-    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        leases = house.mq._leases.by_message_id
+        leases = rig.mq._leases.by_message_id
         parts = leases.parts
 
         def counted() -> Iterator[Any]:
@@ -422,7 +422,7 @@ class Looked:
 
 
 def test_a_queue_is_deleted_without_looking_at_all_leases_of_others_in_one_turn(
-    mass: House, monkeypatch: pytest.MonkeyPatch
+    mass: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kingdom.mq.large_map.ENTRIES_OF_A_PART", 32)
     mass.mq._leases.forget()
@@ -446,12 +446,12 @@ def test_a_queue_is_deleted_without_looking_at_all_leases_of_others_in_one_turn(
     assert turns > MANY // 20
 
 
-def test_dead_letters_go_with_their_queue_in_parts(mass: House) -> None:
+def test_dead_letters_go_with_their_queue_in_parts(mass: Rig) -> None:
     die_all(mass)
     assert answered(mass, "delete_queue") == {"queue": QUEUE, "deleted": MANY}
 
 
-def test_what_another_queue_does_not_take_goes_back_in_parts(mass: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_queue_does_not_take_goes_back_in_parts(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     mass.use({"schema": {"type": "object"}}, "there")
     publish_many(mass)
     back = Calls(mass.mq.moving, "_give_back", monkeypatch)
@@ -464,7 +464,7 @@ def test_what_another_queue_does_not_take_goes_back_in_parts(mass: House, monkey
     assert (begun.moved, begun.given_back, mass.counts()[0]) == (0, MANY, MANY)
 
 
-def test_what_a_holder_leaves_is_given_back_in_parts(mass: House) -> None:
+def test_what_a_holder_leaves_is_given_back_in_parts(mass: Rig) -> None:
     publish_many(mass)
     while mass.mq.handover.offer(QUEUE, "h", MANY, mass.clock()):
         pass
@@ -476,7 +476,7 @@ def test_what_a_holder_leaves_is_given_back_in_parts(mass: House) -> None:
 
 
 def test_how_much_others_hold_is_known_without_looking_at_what_they_hold(
-    mass: House, monkeypatch: pytest.MonkeyPatch
+    mass: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drain holds all that its target refuses, and asks after each part."""
     publish_many(mass)
@@ -510,24 +510,24 @@ class Calls:
 
 @pytest.mark.parametrize(("command", "more"), [("hand_over", {"holder": "h", "limit": 10}), ("consume_next", {})])
 def test_what_was_taken_away_by_hand_is_passed_over_in_parts(
-    open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch, command: str, more: dict[str, Any]
+    open_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, command: str, more: dict[str, Any]
 ) -> None:
-    house = open_house("filesystem")
+    rig = open_rig("filesystem")
     for number in range(600):
-        house.mq.publish(QUEUE, Draft(str(number)))
-    house.mq.commit()
+        rig.mq.publish(QUEUE, Draft(str(number)))
+    rig.mq.commit()
     kept = "599"
-    for file in (house.folder / "fs" / QUEUE / "inbox").glob("*.json"):
+    for file in (rig.folder / "fs" / QUEUE / "inbox").glob("*.json"):
         if f'"payload":{kept}' not in file.read_text().replace(" ", ""):
             file.unlink()
-    looked = Calls(house.mq.store, "read" if command == "hand_over" else "move", monkeypatch)
+    looked = Calls(rig.mq.store, "read" if command == "hand_over" else "move", monkeypatch)
     call = Call({"queue": QUEUE, **more}, "c")
     data: Any = NotYet(None)
     turns = 0
     while isinstance(data, NotYet):
         looked.times = 0
-        data = CALLS[command].answer(house.mq, call)
-        house.mq.commit()
+        data = CALLS[command].answer(rig.mq, call)
+        rig.mq.commit()
         assert looked.times <= MOST_CHANGES
         turns += 1
     assert turns > 1

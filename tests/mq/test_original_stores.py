@@ -12,15 +12,15 @@ import pytest
 from kingdom.mq.budget import Budget
 from kingdom.mq.errors import LeaseExpired
 from tests.mq import originals
-from tests.mq.houses import QUEUE, House
 from tests.mq.originals import Message
+from tests.mq.rigs import QUEUE, Rig
 
-Open = Callable[[], House]
+Open = Callable[[], Rig]
 
 
 @pytest.fixture(params=["sqlite-1", "sqlite-2", "sqlite-3", "hybrid-1", "hybrid-2", "hybrid-3", "filesystem-3"])
 def place(request: pytest.FixtureRequest, home: Path) -> tuple[str, list[Message]]:
-    """A store of the original where `open_house` will open one, and what is in it."""
+    """A store of the original where `open_rig` will open one, and what is in it."""
     backend, _, age = request.param.partition("-")
     root = home / "mq0"
     if backend == "filesystem":
@@ -30,22 +30,22 @@ def place(request: pytest.FixtureRequest, home: Path) -> tuple[str, list[Message
 
 
 @pytest.fixture
-def old_house(place: tuple[str, list[Message]], open_house: Callable[..., House]) -> House:
-    return open_house(place[0])
+def old_house(place: tuple[str, list[Message]], open_rig: Callable[..., Rig]) -> Rig:
+    return open_rig(place[0])
 
 
-def take_all(house: House) -> dict[str, Any]:
+def take_all(rig: Rig) -> dict[str, Any]:
     """Consume all there is now, as whoever it is meant for; by key."""
     found: dict[str, Any] = {}
     for queue in originals.QUEUES:
         for consumer in ("consumer 01", "anybody"):
-            found |= {leased.message_key: leased for leased in house.mq.lease(queue, consumer, 100)}
-    house.mq.commit()
+            found |= {leased.message_key: leased for leased in rig.mq.lease(queue, consumer, 100)}
+    rig.mq.commit()
     return found
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_every_message_is_served(place: tuple[str, list[Message]], old_house: House, restart: bool) -> None:
+def test_every_message_is_served(place: tuple[str, list[Message]], old_house: Rig, restart: bool) -> None:
     there = place[1]
     if restart:
         old_house.reopen(kill=True)
@@ -68,13 +68,13 @@ def test_every_message_is_served(place: tuple[str, list[Message]], old_house: Ho
     assert old_house.counts()[0] == 0
 
 
-def test_what_comes_first_comes_first(place: tuple[str, list[Message]], old_house: House) -> None:
+def test_what_comes_first_comes_first(place: tuple[str, list[Message]], old_house: Rig) -> None:
     first = [leased.message_id for leased in old_house.mq.lease(QUEUE, "anybody", 3)]
     by_number = {message.number: message.message_id for message in place[1]}
     assert first == [by_number[number] for number in (3, 1, 2)]
 
 
-def test_leases_go_on_until_they_end(place: tuple[str, list[Message]], old_house: House) -> None:
+def test_leases_go_on_until_they_end(place: tuple[str, list[Message]], old_house: Rig) -> None:
     [leased] = [message for message in place[1] if message.number == 8]
     assert old_house.mq.status(QUEUE).inflight >= 1
     old_house.mq.ack(leased.key, "00AA-11BB-22CC-33DD-44EE", "consumer 08")
@@ -85,7 +85,7 @@ def test_leases_go_on_until_they_end(place: tuple[str, list[Message]], old_house
     assert leased.key not in take_all(old_house)
 
 
-def test_a_lease_that_ends_gives_its_message_back(place: tuple[str, list[Message]], old_house: House) -> None:
+def test_a_lease_that_ends_gives_its_message_back(place: tuple[str, list[Message]], old_house: Rig) -> None:
     [leased] = [message for message in place[1] if message.number == 8]
     old_house.sweep(25)
     with pytest.raises(LeaseExpired):
@@ -94,7 +94,7 @@ def test_a_lease_that_ends_gives_its_message_back(place: tuple[str, list[Message
     assert take_all(old_house)[leased.key].attempt == 2
 
 
-def test_delayed_messages_come_when_they_are_due(place: tuple[str, list[Message]], old_house: House) -> None:
+def test_delayed_messages_come_when_they_are_due(place: tuple[str, list[Message]], old_house: Rig) -> None:
     [delayed] = [message for message in place[1] if message.state == "delayed"]
     old_house.sweep(29)
     assert delayed.key not in take_all(old_house)
@@ -102,7 +102,7 @@ def test_delayed_messages_come_when_they_are_due(place: tuple[str, list[Message]
     assert delayed.key in take_all(old_house)
 
 
-def test_dead_letters_say_why_and_go_back_to_work(place: tuple[str, list[Message]], old_house: House) -> None:
+def test_dead_letters_say_why_and_go_back_to_work(place: tuple[str, list[Message]], old_house: Rig) -> None:
     dead = [message for message in place[1] if message.state == "dlq"]
     letters = old_house.mq.dead_letters.listed(QUEUE)
     told = [(letter.message_key, letter.message, letter.dlq_at - originals.MORNING_MS) for letter in letters]
@@ -120,14 +120,14 @@ def test_dead_letters_say_why_and_go_back_to_work(place: tuple[str, list[Message
     assert (again.message_key, again.message) == (dead[0].key, "again")
 
 
-def test_the_policy_is_taken_over_as_far_as_it_can_be(place: tuple[str, list[Message]], old_house: House) -> None:
+def test_the_policy_is_taken_over_as_far_as_it_can_be(place: tuple[str, list[Message]], old_house: Rig) -> None:
     for _ in range(2):
         policy = old_house.mq.status(QUEUE).policy
         assert (policy.visibility_ms, policy.retry.limit, policy.retry.initial_s) == (45_000, 2, 0)
         old_house.reopen()
 
 
-def test_a_message_moves_to_another_queue(old_house: House) -> None:
+def test_a_message_moves_to_another_queue(old_house: Rig) -> None:
     begun = old_house.mq.moving.moving("it's", "there")
     while not old_house.mq.moving.move_some(begun, Budget(), old_house.clock()):
         pass
@@ -141,7 +141,7 @@ def test_a_message_moves_to_another_queue(old_house: House) -> None:
 
 
 @pytest.mark.parametrize("key", ["odd", "msg:other:9b2f2f2a-6f64-4f8b-a9b5-1e0d6f3a0d71", "msg:telemetry:a:b/c", "키"])
-def test_a_key_of_any_form_is_kept(home: Path, open_house: Callable[..., House], key: str) -> None:
+def test_a_key_of_any_form_is_kept(home: Path, open_rig: Callable[..., Rig], key: str) -> None:
     path = home / "mq0" / "yirangmq.db"
     originals.database(path, 3)
     connection = sqlite3.connect(path)
@@ -151,12 +151,12 @@ def test_a_key_of_any_form_is_kept(home: Path, open_house: Callable[..., House],
     )
     connection.commit()
     connection.close()
-    house = open_house("sqlite")
-    leased = house.lease()
+    rig = open_rig("sqlite")
+    leased = rig.lease()
     assert (leased.message_key, leased.message_id) == (key, "AB03-0F3C-77E1-9A00-1B2C")
-    house.nack(leased, "no", requeue=False)
-    house.reopen(kill=True)
-    assert house.mq.dead_letters.reprocess(key) == key
-    house.ack(house.lease())
-    house.reopen()
-    assert house.mq.store._query("select_body", (key,)) == []  # type: ignore[attr-defined]
+    rig.nack(leased, "no", requeue=False)
+    rig.reopen(kill=True)
+    assert rig.mq.dead_letters.reprocess(key) == key
+    rig.ack(rig.lease())
+    rig.reopen()
+    assert rig.mq.store._query("select_body", (key,)) == []  # type: ignore[attr-defined]

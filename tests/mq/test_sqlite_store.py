@@ -10,7 +10,7 @@ from kingdom.mq.message_format import Draft
 from kingdom.mq.stores import sqlite
 from kingdom.mq.stores.base import StoreConfig
 from kingdom.mq.stores.sqlite import SqliteStore, Tables, statements
-from tests.mq.houses import QUEUE, House
+from tests.mq.rigs import QUEUE, Rig
 
 AT_START = {"select_policies": 0, "select_queues": 0, "select_inflight": 1, "select_dead": 1, "select_log": 0}
 """With how many values."""
@@ -26,15 +26,15 @@ def test_a_start_reads_no_table_from_end_to_end(name: str, home: Path) -> None:
     assert not [step for step in steps if step.startswith(("SCAN kv", "SCAN msg_index"))], steps
 
 
-def test_every_queue_is_found_again(open_house: Callable[..., House]) -> None:
-    house = open_house("sqlite")
+def test_every_queue_is_found_again(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite")
     queues = [QUEUE, "a", "z", "큐", "it's"]
     for queue in queues:
-        house.publish(queue=queue)
-    house.mq.sweep()
-    house.reopen()
-    assert [house.counts(queue)[0] for queue in queues] == [1] * len(queues)
-    assert sorted(queue for (queue,) in house.mq.store._query("select_queues")) == sorted(queues)  # type: ignore[attr-defined]
+        rig.publish(queue=queue)
+    rig.mq.sweep()
+    rig.reopen()
+    assert [rig.counts(queue)[0] for queue in queues] == [1] * len(queues)
+    assert sorted(queue for (queue,) in rig.mq.store._query("select_queues")) == sorted(queues)  # type: ignore[attr-defined]
 
 
 MANY, MANY_IN_PART = 2_400, 1_200
@@ -47,99 +47,97 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "QUIET_S", 3600.0)
 
 
-def logged(house: House) -> int:
+def logged(rig: Rig) -> int:
     """Return how many changes a start would read from the log."""
-    ((count,),) = house.mq.store._run("SELECT count(*) FROM msg_log")  # type: ignore[attr-defined]
+    ((count,),) = rig.mq.store._run("SELECT count(*) FROM msg_log")  # type: ignore[attr-defined]
     return int(count)
 
 
-def not_taken_in(house: House) -> int:
+def not_taken_in(rig: Rig) -> int:
     """Return of how many messages the tables do not hold the latest."""
-    return len(house.mq.store._changes)  # type: ignore[attr-defined]
+    return len(rig.mq.store._changes)  # type: ignore[attr-defined]
 
 
-def publish_many(house: House, many: int) -> list[int]:
+def publish_many(rig: Rig, many: int) -> list[int]:
     """Publish in groups. Return how many changes the tables took in with each."""
     taken_in = []
     for number in range(many):
-        house.mq.publish(QUEUE, Draft(str(number)))
+        rig.mq.publish(QUEUE, Draft(str(number)))
         if number % 100 == 99:
-            before = not_taken_in(house)
-            house.mq.commit()
-            taken_in.append(before - not_taken_in(house))
+            before = not_taken_in(rig)
+            rig.mq.commit()
+            taken_in.append(before - not_taken_in(rig))
     return taken_in
 
 
 @pytest.mark.usefixtures("busy")
-def test_the_tables_take_changes_in_by_parts(open_house: Callable[..., House]) -> None:
-    house = open_house("sqlite")
-    taken_in = publish_many(house, MANY)
+def test_the_tables_take_changes_in_by_parts(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite")
+    taken_in = publish_many(rig, MANY)
     assert 0 < max(taken_in[1:]) < 500
-    left = not_taken_in(house)
+    left = not_taken_in(rig)
     assert left == MANY - sum(taken_in) > 500
-    while (due := house.mq.sweep()) is not None and due <= house.clock.now:
-        assert left - not_taken_in(house) <= 500
-        left = not_taken_in(house)
-    assert not_taken_in(house) == logged(house) == 0
+    while (due := rig.mq.sweep()) is not None and due <= rig.clock.now:
+        assert left - not_taken_in(rig) <= 500
+        left = not_taken_in(rig)
+    assert not_taken_in(rig) == logged(rig) == 0
 
 
 @pytest.mark.usefixtures("busy")
-def test_the_log_does_not_grow_while_groups_are_large(open_house: Callable[..., House]) -> None:
-    house = open_house("sqlite")
+def test_the_log_does_not_grow_while_groups_are_large(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite")
     longest = 0
     for _ in range(40):
         for number in range(300):
-            house.mq.publish(QUEUE, Draft(str(number)))
-        house.mq.commit()
-        longest = max(longest, logged(house))
+            rig.mq.publish(QUEUE, Draft(str(number)))
+        rig.mq.commit()
+        longest = max(longest, logged(rig))
     assert longest < 8_000
 
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("many", [MANY, MANY_IN_PART])
 @pytest.mark.parametrize("then", ["acked", "given back", "dead", "moved"])
-def test_what_the_tables_took_in_half_is_whole_after_a_kill(
-    open_house: Callable[..., House], then: str, many: int
-) -> None:
+def test_what_the_tables_took_in_half_is_whole_after_a_kill(open_rig: Callable[..., Rig], then: str, many: int) -> None:
     """Changes of messages that the tables hold already, while older ones still wait in the log."""
-    house = open_house("sqlite", policy={"retry": {"initialDelaySec": 0}})
-    publish_many(house, many)
-    early = house.mq.lease(QUEUE, "c", 100)
-    house.mq.commit()
+    rig = open_rig("sqlite", policy={"retry": {"initialDelaySec": 0}})
+    publish_many(rig, many)
+    early = rig.mq.lease(QUEUE, "c", 100)
+    rig.mq.commit()
     for leased in early:
         if then == "acked":
-            house.mq.ack(leased.message_key, leased.lease_id)
+            rig.mq.ack(leased.message_key, leased.lease_id)
         elif then != "moved":
-            house.mq.nack(leased.message_key, leased.lease_id, requeue=then == "given back")
+            rig.mq.nack(leased.message_key, leased.lease_id, requeue=then == "given back")
     if then == "moved":
-        begun = house.mq.moving.moving(QUEUE, "there", 100)
-        house.mq.moving.move_some(begun, Budget(1_000, seconds=60), house.clock.now)
-    house.mq.commit()
-    assert logged(house) > 100
-    expected = (house.counts(), house.counts("there"))
-    house.reopen(kill=True)
-    assert (house.counts(), house.counts("there")) == expected
-    assert logged(house) == 0
-    assert house.mq.check() == []
+        begun = rig.mq.moving.moving(QUEUE, "there", 100)
+        rig.mq.moving.move_some(begun, Budget(1_000, seconds=60), rig.clock.now)
+    rig.mq.commit()
+    assert logged(rig) > 100
+    expected = (rig.counts(), rig.counts("there"))
+    rig.reopen(kill=True)
+    assert (rig.counts(), rig.counts("there")) == expected
+    assert logged(rig) == 0
+    assert rig.mq.check() == []
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_files_that_are_written_over_do_not_outlive_their_life(open_house: Callable[..., House], kill: bool) -> None:
-    house = open_house("hybrid")
+def test_files_that_are_written_over_do_not_outlive_their_life(open_rig: Callable[..., Rig], kill: bool) -> None:
+    rig = open_rig("hybrid")
     for _ in range(5):
-        house.publish()
-        house.ack(house.lease())
-    assert list(house.folder.rglob("*.spare.tmp"))
-    house.reopen(kill=kill)
-    assert not list(house.folder.rglob("*.spare.tmp"))
+        rig.publish()
+        rig.ack(rig.lease())
+    assert list(rig.folder.rglob("*.spare.tmp"))
+    rig.reopen(kill=kill)
+    assert not list(rig.folder.rglob("*.spare.tmp"))
 
 
-def test_large_messages_are_held_in_memory_no_longer_than_their_group(open_house: Callable[..., House]) -> None:
-    house = open_house("sqlite")
+def test_large_messages_are_held_in_memory_no_longer_than_their_group(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite")
     text = '"' + "x" * (2 * sqlite.LARGE) + '"'
-    house.mq.publish(QUEUE, Draft(text))
-    held = dict(house.mq.store._large)  # type: ignore[attr-defined]
-    house.mq.commit()
+    rig.mq.publish(QUEUE, Draft(text))
+    held = dict(rig.mq.store._large)  # type: ignore[attr-defined]
+    rig.mq.commit()
     assert [len(body) > len(text) for body in held.values()] == [True]
-    assert house.mq.store._large == {}  # type: ignore[attr-defined]
-    assert house.lease_texts() == [text]
+    assert rig.mq.store._large == {}  # type: ignore[attr-defined]
+    assert rig.lease_texts() == [text]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kingdom.mq.steady_clock import steady_clock
-from tests.mq.houses import House
+from tests.mq.rigs import Rig
 
 HOUR = 3600.0
 
@@ -40,17 +40,17 @@ def test_a_step_of_the_wall_clock_moves_nothing(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_no_step_ends_a_lease_or_turns_the_order(open_house: Callable[..., House], step: float) -> None:
+def test_no_step_ends_a_lease_or_turns_the_order(open_rig: Callable[..., Rig], step: float) -> None:
     times = Times()
-    house = open_house("memory")
-    house.mq.clock = times.clock()
-    house.publish("leased")
-    assert house.lease().payload == "leased"
-    house.publish("one")
+    rig = open_rig("memory")
+    rig.mq.clock = times.clock()
+    rig.publish("leased")
+    assert rig.lease().payload == "leased"
+    rig.publish("one")
     times.wall += step
-    house.publish("two")
-    house.mq.sweep()
-    assert house.lease_texts() == ["one", "two"]
+    rig.publish("two")
+    rig.mq.sweep()
+    assert rig.lease_texts() == ["one", "two"]
 
 
 def test_the_next_engine_judges_by_the_wall_clock() -> None:

@@ -56,7 +56,7 @@ raise SystemExit(role.run(role.RoleSpec("king", "king"), build))
 """
 
 
-class Castle:
+class KingRig:
     """A home, and the kings that a test starts in it."""
 
     def __init__(self, home: Path) -> None:
@@ -71,8 +71,8 @@ class Castle:
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
         return self.run("-m", "kingdom.king", *words, **env)
 
-    def play(self, job: str, *descriptors: int) -> subprocess.Popen[str]:
-        """A king whose job is the one given."""
+    def start_job(self, job: str, *descriptors: int) -> subprocess.Popen[str]:
+        """Start a king whose job is the given one."""
         return self.run("-c", JOB.format(job=job), descriptors=descriptors)
 
     def run(self, *words: str, descriptors: tuple[int, ...] = (), **env: str) -> subprocess.Popen[str]:
@@ -88,8 +88,8 @@ class Castle:
         self.started.append(king)
         return king
 
-    def reign(self, **env: str) -> subprocess.Popen[str]:
-        """A king who has come to rest."""
+    def start_idle(self, **env: str) -> subprocess.Popen[str]:
+        """Start a king and wait until it is idle."""
         king = self.start(**env)
         self.until(lambda: self.heartbeat()["pid"] == king.pid and self.is_idle(), "a king at rest")
         return king
@@ -144,74 +144,74 @@ def replace(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def castle(home: Path) -> Iterator[Castle]:
-    castle = Castle(home)
-    yield castle
-    castle.close()
+def kings(home: Path) -> Iterator[KingRig]:
+    kings = KingRig(home)
+    yield kings
+    kings.close()
 
 
 @pytest.fixture(scope="module")
-def reigning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Castle, subprocess.Popen[str]]]:
-    """One king for all tests that leave him as he was: at rest."""
-    castle = Castle(tmp_path_factory.mktemp("home"))
-    castle.home.chmod(0o700)
-    castle.configure("king", OFTEN)
-    yield castle, castle.reign()
-    castle.close()
+def running_king(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KingRig, subprocess.Popen[str]]]:
+    """One king for all tests that leave it as it was: idle."""
+    kings = KingRig(tmp_path_factory.mktemp("home"))
+    kings.home.chmod(0o700)
+    kings.configure("king", OFTEN)
+    yield kings, kings.start_idle()
+    kings.close()
 
 
 @pytest.fixture
-def shared(reigning: tuple[Castle, subprocess.Popen[str]]) -> Iterator[Castle]:
-    castle, king = reigning
-    yield castle
-    assert king.poll() is None, castle.log()
-    castle.until(castle.is_idle, "rest again")
+def shared(running_king: tuple[KingRig, subprocess.Popen[str]]) -> Iterator[KingRig]:
+    kings, king = running_king
+    yield kings
+    assert king.poll() is None, kings.log()
+    kings.until(kings.is_idle, "rest again")
 
 
-def test_arrivals_wake_it_at_once(castle: Castle) -> None:
-    castle.configure("king", "intervals: {event_check_seconds: 3600}\n")
-    castle.reign()
-    castle.dispatch("evt-arrives")
-    castle.until(lambda: castle.heartbeat()["worked"], "its work shown")
+def test_arrivals_wake_it_at_once(kings: KingRig) -> None:
+    kings.configure("king", "intervals: {event_check_seconds: 3600}\n")
+    kings.start_idle()
+    kings.dispatch("evt-arrives")
+    kings.until(lambda: kings.heartbeat()["worked"], "its work shown")
 
 
-def test_polling_alone_must_do_and_does(castle: Castle) -> None:
-    castle.configure("system", "wake: poll\n")
-    castle.configure("king", "intervals: {event_check_seconds: 0.1}\n")
-    castle.reign()
-    castle.dispatch("evt-1")
+def test_polling_alone_must_do_and_does(kings: KingRig) -> None:
+    kings.configure("system", "wake: poll\n")
+    kings.configure("king", "intervals: {event_check_seconds: 0.1}\n")
+    kings.start_idle()
+    kings.dispatch("evt-1")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_ends_when_told_to(castle: Castle, number: signal.Signals) -> None:
-    king = castle.reign()
+def test_it_ends_when_told_to(kings: KingRig, number: signal.Signals) -> None:
+    king = kings.start_idle()
     king.send_signal(number)
     assert ended(king) == (0, "")
-    assert (castle.heartbeat()["state"], castle.heartbeat()["pid"]) == ("stopped", king.pid)
-    assert castle.log().endswith("king: stops\n")
+    assert (kings.heartbeat()["state"], kings.heartbeat()["pid"]) == ("stopped", king.pid)
+    assert kings.log().endswith("king: stops\n")
 
 
-def test_told_to_end_in_the_middle_of_its_work_it_finishes_what_it_began(castle: Castle) -> None:
+def test_told_to_end_in_the_middle_of_its_work_it_finishes_what_it_began(kings: KingRig) -> None:
     for number in range(150):
-        put(castle.home, "events", "pending", **event(f"evt-{number}"))
-    king = castle.start()
-    castle.until(lambda: here(castle.home, "events", "dispatched"), "the first one")
+        put(kings.home, "events", "pending", **event(f"evt-{number}"))
+    king = kings.start()
+    kings.until(lambda: here(kings.home, "events", "dispatched"), "the first one")
     king.terminate()
     assert ended(king)[0] == 0
-    done = here(castle.home, "events", "dispatched")
-    assert len(done) == len(here(castle.home, "tasks", "pending")) == len(here(castle.home, "messages", "pending"))
-    assert len(done) + len(here(castle.home, "events", "pending")) == 150
-    assert os.listdir(castle.places.scratch("king")) == []
+    done = here(kings.home, "events", "dispatched")
+    assert len(done) == len(here(kings.home, "tasks", "pending")) == len(here(kings.home, "messages", "pending"))
+    assert len(done) + len(here(kings.home, "events", "pending")) == 150
+    assert os.listdir(kings.places.scratch("king")) == []
 
 
-def test_once_is_until_nothing_is_left(castle: Castle) -> None:
-    put(castle.home, "events", "pending", **event("evt-1"))
-    half = castle.places.folder("events", "pending") / "half.json"
+def test_once_is_until_nothing_is_left(kings: KingRig) -> None:
+    put(kings.home, "events", "pending", **event("evt-1"))
+    half = kings.places.folder("events", "pending") / "half.json"
     half.write_text('{"id": ')
     os.utime(half, (time.time() - 1.5, time.time() - 1.5))
-    assert ended(castle.start("--once")) == (0, "")
-    assert here(castle.home, "events", "dispatched") == ["evt-1"]
-    assert here(castle.home, "events", "dead") == ["half"], "once it was clear that nobody is writing it"
+    assert ended(kings.start("--once")) == (0, "")
+    assert here(kings.home, "events", "dispatched") == ["evt-1"]
+    assert here(kings.home, "events", "dead") == ["half"], "once it was clear that nobody is writing it"
 
 
 SLOW_CLOCK = """
@@ -227,10 +227,10 @@ build = Timed
 """
 
 
-def test_the_timer_of_the_kernel_is_armed_anew_in_every_turn(castle: Castle) -> None:
-    castle.play(SLOW_CLOCK)
-    castle.logged("armed", times=3)
-    assert "not armed" not in castle.log()
+def test_the_timer_of_the_kernel_is_armed_anew_in_every_turn(kings: KingRig) -> None:
+    kings.start_job(SLOW_CLOCK)
+    kings.logged("armed", times=3)
+    assert "not armed" not in kings.log()
 
 
 LISTENING = """
@@ -260,54 +260,54 @@ build = Listening
 
 
 @pytest.mark.parametrize("wake", ["inotify", "poll"])
-def test_a_byte_on_a_socket_and_a_thread_wake_it_at_once(castle: Castle, wake: str) -> None:
+def test_a_byte_on_a_socket_and_a_thread_wake_it_at_once(kings: KingRig, wake: str) -> None:
     """At once: before the 30 s are over that a loop sleeps at most."""
-    castle.configure("system", f"wake: {wake}\n")
+    kings.configure("system", f"wake: {wake}\n")
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
     ours.setblocking(False)
     with ours, theirs:
-        castle.play(LISTENING.format(socket=ours.fileno(), for_thread=reader), ours.fileno(), reader)
-        castle.until(castle.is_idle, "sleep")
+        kings.start_job(LISTENING.format(socket=ours.fileno(), for_thread=reader), ours.fileno(), reader)
+        kings.until(kings.is_idle, "sleep")
         theirs.send(b"a")
-        castle.logged("was told a")
+        kings.logged("was told a")
         os.write(writer, b"b")
-        castle.logged("was told b")
-        castle.configure("system", f"wake: {'poll' if wake == 'inotify' else 'inotify'}\n")
-        castle.started[0].send_signal(signal.SIGUSR1)
-        castle.logged("took over")
+        kings.logged("was told b")
+        kings.configure("system", f"wake: {'poll' if wake == 'inotify' else 'inotify'}\n")
+        kings.started[0].send_signal(signal.SIGUSR1)
+        kings.logged("took over")
         theirs.send(b"c")
         os.write(writer, b"d")
-        castle.logged("was told c")
-        castle.logged("was told d")
+        kings.logged("was told c")
+        kings.logged("was told d")
         os.close(reader)
         os.close(writer)
-        castle.started[0].terminate()
-        assert ended(castle.started[0]) == (0, "")
+        kings.started[0].terminate()
+        assert ended(kings.started[0]) == (0, "")
 
 
 def test_a_second_one_leaves_and_names_the_first(
-    shared: Castle, reigning: tuple[Castle, subprocess.Popen[str]]
+    shared: KingRig, running_king: tuple[KingRig, subprocess.Popen[str]]
 ) -> None:
     code, said = ended(shared.start())
     assert code == 75
-    assert f"another king holds {shared.places.lock('king')} (pid {reigning[1].pid})" in said
+    assert f"another king holds {shared.places.lock('king')} (pid {running_king[1].pid})" in said
     assert said.count("\n") == 1
-    assert shared.heartbeat()["pid"] == reigning[1].pid
+    assert shared.heartbeat()["pid"] == running_king[1].pid
 
 
-def test_one_whose_lock_was_replaced_stops_writing_and_leaves(castle: Castle) -> None:
-    old = castle.reign()
-    castle.places.lock("king").unlink()
-    new = castle.reign()
-    put(castle.home, "events", "pending", **event("evt-1"))
+def test_one_whose_lock_was_replaced_stops_writing_and_leaves(kings: KingRig) -> None:
+    old = kings.start_idle()
+    kings.places.lock("king").unlink()
+    new = kings.start_idle()
+    put(kings.home, "events", "pending", **event("evt-1"))
     code, said = ended(old)
     assert code == 75
     assert "was replaced while this king ran; it stops writing" in said
-    castle.dispatched("evt-1")
-    assert len(here(castle.home, "tasks", "pending")) == 1
-    castle.until(lambda: castle.heartbeat()["pid"] == new.pid, "the new one's heartbeat")
-    stays(lambda: castle.heartbeat()["pid"] == new.pid, A_WHILE, "the new one's heartbeat alone")
+    kings.dispatched("evt-1")
+    assert len(here(kings.home, "tasks", "pending")) == 1
+    kings.until(lambda: kings.heartbeat()["pid"] == new.pid, "the new one's heartbeat")
+    stays(lambda: kings.heartbeat()["pid"] == new.pid, A_WHILE, "the new one's heartbeat alone")
 
 
 @pytest.mark.parametrize(
@@ -318,53 +318,53 @@ def test_one_whose_lock_was_replaced_stops_writing_and_leaves(castle: Castle) ->
         ("config/system.yaml", "wake: [", "system.yaml:"),
     ],
 )
-def test_what_it_cannot_start_with_is_told_in_a_line(castle: Castle, file: str, text: str, told: str) -> None:
-    replace(castle.home / file, text)
-    code, said = ended(castle.start())
+def test_what_it_cannot_start_with_is_told_in_a_line(kings: KingRig, file: str, text: str, told: str) -> None:
+    replace(kings.home / file, text)
+    code, said = ended(kings.start())
     assert code == 78
     assert told in said
     assert said.count("\n") == 1
-    assert told in castle.log()
-    assert castle.heartbeat()["state"] == "stopped"
+    assert told in kings.log()
+    assert kings.heartbeat()["state"] == "stopped"
 
 
-def test_what_has_no_effect_is_named_and_stops_nobody(castle: Castle) -> None:
-    replace(castle.home / "config/king.yaml", "slack: {default_channel: one}\npetition: {enabled: true}\n")
-    replace(castle.home / ".env", "A=1\nno setting\n")
-    (castle.home / ".env").chmod(0o600)
-    castle.reign()
-    castle.logged("king.yaml: ignored unknown keys: petition (line 2)")
-    castle.logged(".env: ignored lines that do not read NAME=value: 2")
+def test_what_has_no_effect_is_named_and_stops_nobody(kings: KingRig) -> None:
+    replace(kings.home / "config/king.yaml", "slack: {default_channel: one}\npetition: {enabled: true}\n")
+    replace(kings.home / ".env", "A=1\nno setting\n")
+    (kings.home / ".env").chmod(0o600)
+    kings.start_idle()
+    kings.logged("king.yaml: ignored unknown keys: petition (line 2)")
+    kings.logged(".env: ignored lines that do not read NAME=value: 2")
 
 
-def test_a_home_that_is_none_is_told_in_a_line(castle: Castle) -> None:
-    code, said = ended(castle.start(KINGDOM_HOME=str(castle.home / "nowhere")))
+def test_a_home_that_is_none_is_told_in_a_line(kings: KingRig) -> None:
+    code, said = ended(kings.start(KINGDOM_HOME=str(kings.home / "nowhere")))
     assert (code, said.count("\n")) == (78, 1)
     assert "kingdom init" in said
 
 
-def test_new_configuration_is_taken_over_and_a_broken_one_is_not(castle: Castle) -> None:
-    castle.configure("king", "slack: {default_channel: one}\n")
-    king = castle.reign()
+def test_new_configuration_is_taken_over_and_a_broken_one_is_not(kings: KingRig) -> None:
+    kings.configure("king", "slack: {default_channel: one}\n")
+    king = kings.start_idle()
 
     def change(text: str, told: str) -> None:
-        castle.configure("king", text)
+        kings.configure("king", text)
         king.send_signal(signal.SIGUSR1)
-        castle.logged(told)
+        kings.logged(told)
 
     change("slack: [half", "keeps its old configuration")
-    castle.dispatch("evt-1")
+    kings.dispatch("evt-1")
     change("slack: {default_channel: two}\n", "took over new configuration")
-    castle.dispatch("evt-2")
-    messages = [json.loads(path.read_text()) for path in castle.places.folder("messages", "pending").glob("*.json")]
+    kings.dispatch("evt-2")
+    messages = [json.loads(path.read_text()) for path in kings.places.folder("messages", "pending").glob("*.json")]
     assert sorted(message["channel"] for message in messages) == ["one", "two"]
-    assert castle.log().count("keeps its old configuration") == 1
-    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
+    assert kings.log().count("keeps its old configuration") == 1
+    replace(kings.home / ".env", "A_TOKEN=canary-123\n")
     king.send_signal(signal.SIGUSR1)
-    castle.logged("took over", times=2)
-    put(castle.home, "events", "pending", **event("evt-3", "says.canary-123"))
-    castle.logged("[hidden]")
-    assert "canary" not in castle.log() + castle.places.events_log.read_text(), "secrets that came later are hidden too"
+    kings.logged("took over", times=2)
+    put(kings.home, "events", "pending", **event("evt-3", "says.canary-123"))
+    kings.logged("[hidden]")
+    assert "canary" not in kings.log() + kings.places.events_log.read_text(), "secrets that came later are hidden too"
     assert king.poll() is None
 
 
@@ -387,15 +387,15 @@ build = Clumsy
     ("fails_at_once", "told"), [(False, "[hidden] is what it died of"), (True, "[hidden] at once")]
 )
 def test_a_defect_is_told_with_its_traceback_and_without_secrets(
-    castle: Castle, fails_at_once: bool, told: str
+    kings: KingRig, fails_at_once: bool, told: str
 ) -> None:
-    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
-    code, said = ended(castle.play(DEFECTIVE.format(fails_at_once=fails_at_once)))
-    assert (code, said) == (1, f"king: crashed; the traceback is in {castle.places.role_log('king')}\n")
-    assert "crashed: Traceback (most recent call last)" in castle.log()
-    assert told in castle.log()
-    assert fails_at_once or "has done half of it" in castle.log(), "what the turn had to say is not lost"
-    logs = "".join(path.read_text() for path in castle.places.logs.glob("*.log"))
+    replace(kings.home / ".env", "A_TOKEN=canary-123\n")
+    code, said = ended(kings.start_job(DEFECTIVE.format(fails_at_once=fails_at_once)))
+    assert (code, said) == (1, f"king: crashed; the traceback is in {kings.places.role_log('king')}\n")
+    assert "crashed: Traceback (most recent call last)" in kings.log()
+    assert told in kings.log()
+    assert fails_at_once or "has done half of it" in kings.log(), "what the turn had to say is not lost"
+    logs = "".join(path.read_text() for path in kings.places.logs.glob("*.log"))
     assert "canary" not in logs + said
 
 
@@ -405,11 +405,11 @@ def build(services):
 """
 
 
-def test_why_it_does_not_start_is_told_without_secrets(castle: Castle) -> None:
-    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
-    assert ended(castle.play(UNFIT)) == (2, "king: [hidden] is no good\n")
-    assert "does not start: [hidden] is no good" in castle.log()
-    assert castle.heartbeat()["state"] == "stopped"
+def test_why_it_does_not_start_is_told_without_secrets(kings: KingRig) -> None:
+    replace(kings.home / ".env", "A_TOKEN=canary-123\n")
+    assert ended(kings.start_job(UNFIT)) == (2, "king: [hidden] is no good\n")
+    assert "does not start: [hidden] is no good" in kings.log()
+    assert kings.heartbeat()["state"] == "stopped"
 
 
 TALKATIVE = """
@@ -422,27 +422,27 @@ build = Talkative
 """
 
 
-def test_what_files_say_is_taken_over_and_the_launcher_is_not(castle: Castle) -> None:
-    castle.configure("system", "launcher: tmux\n")
-    king = castle.play(TALKATIVE)
-    castle.logged("writes for power with 0 secrets")
-    replace(castle.home / ".env", "A_TOKEN=canary-123\n")
-    castle.configure("system", "launcher: supervisord\ndurability: process\n")
+def test_what_files_say_is_taken_over_and_the_launcher_is_not(kings: KingRig) -> None:
+    kings.configure("system", "launcher: tmux\n")
+    king = kings.start_job(TALKATIVE)
+    kings.logged("writes for power with 0 secrets")
+    replace(kings.home / ".env", "A_TOKEN=canary-123\n")
+    kings.configure("system", "launcher: supervisord\ndurability: process\n")
     king.send_signal(signal.SIGUSR1)
-    castle.logged("took over new configuration; launcher takes effect at the next `kingdom up`")
-    castle.logged("writes for process with 1 secrets")
+    kings.logged("took over new configuration; launcher takes effect at the next `kingdom up`")
+    kings.logged("writes for process with 1 secrets")
 
 
-def test_how_it_wakes_is_taken_over(castle: Castle) -> None:
+def test_how_it_wakes_is_taken_over(kings: KingRig) -> None:
     """The periods are longer than anybody waits here: what happens, happens because something woke it."""
     intervals = "{event_check_seconds: 600, result_check_seconds: 600, schedule_check_seconds: 600}"
-    castle.configure("king", f"intervals: {intervals}\n")
-    castle.configure("system", "wake: poll\n")
-    king = castle.reign()
-    castle.configure("system", "wake: inotify\n")
+    kings.configure("king", f"intervals: {intervals}\n")
+    kings.configure("system", "wake: poll\n")
+    king = kings.start_idle()
+    kings.configure("system", "wake: inotify\n")
     king.send_signal(signal.SIGUSR1)
-    castle.logged("took over")
-    castle.dispatch("evt-1")
+    kings.logged("took over")
+    kings.dispatch("evt-1")
     king.terminate()
     assert ended(king) == (0, ""), "and signals still wake it"
 
@@ -460,20 +460,20 @@ build = Following
 """
 
 
-def test_the_folders_that_it_watches_are_taken_over(castle: Castle) -> None:
+def test_the_folders_that_it_watches_are_taken_over(kings: KingRig) -> None:
     for name in ("one", "two"):
-        (castle.home / name).mkdir()
-    castle.configure("king", "slack: {default_channel: one}\n")
-    king = castle.play(FOLLOWING)
-    castle.until(castle.is_idle, "sleep")
-    castle.configure("king", "slack: {default_channel: two}\n")
+        (kings.home / name).mkdir()
+    kings.configure("king", "slack: {default_channel: one}\n")
+    king = kings.start_job(FOLLOWING)
+    kings.until(kings.is_idle, "sleep")
+    kings.configure("king", "slack: {default_channel: two}\n")
     king.send_signal(signal.SIGUSR1)
-    castle.logged("took over")
-    (castle.home / "two" / "a.json").touch()
-    castle.logged("['a.json'")
+    kings.logged("took over")
+    (kings.home / "two" / "a.json").touch()
+    kings.logged("['a.json'")
 
 
-def test_a_missing_folder_is_no_end(shared: Castle) -> None:
+def test_a_missing_folder_is_no_end(shared: KingRig) -> None:
     folder = shared.places.folder("events", "pending")
     folder.rmdir()
     shared.until(lambda: shared.heartbeat()["state"] == "degraded", "its trouble shown")
@@ -482,47 +482,47 @@ def test_a_missing_folder_is_no_end(shared: Castle) -> None:
     shared.dispatch("evt-after-the-folder-came-back")
 
 
-def test_a_full_disk_is_no_end_and_the_heartbeat_goes_on(castle: Castle) -> None:
+def test_a_full_disk_is_no_end_and_the_heartbeat_goes_on(kings: KingRig) -> None:
     """No file may grow beyond what a heartbeat takes: what a full disk is to a writer."""
-    king = castle.reign()
-    castle.until(lambda: castle.log(), "a word")
+    king = kings.start_idle()
+    kings.until(lambda: kings.log(), "a word")
     resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (HEARTBEAT_BYTES, resource.RLIM_INFINITY))
-    put(castle.home, "events", "pending", **event("evt-1", payload={"long": "x" * 1000}))
-    castle.until(lambda: castle.heartbeat()["state"] == "degraded", "its trouble shown")
-    before = castle.heartbeat()["seq"]
-    castle.until(lambda: castle.heartbeat()["seq"] > before, "the next heartbeat")
+    put(kings.home, "events", "pending", **event("evt-1", payload={"long": "x" * 1000}))
+    kings.until(lambda: kings.heartbeat()["state"] == "degraded", "its trouble shown")
+    before = kings.heartbeat()["seq"]
+    kings.until(lambda: kings.heartbeat()["seq"] > before, "the next heartbeat")
     resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    castle.dispatched("evt-1")
-    castle.until(lambda: castle.heartbeat()["state"] != "degraded", "its recovery shown")
-    assert len(here(castle.home, "tasks", "pending")) == len(here(castle.home, "messages", "pending")) == 1
-    assert os.listdir(castle.places.scratch("king")) == []
-    for line in castle.places.events_log.read_text().splitlines()[1:]:
+    kings.dispatched("evt-1")
+    kings.until(lambda: kings.heartbeat()["state"] != "degraded", "its recovery shown")
+    assert len(here(kings.home, "tasks", "pending")) == len(here(kings.home, "messages", "pending")) == 1
+    assert os.listdir(kings.places.scratch("king")) == []
+    for line in kings.places.events_log.read_text().splitlines()[1:]:
         assert line.startswith("{"), "at most torn, never run together"
 
 
-def test_configuration_that_could_not_be_read_is_read_again_without_another_change(castle: Castle) -> None:
-    castle.configure("king", OFTEN)
-    castle.reign()
-    castle.until(lambda: castle.log(), "a word")
-    castle.configure("king", f"{OFTEN}slack: {{default_channel: two}}\n")
-    fd = os.open(castle.places.config / "king.yaml", os.O_RDWR)
+def test_configuration_that_could_not_be_read_is_read_again_without_another_change(kings: KingRig) -> None:
+    kings.configure("king", OFTEN)
+    kings.start_idle()
+    kings.until(lambda: kings.log(), "a word")
+    kings.configure("king", f"{OFTEN}slack: {{default_channel: two}}\n")
+    fd = os.open(kings.places.config / "king.yaml", os.O_RDWR)
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        castle.logged("keeps its old configuration")
+        kings.logged("keeps its old configuration")
     finally:
         os.close(fd)
         signal.signal(signal.SIGIO, before)
-    castle.logged("took over new configuration")
+    kings.logged("took over new configuration")
 
 
-def test_a_damaged_queue_makes_no_loop(castle: Castle) -> None:
-    castle.places.own("king").mkdir()
-    write(castle.places.own("king") / "schedule-sent.json", {"gen-x:daily": {"handled": "never"}})
-    (castle.places.own("king") / "task-seq").write_bytes(b"\xff")
-    (castle.places.own("king") / "done.idx").write_bytes(b"\0\xff\n")
-    king = castle.reign()
-    castle.dispatch("evt-1")
+def test_a_damaged_queue_makes_no_loop(kings: KingRig) -> None:
+    kings.places.own("king").mkdir()
+    write(kings.places.own("king") / "schedule-sent.json", {"gen-x:daily": {"handled": "never"}})
+    (kings.places.own("king") / "task-seq").write_bytes(b"\xff")
+    (kings.places.own("king") / "done.idx").write_bytes(b"\0\xff\n")
+    king = kings.start_idle()
+    kings.dispatch("evt-1")
     assert king.poll() is None
 
 
@@ -557,6 +557,6 @@ def test_a_heartbeat_says_the_same_once_a_second(home: Path) -> None:
     assert seq("working") == 4
 
 
-def test_a_general_that_nobody_names_is_refused_in_a_line(castle: Castle) -> None:
-    code, said = ended(castle.run("-m", "kingdom.general", "--once"))
+def test_a_general_that_nobody_names_is_refused_in_a_line(kings: KingRig) -> None:
+    code, said = ended(kings.run("-m", "kingdom.general", "--once"))
     assert (code, said) == (78, "which general? python -m kingdom.general gen-briefing\n")

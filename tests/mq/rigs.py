@@ -21,7 +21,7 @@ QUEUE = "telemetry"
 PAYLOAD = '{"temp":36.5,"rpm":1200}'
 
 
-class House:
+class Rig:
     """`mq` is the engine. What a test does is committed with `commit`, as a manager would."""
 
     def __init__(
