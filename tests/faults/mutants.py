@@ -75,7 +75,7 @@ def failing(tree: Path, test: str) -> list[str]:
     shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc", "faults"))
     shutil.copy(trees.CHECKOUT / "pyproject.toml", tree)
     home = trees.new_folder()
-    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", test], timeout=120)
+    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", test], timeout=600)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout.splitlines()[-3:] if done.returncode else []
 
