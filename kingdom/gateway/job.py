@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,14 @@ LONGEST_TURN = 1.0
 DRAIN_SECONDS = 3.0
 END_SECONDS = 2.0
 FIGURES_SECONDS = 10.0
+SWITCH_SECONDS = 0.0005
+"""How long the event loop keeps the other threads waiting while it computes: what they bring, somebody waits for."""
 
 
 class GatewayJob:
     def __init__(self, services: Services, instance: str | None) -> None:
         """`instance` is one of those that hall.yaml names, with a port of its own."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._services = services
         self._port = _port(services, instance)
         self._loop = asyncio.new_event_loop()
