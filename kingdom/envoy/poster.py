@@ -33,7 +33,7 @@ class Poster:
         self._channel = channel
         self._alarm = alarm
         self._monotonic = monotonic
-        self._errands: PriorityQueue[tuple[int, int, Callable[[], None]]] = PriorityQueue()
+        self._calls: PriorityQueue[tuple[int, int, Callable[[], None]]] = PriorityQueue()
         self._attempts: SimpleQueue[Attempt] = SimpleQueue()
         self._number = count()
         self._begun: float | None = None
@@ -72,16 +72,16 @@ class Poster:
         self._add(END, lambda: None)
         self._thread.join(wait)
 
-    def _add(self, rank: int, errand: Callable[[], None]) -> None:
-        self._errands.put((rank, next(self._number), errand))
+    def _add(self, rank: int, call: Callable[[], None]) -> None:
+        self._calls.put((rank, next(self._number), call))
 
     def _work(self) -> None:
         while True:
-            rank, _, errand = self._errands.get()
+            rank, _, call = self._calls.get()
             if rank == END:
                 return
             self._begun = self._monotonic()
-            errand()
+            call()
             self._begun = None
 
     def _post(self, message_id: str, draft: Draft, look_first: bool) -> None:

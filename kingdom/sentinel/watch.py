@@ -15,8 +15,8 @@ from kingdom.records.messages import Event
 from kingdom.runtime import tables
 from kingdom.runtime.processes import give_back_memory
 from kingdom.runtime.role import Services
+from kingdom.sentinel.background_call import BackgroundCall
 from kingdom.sentinel.breaker import Breaker
-from kingdom.sentinel.errand import Errand
 from kingdom.sentinel.seen import Seen
 from kingdom.sentinel.watchers import WATCHERS
 from kingdom.sentinel.watchers.base import Kit, Watcher
@@ -55,7 +55,7 @@ class Watch:
         self.folders = () if self.off else tuple(self._watcher.folders())
         self._phase = Phase.WAITS
         self._due = services.monotonic() + self._rest_of_pause()
-        self._errand: Errand | None = None
+        self._call: BackgroundCall | None = None
         self._began = 0.0
         self._found: Any = None
         self._left: list[Event] = []
@@ -123,14 +123,14 @@ class Watch:
         if self._phase is Phase.MAKES_EVENTS:
             self._make_events()
             return True
-        assert self._errand is not None
-        if not self._errand.is_done:
+        assert self._call is not None
+        if not self._call.is_done:
             if now >= self._began + ABANDONED_AFTER:
                 self._began = now
                 self._say_trouble("down", f"{self.name}: no answer for {duration(ABANDONED_AFTER)}")
             return False
-        errand, self._errand = self._errand, None
-        result = errand.result()
+        call, self._call = self._call, None
+        result = call.result()
         if self._phase is Phase.TELLS_SOURCE or result is None:
             self._end(again=bool(result))
         else:
@@ -163,7 +163,7 @@ class Watch:
 
     def _send(self, phase: Phase, call: Any) -> None:
         self._phase, self._began = phase, self._services.monotonic()
-        self._errand = Errand(call, self._services.alarm.ring)
+        self._call = BackgroundCall(call, self._services.alarm.ring)
 
     def _end(self, again: bool) -> None:
         """End a round that went well, and rest."""

@@ -25,7 +25,7 @@ from kingdom.home.places import as_filename, is_hidden
 
 STALE_SECONDS = 30.0
 LATEST_ANSWER_SECONDS = 600.0
-"""An errand that the bridge has taken is not given to it again before, while it lives."""
+"""A request that the bridge has taken is not given to it again before, while it lives."""
 LOOK_SECONDS = 0.05
 KEPT_SECONDS = 60.0
 """A result that was read stays for so long: our own receipt is written after it was read."""
@@ -46,7 +46,7 @@ class Bridge(Channel):
         )
         for path in (self._outbox, self._results, self._inbox, scratch):
             make_folder(path)
-        #: For each errand that it was given and has not answered, an empty file.
+        #: For each request that it was given and has not answered, an empty file.
         self._asked = kit.folder / "asked"
         make_folder(self._asked)
         self._health = folder / "bridge-health"
@@ -124,9 +124,9 @@ class Bridge(Channel):
             return None
 
     def _has_taken(self, name: str) -> bool:
-        """Return whether an errand is the bridge's by now, which may yet answer: given again, it would be done twice.
+        """Return whether a request is the bridge's by now, which may yet answer: given again, it would be done twice.
 
-        One that has not reported since it was given the errand may have forgotten it.
+        One that has not reported since it was given the request may have forgotten it.
         """
         try:
             asked_at = os.stat(self._asked / name).st_mtime
@@ -136,11 +136,11 @@ class Bridge(Channel):
         return not is_forgotten and not is_there(self._outbox / f"{name}.json")
 
     def _ask(self, name: str, action: str, room: str, **fields: Any) -> None:
-        """Put an errand into the outbox, unless it lies there already."""
+        """Put a request into the outbox, unless it lies there already."""
         empty = {"text": None, "thread_ts": None, "emoji": None, "message_ts": None}
-        errand = {"msg_id": name, "action": action, "channel": room, **empty, **fields}
+        request = {"msg_id": name, "action": action, "channel": room, **empty, **fields}
         with suppress(Collision):
-            self._disk.create(self._outbox / f"{name}.json", to_json(errand))
+            self._disk.create(self._outbox / f"{name}.json", to_json(request))
 
     def _wait_for(self, name: str) -> dict[str, Any]:
         until = time.monotonic() + float(self._kit.config["call_seconds"])

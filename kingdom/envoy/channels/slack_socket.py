@@ -47,7 +47,7 @@ class Line(threading.Thread):
         self._web, self._app_token, self._logger = web, app_token, logger
         self._before, self._ring = before, ring
         self._heard: deque[SocketModeRequest] = deque()
-        self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._client: SocketModeClient | None = None
         self._moved = time.monotonic()
         self._pong: tuple[object, float] = (None, 0.0)
@@ -73,13 +73,13 @@ class Line(threading.Thread):
         """Tell Slack that this need not be delivered again. If the line is cut just now, it will be."""
         self.do(lambda: self._send(request.envelope_id))
 
-    def do(self, errand: Callable[[], None]) -> None:
+    def do(self, call: Callable[[], None]) -> None:
         """Let something be done by this thread when it comes to it; what fails is left undone."""
-        self._errands.put(errand)
+        self._calls.put(call)
 
     def close(self) -> None:
         """Send what is to be sent and let go, in the background."""
-        self._errands.put(None)
+        self._calls.put(None)
 
     def run(self) -> None:
         while True:
@@ -87,13 +87,13 @@ class Line(threading.Thread):
             if self._next_try <= now and not self._is_up(now):
                 self._connect(now)
             try:
-                errand = self._errands.get(timeout=0.5)
+                call = self._calls.get(timeout=0.5)
             except Empty:
                 continue
-            if errand is None:
+            if call is None:
                 break
             with suppress(SlackClientError, OSError, HTTPException):
-                errand()
+                call()
         if self._client is not None:
             with suppress(AttributeError):
                 self._client.close()

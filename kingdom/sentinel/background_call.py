@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Errand:
+class BackgroundCall:
     """One call in a thread of its own, which rings when it has ended. At the process's end it ends as well."""
 
     def __init__(self, call: Callable[[], Any], ring: Callable[[], None]) -> None:
