@@ -74,6 +74,7 @@ def new(name: str) -> None:
 def validate(package: str) -> None:
     """Check a general's PACKAGE (its folder or its name) without installing it."""
     manifest = packages.check(packages.find(home.find(), package))
+    _tell_warnings(manifest)
     print(f"{manifest.name} can be installed: {_summary(manifest)}.")
 
 
@@ -87,6 +88,7 @@ def install(package: str) -> int:
     places = home.find()
     places.check()
     manifest = packages.install(places, home.disk(places), packages.find(places, package))
+    _tell_warnings(manifest)
     for claim, holder in packages.claimed_by_others(places, manifest):
         print(f"Note: {claim!r} belongs to {holder} already; {manifest.name} does not get it.")
     if (missing := packages.missing_engine(places, home.system(places), manifest)) is not None:
@@ -116,6 +118,11 @@ def uninstall(name: str) -> None:
 
 def _is_for(task: Found, general: str) -> bool:
     return bool(task.get("target_general") == general)
+
+
+def _tell_warnings(manifest: Manifest) -> None:
+    for warning in manifest.warnings:
+        print(f"Note: {warning}.")
 
 
 def _summary(manifest: Manifest) -> str:

@@ -55,6 +55,17 @@ def test_what_cannot_be_installed(
     assert not terminal.places.manifest("gen-x").exists()
 
 
+def test_what_another_kingdom_alone_understands_is_told_with_its_line(terminal: Terminal, tmp_path: Path) -> None:
+    manifest = "name: gen-x\ndescription: x\ntimeout_seconds: 60\nengine: command\nmode: x\nharness: {name: y}\n"
+    path = package(tmp_path / "gen-x", manifest)
+    for word in ("validate", "install"):
+        said = terminal.ok("generals", word, str(path)).splitlines()
+        assert said[:2] == [
+            f"Note: {path / 'manifest.yaml'}:{line}: {key} has no effect here."
+            for line, key in ((5, "mode"), (6, "harness"))
+        ]
+
+
 def test_everything_that_is_wrong_is_told_at_once(terminal: Terminal, tmp_path: Path) -> None:
     manifest = "name: gen-x\ndescripton: x\ntimeout_seconds: 5\nlimits:\n  memory: 7\n  cores: 2\n"
     path = package(tmp_path / "gen-x", manifest, prompt_md=None)
