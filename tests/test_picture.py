@@ -56,7 +56,7 @@ def test_large_folders_are_as_the_chamberlain_saw_them_last(places: Places, monk
     assert view.queues["tasks"]["completed"] == 100_000
     assert view.queues["tasks"]["pending"] == 0
     assert [failure["what"] for failure in view.failures] == ["x"]
-    assert picture.queues_of(places)["tasks"]["completed"] == 3, "who must know looks"
+    assert picture.queues_of(places)["tasks"]["completed"] == 3, "an exact count is taken anew"
 
 
 def test_of_many_results_the_last_picture_says_which_ask(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:

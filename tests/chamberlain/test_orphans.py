@@ -112,7 +112,7 @@ def test_soldiers_that_are_out_are_left_alone(ours: Services) -> None:
 def test_look_alikes_are_left_alone(ours: Services, look_alike: dict[str, str]) -> None:
     with process(**look_alike) as innocent, process("sleep", "60", KINGDOM_HOME=str(ours.places.home)) as role:
         assert list(orphans.kill(ours)) == []
-        stays(lambda: not gone(innocent) and not gone(role), 0.2, "the innocent live")
+        stays(lambda: not gone(innocent) and not gone(role), 0.2, "the other processes run")
 
 
 def test_a_program_that_is_tried_by_hand_is_left_alone(ours: Services) -> None:

@@ -70,7 +70,7 @@ def test_a_role(role: str, terminal: Terminal) -> None:
     terminal.places.wanted(role).write_text("down\n")
     done = called(role)
     said = f"{role}: was stopped by hand; kingdom start {role} starts it again\n"
-    assert (done.returncode, done.stderr) == (0, said), "who is not wanted goes home"
+    assert (done.returncode, done.stderr) == (0, said), "a role that is switched off ends at once"
     terminal.places.wanted(role).write_text("quarantined\n")
     done = called(role)
     assert done.returncode == 78

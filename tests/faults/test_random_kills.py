@@ -162,7 +162,7 @@ def test_no_kill_at_any_moment_loses_or_doubles_anything(home: Path, figure: ora
             else:
                 pause()
         roles.raise_all()
-        assert trees.until(lambda: (roles.raise_all(), quiet(places))[1], 60), "the messages are all said"
+        assert trees.until(lambda: (roles.raise_all(), quiet(places))[1], 60), "all messages are posted"
         roles.stop()
         roles.raise_all()
         trees.until(lambda: all(roles.awake(name) for name in ROLES), SOON)

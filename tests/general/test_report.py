@@ -377,7 +377,7 @@ def test_a_limit_is_noted_on_the_account_that_was_asked(general: GeneralRig) -> 
     general.manifest(engine="claude")
     general.job.turn(None)
     (general.home / "go").touch()
-    general.until(general.places.budgets.exists, "the purse")
+    general.until(general.places.budgets.exists, "the file of budgets")
     assert list(read_json(general.places.budgets)) == ["rests command:gen-pr"]
 
 

@@ -719,7 +719,7 @@ def test_unreadable_results_do_not_keep_the_king_from_the_others(court_home: Pat
     result(court_home, "task-20260207-999")
     king = run_king(court_home, clock)
     assert here(court_home, "tasks", "completed") == ["task-20260207-999"]
-    assert king.job.turn({}).wait > 0, "and he does not spin"
+    assert king.job.turn({}).wait > 0, "the king does not spin"
 
 
 @pytest.mark.parametrize("count", [128, 130])

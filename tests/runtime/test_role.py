@@ -476,7 +476,7 @@ def test_the_folders_that_it_watches_are_taken_over(kings: KingRig) -> None:
 def test_a_missing_folder_is_no_end(shared: KingRig) -> None:
     folder = shared.places.folder("events", "pending")
     folder.rmdir()
-    shared.until(lambda: shared.heartbeat()["state"] == "degraded", "its trouble shown")
+    shared.until(lambda: shared.heartbeat()["state"] == "degraded", "it shows as degraded")
     folder.mkdir()
     shared.until(shared.is_idle, "rest again")
     shared.dispatch("evt-after-the-folder-came-back")
@@ -488,12 +488,12 @@ def test_a_full_disk_is_no_end_and_the_heartbeat_goes_on(kings: KingRig) -> None
     kings.until(lambda: kings.log(), "a word")
     resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (HEARTBEAT_BYTES, resource.RLIM_INFINITY))
     put(kings.home, "events", "pending", **event("evt-1", payload={"long": "x" * 1000}))
-    kings.until(lambda: kings.heartbeat()["state"] == "degraded", "its trouble shown")
+    kings.until(lambda: kings.heartbeat()["state"] == "degraded", "it shows as degraded")
     before = kings.heartbeat()["seq"]
     kings.until(lambda: kings.heartbeat()["seq"] > before, "the next heartbeat")
     resource.prlimit(king.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     kings.dispatched("evt-1")
-    kings.until(lambda: kings.heartbeat()["state"] != "degraded", "its recovery shown")
+    kings.until(lambda: kings.heartbeat()["state"] != "degraded", "it shows as well again")
     assert len(here(kings.home, "tasks", "pending")) == len(here(kings.home, "messages", "pending")) == 1
     assert os.listdir(kings.places.scratch("king")) == []
     for line in kings.places.events_log.read_text().splitlines()[1:]:

@@ -284,7 +284,7 @@ def test_a_quarantined_role_is_told_once_and_started_when_all_have_been_well_for
     launcher.statuses["envoy"] = RoleStatus(code=1)
     assert told(calls(roll, clock, 10)) == [("envoy", What.STARTED, State.FORGOTTEN.value)]
     launcher.statuses["envoy"] = RoleStatus(code=0, stopped=True)
-    assert calls(roll, clock, 595) == [], "from the last unrest on"
+    assert calls(roll, clock, 595) == [], "since something was last wrong"
     clock.pass_(5)
     assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.REARMED, "")]
     assert (launcher.started, places.wanted("king").exists()) == (["envoy", "king"], False)

@@ -59,7 +59,7 @@ def hang(court: Kingdom, kinds: dict[str, str]) -> dict[str, float]:
     except AssertionError as late:
         raise AssertionError(f"{late}: only {took}; {court.logs()}") from None
     for role in kinds:
-        assert len(court.role_processes(role)) == 1, f"{role} plays twice"
+        assert len(court.role_processes(role)) == 1, f"{role} runs twice"
     return took
 
 

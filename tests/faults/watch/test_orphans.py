@@ -60,7 +60,9 @@ def check_orphans(tree: Path, launcher: str, serving_killed: bool, took: list[fl
             wait_until(lambda: not any(map(runs, fled)), allowed, f"the fled are gone: {fled} ({court.logs()})")
             took.append(since(began))
             (court.home / "hold").unlink(missing_ok=True)
-            stays(lambda: all(child.poll() is None for child in spared.values()), ROLL_CALL * 3, "innocents live")
+            stays(
+                lambda: all(child.poll() is None for child in spared.values()), ROLL_CALL * 3, "the other processes run"
+            )
             return [f"{name} was shot" for name, child in spared.items() if child.poll() is not None]
 
 

@@ -303,7 +303,7 @@ def kills(stage: Stage, state: State, owner: Owner) -> None:
 
 
 def raises(stage: Stage, state: State, owner: Owner) -> None:
-    wait_until(lambda: What.LAUNCHER_STARTED in [finding.what for finding in stage.call()], SOON, "raised")
+    wait_until(lambda: What.LAUNCHER_STARTED in [finding.what for finding in stage.call()], SOON, "started again")
     assert stage.steward.launcher_runs()
     stage.court.wait_for_beats("king", life=2, meanwhile=stage.steward.statuses)
 
