@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -114,6 +114,8 @@ class Slack(StandIn):
         self.posts: list[Json] = []
         """All that was posted or said, oldest first, each with its channel and the time it came."""
         self.calls: list[tuple[str, Json]] = []
+        self.most_per_page = 1000
+        """Of a list, however much is asked for."""
         self.scopes = SCOPES
         """What the bot's token may do."""
         self.deaf = False
@@ -378,7 +380,7 @@ class Slack(StandIn):
     def _conversations_list(self, given: Json) -> Json:
         about = {"is_channel": True, "is_member": True, "is_archived": False}
         rooms = [{"id": id, "name": name, **about} for id, name in self.channels.items()]
-        return _page(rooms, given, "channels")
+        return self._page(rooms, given, "channels")
 
     def _conversations_history(self, given: Json) -> Json:
         return self._search(given, lambda post: post.get("thread_ts", post["ts"]) == post["ts"], newest_first=True)
@@ -393,7 +395,13 @@ class Slack(StandIn):
         oldest = float(given.get("oldest") or 0)
         found = [post for post in self.posts if post["channel"] == room and fits(post) and float(post["ts"]) > oldest]
         shown = [_shown(post) for post in found]
-        return _page(shown[::-1] if newest_first else shown, given, "messages")
+        return self._page(shown[::-1] if newest_first else shown, given, "messages")
+
+    def _page(self, items: list[Json], given: Json, key: str) -> Json:
+        size, start = min(int(given.get("limit") or 100), self.most_per_page), int(given.get("cursor") or 0)
+        following = str(start + size) if start + size < len(items) else ""
+        more = {} if key == "channels" else {"has_more": bool(following)}
+        return {key: items[start : start + size], **more, "response_metadata": {"next_cursor": following}}
 
     def _room(self, name: Any) -> str | None:
         """Return the id of a channel that is given by id or name, or of the direct messages with a person."""
@@ -468,10 +476,3 @@ def _refuse_token(method: str, token: str) -> str:
     if token.startswith("xapp-") != (method == "apps.connections.open"):
         return "not_allowed_token_type"
     return ""
-
-
-def _page(items: list[Json], given: Mapping[str, Any], key: str) -> Json:
-    size, start = int(given.get("limit") or 100), int(given.get("cursor") or 0)
-    following = str(start + size) if start + size < len(items) else ""
-    more = {} if key == "channels" else {"has_more": bool(following)}
-    return {key: items[start : start + size], **more, "response_metadata": {"next_cursor": following}}

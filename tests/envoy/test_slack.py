@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from kingdom.disk.codec import read_json
 from kingdom.home.places import Places
 from kingdom.standins.slack import BOT_USER, Slack
 from tests.envoy.envoys import TASK, Envoy, threads, traces
-from tests.envoy.slacks import listening, slack_envoy, turn_until
+from tests.envoy.slacks import SOON, listening, slack_envoy, turn_until
 from tests.fixtures import Clock, all_of, here, message, put, read, write
 
 GENERAL = "C0KINGDOM"
@@ -152,7 +153,27 @@ def test_how_a_task_stands_is_shown_on_the_persons_message(home: Path, envoy: En
     assert {post["thread_ts"] for post in slack.from_kingdom()} == {ts}
 
 
+def test_a_post_whose_answer_was_lost_is_found_on_a_later_page(home: Path, envoy: Envoy, slack: Slack) -> None:
+    begin_thread(home)
+    sent(home, envoy, "msg-1")
+    (first,) = slack.from_kingdom()
+    slack.most_per_page = 2
+    for number in range(5):
+        slack.say(f"I wait {number}", channel=GENERAL, thread_ts=first["ts"], user="U0EVE")
+    slack.fail("chat.postMessage", cut=True)
+    put(home, "messages", "pending", **message("msg-2", "thread_update", task_id=TASK, content="soon"))
+    sent(home, envoy, "msg-2")
+    assert texts(slack)[1:] == ["soon"]
+    assert len([method for method, _ in slack.calls if method == "conversations.replies"]) == 4
+
+
 # What is heard
+
+
+def test_the_envoy_is_woken_by_what_is_said(envoy: Envoy, slack: Slack) -> None:
+    envoy.services.alarm.clear()
+    slack.say("hello", channel="D0ANN")
+    assert select.select([envoy.services.alarm.fileno()], [], [], SOON)[0]
 
 
 def test_a_mention_a_direct_message_and_nothing_else_begin_something(home: Path, envoy: Envoy, slack: Slack) -> None:
