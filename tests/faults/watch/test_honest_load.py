@@ -18,6 +18,8 @@ from tests.waiting import wait_until
 
 EVENTS = 10_000 if trees.CAMPAIGN else 200
 BACKLOG = 1_000_000 if trees.CAMPAIGN else 5_000
+LINKS = 50_000
+"""Names that one file may have, so that so many can be made."""
 SLOW_SECONDS = 6.0
 THRESHOLD = 4.0
 """Far below the 120 s of a real home: what passes here has room there."""
@@ -89,6 +91,20 @@ def backlog(court: Kingdom, load: Load) -> None:
     wait_until(lambda: load.lines("ended"), 60, "today's event is served")
 
 
+def cleaning(court: Kingdom, load: Load) -> None:
+    """All that ended is a year old, and somebody asks for it to be deleted now."""
+    done = court.places.folder("events", "completed")
+    for begin in range(0, BACKLOG, LINKS):
+        first = done / f"evt-github-{begin}-y.json"
+        first.write_text('{"id": "evt-github-y", "type": "github.push"}')
+        os.utime(first, (time.time() - 365 * 86_400,) * 2)
+        for number in range(begin + 1, min(begin + LINKS, BACKLOG)):
+            os.link(first, done / f"evt-github-{number}-y.json")
+    said = court.cli("prune", timeout=BACKLOG / 500 + 60)
+    assert f"{BACKLOG} files deleted" in said.stdout, said.stdout + said.stderr
+    assert os.listdir(done) == []
+
+
 def slow_engine(court: Kingdom, load: Load) -> None:
     (court.home / "slow").write_text(str(SLOW_SECONDS))
     load.arrive(3)
@@ -102,7 +118,13 @@ def slow_clone(court: Kingdom, load: Load) -> None:
     wait_until(lambda: (court.home / "git-ended").exists(), SLOW_SECONDS + 30, "the slow clone has ended")
 
 
-LOADS = {"many events": many_events, "backlog": backlog, "slow engine": slow_engine, "slow clone": slow_clone}
+LOADS = {
+    "many events": many_events,
+    "backlog": backlog,
+    "cleaning": cleaning,
+    "slow engine": slow_engine,
+    "slow clone": slow_clone,
+}
 TRIED = (
     [(kind, launcher) for kind in LOADS for launcher in LAUNCHERS]
     if trees.CAMPAIGN
