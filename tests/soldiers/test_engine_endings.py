@@ -252,12 +252,12 @@ def test_a_file_that_was_written_counts_although_the_engine_failed_after_it(home
     assert result["warnings"] == ["after the result was written its engine said: API Error: 500 boom"]
 
 
-@pytest.mark.parametrize("engine", ["claude", "codex"])
 @pytest.mark.parametrize(("code", "how"), [(-9, "by signal 9"), (0, "with code 0"), (1, "with code 1")])
 def test_a_program_that_was_ended_says_how(code: int, how: str) -> None:
     assert endings.cut_short("claude", code) == f"claude was ended {how} before it had finished"
 
 
+@pytest.mark.parametrize("engine", ["claude", "codex"])
 def test_a_complaint_before_anything_began_is_the_error(home: Path, engine: str) -> None:
     told = "Error: unexpected argument '--colour' found"
     result = judged(home, engine, [], 2, err=told)
