@@ -95,7 +95,7 @@ async def test_a_reader_that_is_stuck_is_cut_and_keeps_nobody_waiting(own: Hall,
             await asyncio.gather(*(sockets[0].send(room, content) for _ in range(50)))
         await sockets[0].send(room, "last")
         for one in sockets:
-            await one.wait("newMessage", lambda told: told["content"] == "last")
+            await one.wait("newMessage", lambda told: told["content"] == "last", 4 * SECONDS)
             assert not one.all("disconnect")
             assert len(one.all("newMessage")) == ROUNDS * 50 + 1
         # Besides what may wait for it here it got what the kernel holds for a connection.
