@@ -226,7 +226,7 @@ def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(court_home: Path,
         run_king(court_home, clock, king)
     (places.manifests / "gen-new.yaml").write_text("name: [")
     run_king(court_home, clock, king)
-    assert [each["target_general"] for each in all_of(court_home, "tasks", "pending")] == ["gen-jira"] * 3
+    assert [made["target_general"] for made in all_of(court_home, "tasks", "pending")] == ["gen-jira"] * 3
     logged_lines = places.role_log("king").read_text()
     assert logged_lines.count("keeps the old manifest of gen-jira") == 3, (
         "once for each of the mistakes, whatever else changes"
@@ -326,9 +326,9 @@ def test_a_run_that_needs_no_model_is_held_by_no_health(court_home: Path, clock:
     clock.set("2026-02-07T22:00:05Z")
     vitals(court_home, "red", "2026-02-07T22:00:00Z")
     run_king(court_home, clock, king)
-    assert [each["target_general"] for each in all_of(court_home, "tasks", "pending")] == ["gen-test"]
+    assert [made["target_general"] for made in all_of(court_home, "tasks", "pending")] == ["gen-test"]
     plans = json.loads((Places(court_home).own("king") / "schedules.json").read_text())["schedules"]
-    assert {each["general"]: each["held_since"] for each in plans} == {
+    assert {plan["general"]: plan["held_since"] for plan in plans} == {
         "gen-a": "2026-02-07T22:00:00Z",
         "gen-test": None,
     }

@@ -286,8 +286,8 @@ with kingdom.mq.open({home!r}) as q:
 """
     text = program.format(home=str(home / "data"), queue=f"one-line-{os.getpid()}")
     through = text.replace(f"kingdom.mq.open({str(home / 'data')!r})", "kingdom.mq.connect()")
-    for each in (text, through):
+    for lines in (text, through):
         ended = subprocess.run(
-            [sys.executable, "-c", each], env=manager.environment, capture_output=True, text=True, cwd=ROOT, timeout=60
+            [sys.executable, "-c", lines], env=manager.environment, capture_output=True, text=True, cwd=ROOT, timeout=60
         )
         assert (ended.stdout, ended.stderr) == ("{'n': 1}\n", "")
