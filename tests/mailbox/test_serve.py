@@ -449,3 +449,10 @@ def test_what_is_wrong_with_a_request_stands_beside_it_and_is_counted(
     assert sum(box.data("metrics")["errors"].values()) == 1
     with pytest.raises(Unreadable, match=why):
         read(str(box.box.dead), filename)
+
+
+def test_a_link_to_nothing_among_the_requests_is_set_aside(box: ByHand) -> None:
+    os.symlink("nothing", box.box.requests / "a.json")
+    box.turn()
+    assert box.names(box.box.requests) == []
+    assert box.names(box.box.dead) == ["a.json", "a.json.reason"]
