@@ -456,3 +456,13 @@ def test_a_link_to_nothing_among_the_requests_is_set_aside(box: ByHand) -> None:
     box.turn()
     assert box.names(box.box.requests) == []
     assert box.names(box.box.dead) == ["a.json", "a.json.reason"]
+
+
+def test_a_link_under_the_name_of_a_draft_is_left_alone(box: ByHand, home: Path) -> None:
+    (home / "mine").write_text("mine")
+    link = box.box.requests / "a.json.tmp"
+    link.symlink_to(home / "mine")
+    os.utime(link, (box.now, box.now), follow_symlinks=False)
+    box.now += 90_000
+    box.turn()
+    assert link.is_symlink()
