@@ -41,6 +41,8 @@ class Script:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # A shell cannot catch what was ignored when it began, as under nohup.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
         self._begun.append(begun)
         return begun

@@ -47,7 +47,7 @@ class Launcher:
     def __init__(self) -> None:
         self.runs = True
         self.asked = 0
-        self.statuses: dict[str, RoleStatus] = {}
+        self.says: dict[str, RoleStatus] = {}
         self.started: list[str] = []
         self.raised: list[list[str]] = []
         self.raises: Exception | None = None
@@ -56,11 +56,11 @@ class Launcher:
     def launcher_runs(self) -> bool:
         return self.runs
 
-    def alive(self) -> dict[str, RoleStatus]:
+    def statuses(self) -> dict[str, RoleStatus]:
         self.asked += 1
         if self.raises is not None:
             raise self.raises
-        return self.statuses
+        return self.says
 
     def start(self, row: RoleRow) -> None:
         self.started.append(row.name)
@@ -164,7 +164,7 @@ def test_who_should_run_and_does_not_is_started_after_a_while(
     state: State,
 ) -> None:
     roll = roll_call()
-    launcher.statuses = {"king": status} if status is not None else {}
+    launcher.says = {"king": status} if status is not None else {}
     assert calls(roll, clock, after - 1, step=1.0) == []
     assert launcher.started == []
     clock.pass_(1)
@@ -178,9 +178,9 @@ def test_who_ends_with_0_again_is_started_later(
 ) -> None:
     roll, waits = roll_call(), []
     for _ in range(3):
-        launcher.statuses = {"king": RoleStatus(pid=os.getpid())}
+        launcher.says = {"king": RoleStatus(pid=os.getpid())}
         assert roll.call(THRESHOLD, PERIOD) == []
-        launcher.statuses = {"king": RoleStatus(code=0)}
+        launcher.says = {"king": RoleStatus(code=0)}
         began = clock()
         while not roll.call(THRESHOLD, PERIOD):
             clock.pass_(1)
@@ -192,7 +192,7 @@ def test_who_ends_with_0_again_is_started_later(
 def test_who_was_stopped_or_cannot_run_is_left_and_only_the_latter_is_told_once(
     roll_call: Callable[..., RollCall], launcher: Launcher, clock: Clock, status: RoleStatus, started: int
 ) -> None:
-    launcher.statuses = {"king": status}
+    launcher.says = {"king": status}
     found = calls(roll_call(), clock, 60)
     assert told(found) == ([] if status.stopped else [("king", What.REFUSED, "")])
     assert len(launcher.started) == started
@@ -230,7 +230,7 @@ def test_who_hangs_is_ended_and_started_again_once_it_is_gone(
 ) -> None:
     roll = roll_call()
     beat(places, "king", process.pid)
-    launcher.statuses = {"king": RoleStatus(pid=process.pid)}
+    launcher.says = {"king": RoleStatus(pid=process.pid)}
     assert calls(roll, clock, 25) == []
     assert process.poll() is None
     clock.pass_(5)
@@ -244,7 +244,7 @@ def test_who_hangs_is_ended_and_started_again_once_it_is_gone(
         assert roll.call(THRESHOLD, PERIOD) == []
     process.wait(SOON)
     assert roll.call(THRESHOLD, PERIOD) == [], "its launcher has not noticed"
-    launcher.statuses = {"king": RoleStatus(code=-15)}
+    launcher.says = {"king": RoleStatus(code=-15)}
     assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.RESTARTED, how)]
     assert launcher.started == ["king"]
     assert roll.wait == PERIOD
@@ -259,14 +259,14 @@ def test_who_runs_and_should_not_is_ended_and_stays_so(
 ) -> None:
     roll = roll_call()
     want(places, "king", "down")
-    launcher.statuses = {"king": RoleStatus(pid=process.pid)}
+    launcher.says = {"king": RoleStatus(pid=process.pid)}
     lock = Lock(places.launch_lock, "launcher")
     lock.acquire()
     assert calls(roll, clock, 20) == [], "somebody is just stopping it"
     lock.release()
     assert roll.call(THRESHOLD, PERIOD) == []
     process.wait(SOON)
-    launcher.statuses = {"king": RoleStatus(code=0, stopped=True)}
+    launcher.says = {"king": RoleStatus(code=0, stopped=True)}
     assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.STOPPED, "it ended when asked")]
     assert calls(roll, clock, 60) == []
     assert launcher.started == []
@@ -279,11 +279,11 @@ def test_a_quarantined_role_is_told_once_and_started_when_all_have_been_well_for
 ) -> None:
     roll = roll_call(rows=(CHAMBERLAIN, KING, ENVOY))
     want(places, "king", "quarantined")
-    launcher.statuses = {"king": RoleStatus(code=1), "envoy": RoleStatus(code=0, stopped=True)}
+    launcher.says = {"king": RoleStatus(code=1), "envoy": RoleStatus(code=0, stopped=True)}
     assert told(calls(roll, clock, 300)) == [("king", What.QUARANTINED, "")]
-    launcher.statuses["envoy"] = RoleStatus(code=1)
+    launcher.says["envoy"] = RoleStatus(code=1)
     assert told(calls(roll, clock, 10)) == [("envoy", What.STARTED, State.FORGOTTEN.value)]
-    launcher.statuses["envoy"] = RoleStatus(code=0, stopped=True)
+    launcher.says["envoy"] = RoleStatus(code=0, stopped=True)
     assert calls(roll, clock, 595) == [], "since something was last wrong"
     clock.pass_(5)
     assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.REARMED, "")]
@@ -366,7 +366,7 @@ def test_after_the_end_of_a_watched_process_it_looks_again_soon_for_a_while(
 ) -> None:
     roll = roll_call()
     beat(places, "king", process.pid)
-    launcher.statuses = {"king": RoleStatus(pid=process.pid)}
+    launcher.says = {"king": RoleStatus(pid=process.pid)}
     roll.call(THRESHOLD, PERIOD)
     assert not roll.someone_ended()
     assert roll.wait == PERIOD
