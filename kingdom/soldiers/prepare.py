@@ -117,6 +117,9 @@ def order(
     home, totals, session_id = _engine_home(services, manifest, task, chosen, session_id)
     may_write = [str(workspace), str(soldier.folder)]
     may_read = [str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
+    if task.repo is not None:
+        # Its clone shares the mirror's objects, and what a warm server has looked at may be older than the mirror.
+        may_read.append(str(places.mirrors(manifest.name)))
     if home is not None:
         lent = memory.lend(services.unsynced, places, manifest.name, services.config["memory"]["largest_bytes"])
         may_write += [str(home), str(lent)]

@@ -36,7 +36,9 @@ def install(home: Path, name: str, **fields: Any) -> None:
         "subscribes": ["github.pr.*"],
         **fields,
     }
-    Places(home).manifest(name).write_text(yaml.safe_dump(manifest))
+    draft = Places(home).manifest(name).with_suffix(".new")
+    draft.write_text(yaml.safe_dump(manifest))
+    draft.replace(draft.with_suffix(".yaml"))  # in one step: a king at work may look at any moment
 
 
 def write(path: Path, thing: dict[str, Any]) -> None:

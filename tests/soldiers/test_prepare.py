@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
+from kingdom.soldier import sandbox
 from kingdom.soldiers import prepare
 from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import SoldierHandle
@@ -103,6 +105,26 @@ def test_whoever_goes_on_may_read_its_own_checkpoint_and_no_others(ours: Service
     write(checkpoint, {"task_id": "task-0", "target_general": of, "question": "which?"})
     order = ordered(ours, a_task(type="resume", payload={"original_task_id": "task-0"}))
     assert (str(checkpoint) in order.may_read) is may
+
+
+@pytest.mark.skipif(sandbox.missing() is not None, reason="no whole sandbox here")
+def test_a_soldier_reads_a_mirror_that_came_after_its_warm_server_had_looked(ours: Services) -> None:
+    """The last soldier of this general was started within the second, and there was no mirror yet."""
+    order = ordered(ours, a_task(repo="acme/app"))
+    Path(order.workspace).mkdir(parents=True)
+    prepared = sandbox.Prepared()
+    prepared.fit(order)
+    objects = ours.places.mirrors(GENERAL) / "acme+2f+app.git" / "objects"
+    objects.mkdir(parents=True)
+    (objects / "ab").write_text("an object")
+    child = os.fork()
+    if child == 0:
+        try:
+            sandbox.enter(order, prepared)
+            os._exit((objects / "ab").read_text() != "an object")
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(
