@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from subprocess import DEVNULL, run
@@ -23,8 +24,9 @@ def remove_tree(disk: Disk, folder: Path) -> None:
     if _is_removed(folder):
         return
     aside = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{REMOVED}")
-    disk.move(folder, aside)
-    _sweep([aside])
+    with suppress(FileNotFoundError):  # what was being removed already may be gone by now
+        disk.move(folder, aside)
+        _sweep([aside])
 
 
 def finish_removals(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,3 +59,10 @@ def test_what_a_killed_life_was_removing_is_removed(home: Path) -> None:
     (home / "task-2").mkdir()
     finish_removals(home)
     wait_until(lambda: [path.name for path in home.iterdir()] == ["task-2"], SOON, "the rest is removed", [home])
+
+
+def test_what_somebody_else_has_removed_meanwhile_is_removed(home: Path) -> None:
+    folder = home / "folder"
+    deep(folder)
+    remove_tree(Disk(home / "tmp", durability="process", guard=lambda: shutil.rmtree(folder)), folder)
+    assert not folder.exists()
