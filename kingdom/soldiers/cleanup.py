@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from subprocess import DEVNULL, run
@@ -24,9 +23,11 @@ def remove_tree(disk: Disk, folder: Path) -> None:
     if _is_removed(folder):
         return
     aside = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{REMOVED}")
-    with suppress(FileNotFoundError):  # what was being removed already may be gone by now
+    try:
         disk.move(folder, aside)
-        _sweep([aside])
+    except FileNotFoundError:  # what was being removed already may be gone by now
+        return
+    _sweep([aside])
 
 
 def finish_removals(folder: Path) -> None:
