@@ -11,11 +11,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from heapq import nlargest, nsmallest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kingdom.disk.codec import read_bytes, read_json_or
 from kingdom.disk.lock import is_locked
@@ -36,8 +35,7 @@ LARGE_FOLDER_BYTES = 512 << 10
 RECENT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class RoleView:
+class RoleView(NamedTuple):
     name: str
     #: working, idle, degraded, starting; foreign: another program plays it;
     #: down, quarantined, absent; silent: it holds its lock and its heartbeat is old.
@@ -55,8 +53,7 @@ class RoleView:
         return self.state in ("starting", "working", "idle", "degraded", "foreign")
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     home: str
     taken_at: float
     roles: tuple[RoleView, ...]
@@ -95,14 +92,14 @@ class Picture:
     #: What each worker of the hall says of itself.
     workers: tuple[dict[str, Any], ...]
     #: What each gateway of the hall that runs has counted.
-    gateways: tuple[dict[str, Any], ...] = ()
+    gateways: tuple[dict[str, Any], ...]
     #: How the sentinel's watchers are, those that are not off.
-    watchers: tuple[dict[str, Any], ...] = ()
+    watchers: tuple[dict[str, Any], ...]
     #: What the chamberlain says of its last cleaning: began_at, why, state, deleted, bytes.
-    cleanup: dict[str, Any] = field(default_factory=dict)
+    cleanup: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**self._asdict(), "roles": [role._asdict() for role in self.roles]}
 
     def load(self) -> list[str]:
         """Return how much of the machine is used, for people: `cpu 33 %`."""

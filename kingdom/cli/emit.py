@@ -7,7 +7,7 @@ import sys
 import click
 
 from kingdom.cli import home, say
-from kingdom.cli.main import Finite
+from kingdom.cli.commands import Finite
 from kingdom.disk.codec import LARGEST, parse_json
 from kingdom.errors import BadInput, BadMessage, Exit, Usage
 from kingdom.home import schemas

@@ -10,8 +10,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import click
-
 from kingdom.disk.atomic import Disk
 from kingdom.errors import BadHome
 from kingdom.home import config, roster
@@ -65,7 +63,7 @@ def _warn(error: str) -> None:
 
 def user() -> str:
     """Return who types. In a container a uid may have no name."""
-    import getpass  # like shutil below, slow to load for what few commands need
+    import getpass  # slow to load for what few commands need
 
     try:
         return getpass.getuser()
@@ -90,24 +88,30 @@ def is_named() -> bool:
 
 
 def _named() -> str | None:
+    if "click" not in sys.modules:
+        return None  # no option has been read
+    import click
+
     context = click.get_current_context(silent=True)
     return context.find_root().params.get("folder") if context else None
 
 
 def program() -> str:
     """Return how the reader would type `kingdom` in the current folder."""
-    import shutil
-
     # A wheel carries bin/ too, for the launchers; only a checkout's is meant to be typed.
     is_checkout = (find_data() / "pyproject.toml").is_file()
     ours = [_called(), *([str(find_data() / "bin" / "kingdom")] if is_checkout else [])]
-    on_path = shutil.which("kingdom")
+    on_path = next(filter(_is_program, (f"{folder}/kingdom" for folder in os.get_exec_path())), None)
     if on_path and any(os.path.samefile(on_path, path) for path in ours):
         return "kingdom"
     if Path(_called()).name == "__main__.py" and not is_checkout:
         return f"{shlex.quote(sys.executable)} -m kingdom"
     called = find_data() / "bin" / "kingdom" if is_checkout else Path(_called())
     return shlex.quote(min(os.path.relpath(called), str(called), key=len))
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _called() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kingdom.cli import as_json, home, money
-from kingdom.cli.main import Finite
+from kingdom.cli.commands import Finite
 from kingdom.cli.queue_files import Found, newest
 from kingdom.cli.queues import since_then
 from kingdom.disk.codec import read_json_or

@@ -13,7 +13,7 @@ import click
 
 from kingdom.cli import complete, home
 from kingdom.cli.as_json import line
-from kingdom.cli.main import Finite
+from kingdom.cli.commands import Finite
 from kingdom.cli.queue_files import find
 from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked

@@ -18,7 +18,8 @@ from typing import Any
 import click
 
 from kingdom import __version__
-from kingdom.cli.main import Finite, run
+from kingdom.cli.commands import Finite, call
+from kingdom.cli.main import run
 from kingdom.cli.yirangmq_call import (
     DEFAULT_CONSUMER,
     DEFAULT_TIMEOUT_MS,
@@ -566,7 +567,7 @@ def check(repair: bool, config: Path | None) -> None:
 
 
 def main() -> int:
-    return run("yirangmq", cli)
+    return run("yirangmq", lambda: call("yirangmq", cli, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,18 @@ Standard library only, and light: one-shot soldiers import it too.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kingdom.errors import Collision, LockLost
+
+if TYPE_CHECKING:
+    from ctypes import CDLL
 
 Durability = Literal["power", "process"]
 Name = Path | str
@@ -24,7 +27,20 @@ Pair = tuple[Name, Name]
 _NOREPLACE = 1
 _AT_FDCWD = -100
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _libc() -> CDLL:
+    import ctypes  # slow, and who only reads files needs none of it
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _error() -> int:
+    """Return the number of the C library's last error."""
+    from ctypes import get_errno
+
+    return get_errno()
 
 
 def _unguarded() -> None:
@@ -245,8 +261,9 @@ def sync_folder(folder: Name) -> None:
 
 def sync_file_system(fd: int, where: Name) -> None:
     """Make durable everything on the file system of an open file; `where` names it in the error."""
-    if _libc.syncfs(fd) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(where))
+    if _libc().syncfs(fd) != 0:
+        code = _error()
+        raise OSError(code, os.strerror(code), str(where))
 
 
 def _folder(path: Name) -> str:
@@ -276,9 +293,9 @@ def _is_torn(fd: int) -> bool:
 
 def rename_new(src: Name, dst: Name) -> None:
     """Rename without replacing, also where the file system lacks RENAME_NOREPLACE."""
-    if _libc.renameat2(_AT_FDCWD, os.fsencode(src), _AT_FDCWD, os.fsencode(dst), _NOREPLACE) == 0:
+    if _libc().renameat2(_AT_FDCWD, os.fsencode(src), _AT_FDCWD, os.fsencode(dst), _NOREPLACE) == 0:
         return
-    code = ctypes.get_errno()
+    code = _error()
     if code in (errno.EINVAL, errno.ENOSYS):
         os.link(src, dst, follow_symlinks=False)
         os.unlink(src)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ class Evenings:
         }
 
     def look(self) -> None:
-        view = replace(self.view, taken_at=self.clock())
+        view = self.view._replace(taken_at=self.clock())
         next_id = lambda: f"msg-20260207-chamberlain-{next(self.ids):03}"  # noqa: E731
         Reports(self.services).send(view, self.days, lambda day: 1.5, next_id)
 
@@ -107,7 +106,7 @@ def test_a_report_that_could_not_be_sent_keeps_its_id_and_its_words(home: Path) 
 def test_what_a_full_disk_did_not_take_is_saved_at_the_next_look(home: Path) -> None:
     ours = Evenings(home, "2026-02-03T08:00:00Z")
     reports = Reports(ours.services)
-    view = replace(ours.view, taken_at=ours.clock())
+    view = ours.view._replace(taken_at=ours.clock())
     send = lambda: reports.send(view, {}, lambda day: 0.0, lambda: "msg-20260207-chamberlain-001")  # noqa: E731
     send()
     book = ours.services.places.own("chamberlain") / "reports.json"
@@ -136,8 +135,8 @@ def test_of_many_failures_five_are_named_and_of_many_questions_the_number(home: 
     old = {"what": "task-9", "why": "no token", "at": at - 86401}
     queues = {**ours.view.queues, "events": {**ours.view.queues["events"], "pending": 1}}
     next_run = {"schedule": "briefing", "next": "2026-02-05T00:00:00Z"}
-    ours.view = replace(
-        ours.view, questions=("task-1",), failures=(old, *failures), queues=queues, next_run=next_run, dead=2
+    ours.view = ours.view._replace(
+        questions=("task-1",), failures=(old, *failures), queues=queues, next_run=next_run, dead=2
     )
     ours.look()
     named = [line for line in ours.sent()[0].splitlines() if line.startswith("- ")]
@@ -159,8 +158,7 @@ def test_what_needs_a_person_stands_first(home: Path) -> None:
     question = "which branch?" + "x" * 300
     asks = {"id": "task-1", "target_general": "gen-pr", "question": question, "seconds": 7200.0}
     failed = {"what": "task-2", "why": "no token", "at": ours.clock()}
-    ours.view = replace(
-        ours.view,
+    ours.view = ours.view._replace(
         asking=(asks,),
         questions=("task-1",),
         failures=(failed,),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from kingdom.cli.main import kingdom
+from kingdom.cli.commands import kingdom
 from kingdom.home.places import Places
 from tests.cli.conftest import Terminal
 

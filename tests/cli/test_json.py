@@ -9,7 +9,7 @@ import click
 import jsonschema
 import pytest
 
-from kingdom.cli.main import kingdom
+from kingdom.cli.commands import kingdom
 from kingdom.home import schemas
 from tests.cli.conftest import Terminal
 

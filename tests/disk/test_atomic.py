@@ -166,7 +166,7 @@ class OldLibc:
 def test_without_renameat2_nothing_is_replaced_either(
     disk: Disk, home: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    monkeypatch.setattr(atomic, "_libc", OldLibc(code))
+    monkeypatch.setattr(atomic, "_libc", lambda: OldLibc(code))
     disk.create(home / "a", b"first")
     with pytest.raises(Collision):
         disk.create(home / "a", b"second")
@@ -180,7 +180,7 @@ def test_without_renameat2_nothing_is_replaced_either(
 
 
 def test_another_error_of_a_rename_is_told(disk: Disk, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic, "_libc", OldLibc(errno.EIO))
+    monkeypatch.setattr(atomic, "_libc", lambda: OldLibc(errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
         disk.create(home / "a", b"x")
     assert os.listdir(home) == ["scratch"]

@@ -133,11 +133,11 @@ def test_kingdom_mq_has_the_exit_codes_of_yirangmq(home: Path, monkeypatch: Any,
 
 
 def test_kingdom_loads_no_queue_before_it_is_asked_for_one(home: Path) -> None:
-    code = "import sys; from kingdom.cli.main import main; main(['status']); print(*sys.modules, file=sys.stderr)"
+    code = "import sys; from kingdom.cli.main import main; main(['generals']); print(*sys.modules, file=sys.stderr)"
     environment = {**os.environ, "KINGDOM_HOME": str(home)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     loaded = done.stderr.split()
-    assert "kingdom.picture" in loaded
+    assert "kingdom.cli.generals" in loaded
     assert not [name for name in loaded if name.startswith(("kingdom.mq", "kingdom.cli.yirangmq"))]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,12 +29,12 @@ COUNTED = {
 def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(home: Path) -> None:
     put(home, "events", "pending", **event()) if founded(home) else None
     odd = RoleView('gen-"odd\\\n', "idle", 7, 1.5, 10.0, 2)
-    view = replace(picture.take(founded(home), [], 1000.25, 120), roles=(odd,), health="yellow")
-    view = replace(view, vitals={"cpu_percent": 50.0, "memory_percent": 25, "disk_percent": 1.5})
+    view = picture.take(founded(home), [], 1000.25, 120)._replace(roles=(odd,), health="yellow")
+    view = view._replace(vitals={"cpu_percent": 50.0, "memory_percent": 25, "disk_percent": 1.5})
     worker = {"role": "worker", "stored": 7, "lag": 2, "dead": 1, "gaps": 0}
     gateway = {"role": "gateway", "sockets": 3, "accepted": 8, "failed": 1, "delivered": 32}
     gateway |= {"refused_sockets": 0, "cut_sockets": 4}
-    view = replace(view, workers=(worker,), gateways=(gateway,))
+    view = view._replace(workers=(worker,), gateways=(gateway,))
     budgets = [("day_usd", "", 1.25, 10.0)]
     text = render(Figures(view, {"task_completed": 3}, budgets, {"gen-pr": 1.25}))
     found = {family.name: family for family in text_string_to_metric_families(text)}

@@ -1,0 +1,323 @@
+"""What `kingdom status` shows of a kingdom, laid out in sections. It is asked for all day, so it loads little."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kingdom import picture
+from kingdom.cli import as_json, home, screen
+from kingdom.cli.screen import Column, Line, Part, Section, Table
+from kingdom.errors import Exit
+from kingdom.home.places import Places
+from kingdom.picture import Picture, RoleView
+from kingdom.times import rests_until
+from kingdom.words import STATES, count, duration, one_line, time_apart
+
+HEALTH_STYLES = {"green": "bold green", "yellow": "bold yellow", "orange": "bold yellow", "red": "bold red"}
+ROLE_STYLES = {
+    "idle": "green",
+    "working": "bold green",
+    "starting": "yellow",
+    "foreign": "cyan",
+    "degraded": "yellow",
+    "down": "yellow",
+}
+BAD = "bold red"
+COLUMNS = {
+    "waiting": ("pending",),
+    "under way": ("dispatched", "in_progress"),
+    "ended": ("completed", "sent", "done"),
+    "failed": ("failed",),
+    "dead": ("dead",),
+}
+LEAST_WAIT_SECONDS = 2.0
+"""What has waited for less is not worth a line."""
+MOST_SHOWN = 3
+LONGEST_TEXT = 200
+PER_ROW = 60
+
+
+def show(in_json: bool = False) -> int:
+    """Print the picture of the kingdom. Return DONE when every role that should run has a fresh heartbeat."""
+    places = home.find()
+    places.check()
+    view = look(places)
+    if in_json:
+        print(json_line(view))
+    else:
+        screen.show(list(sections(places, view)))
+    return Exit.DONE if well(view) else Exit.FAILED
+
+
+def json_line(view: Picture) -> str:
+    return as_json.line("status", {**view.to_json(), "well": well(view)})
+
+
+def well(view: Picture) -> bool:
+    """Return whether every role that should run does; one that was stopped by hand should not."""
+    return all(role.beats or role.state == "down" for role in view.roles)
+
+
+def look(places: Places) -> Picture:
+    return picture.of(places, home.system(places), time.time())
+
+
+def sections(places: Places, view: Picture) -> Iterator[Section]:
+    """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
+    blocks = [_head(view), _questions(view), _failures(view), _running(view), *_waiting(places, view)]
+    blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _cleaning(view), _next(view)]
+    yield from (block for block in blocks if block.body)
+
+
+def _head(view: Picture) -> Section:
+    health = Part(view.health, HEALTH_STYLES.get(view.health, "bold"))
+    figures = Part(f"{''.join(f', {figure}' for figure in view.load())}{_what_starts(view.health)}")
+    return Section([Line([Part(f"{view.home}: "), health, figures], indent=0)])
+
+
+def _what_starts(health: str) -> str:
+    if health in ("green", "unknown"):
+        return ""
+    from kingdom.rules.gate import STARTS
+
+    return f"; {STARTS[health]}" if health in STARTS else ""
+
+
+def _questions(view: Picture) -> Section:
+    body: list[Line | Table] = []
+    for asked in view.asking[:MOST_SHOWN]:
+        task = one_line(asked["id"])
+        who = f", {one_line(asked['target_general'])} asks" if asked.get("target_general") else ""
+        question = one_line(asked.get("question") or "no question was kept", LONGEST_TEXT)
+        ago = Part(f"  {duration(asked['seconds'])}{who}: ", "dim")
+        body.append(Line([Part(task, "bold"), ago, Part(question)]))
+        body.append(screen.command(f'{home.command()} say --answer {task} "..."'))
+    more = len(view.questions) - MOST_SHOWN
+    if more > 0:
+        body.append(screen.line(f"and {more} more: {home.command()} tasks --asking", "dim"))
+    return Section(body, "needs you", "bold yellow")
+
+
+def _failures(view: Picture) -> Section:
+    body: list[Line | Table] = []
+    for failure in view.failures[:MOST_SHOWN]:
+        why = one_line(failure["why"] or "no reason was kept", LONGEST_TEXT)
+        ago = Part(f"  {time_ago(failure.get('at'), view.taken_at)}: ", "dim")
+        body.append(Line([Part(one_line(failure["what"]), "red"), ago, Part(why)]))
+    if not body:
+        return Section([])
+    return Section(body, "failed", BAD, remark=f"{home.command()} why ID tells more")
+
+
+def time_ago(at: object, now: float) -> str:
+    return duration(max(0.0, now - at)) if isinstance(at, int | float) else "?"
+
+
+def _running(view: Picture) -> Section:
+    soldiers = {row.get("task_id"): row for row in view.soldiers}
+    rows = [
+        _task(task, soldiers.pop(task["id"], None), view.taken_at) for task in view.under_way if _is_at_work(task, view)
+    ]
+    rows += [(one_line(task), "", "", _soldier(row, view.taken_at)) for task, row in soldiers.items()]
+    columns = (Column("task"), Column("general"), Column("type", shrinks=True), Column("soldier"))
+    body: list[Line | Table] = [Table(columns, rows)] if rows else []
+    brief: list[Line | Table] = [Table([column._replace(title="") for column in columns], rows)] if rows else []
+    if (more := view.queues["tasks"]["in_progress"] - len(view.under_way)) > 0:
+        rest = screen.line(f"and {more} more: {home.command()} tasks --state in_progress", "dim")
+        body, brief = [*body, rest], [*brief, rest]
+    return Section(body, "running", "bold green", brief=brief)
+
+
+def _is_at_work(task: dict[str, Any], view: Picture) -> bool:
+    """Return whether a soldier works on a task in progress, or its general is about to send one."""
+    if any(row.get("task_id") == task["id"] for row in view.soldiers):
+        return True
+    rests = rests_until(task.get("not_before"), view.taken_at) is not None
+    return not rests and any(role.name == task["target_general"] and role.beats for role in view.roles)
+
+
+def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> tuple[str | Part, ...]:
+    repo = f" in {one_line(task['repo'])}" if task.get("repo") else ""
+    tries = f", attempt {task['attempt'] + 1}" if isinstance(task.get("attempt"), int) and task["attempt"] else ""
+    what = f"{one_line(task['type'])}{repo}{tries}"
+    age = _soldier(soldier, now) if soldier else f"none; made {time_apart(task.get('created_at'), now)} ago"
+    return one_line(task["id"]), one_line(task["target_general"]), what, age
+
+
+def _soldier(row: dict[str, Any], now: float) -> str:
+    return f"for {time_apart(row['started_at'], now)}" if row.get("started_at") else f"pid {row.get('pid')}"
+
+
+def _waiting(places: Places, view: Picture) -> Iterator[Section]:
+    body: list[Line | Table] = []
+    for task in view.under_way:
+        if not _is_at_work(task, view):
+            body.append(_resting(places, task, view.taken_at))
+    for waits in view.waiting[:MOST_SHOWN]:
+        if waits["seconds"] >= LEAST_WAIT_SECONDS:
+            ago = Part(f"  {one_line(waits.get('type') or waits['kind'])}, {duration(waits['seconds'])}: ", "dim")
+            body.append(Line([Part(one_line(waits["id"]), "yellow"), ago, Part(_because(places, waits))]))
+    pending = sum(states["pending"] for states in view.queues.values())
+    if body and (more := pending - min(len(view.waiting), MOST_SHOWN)) > 0:
+        body.append(screen.line(f"and {more} more: {home.command()} queue", "dim"))
+    yield Section(body, "waiting", "bold yellow")
+    held = [
+        Line(
+            [
+                Part(one_line(run.get("schedule")), "yellow"),
+                Part(f", for {time_apart(run['held_since'], view.taken_at)}: ", "dim"),
+                Part(one_line(run.get("held_because"), LONGEST_TEXT)),
+            ]
+        )
+        for run in view.held_runs
+    ]
+    yield Section(held, "due and held back", "bold yellow")
+
+
+def _resting(places: Places, task: dict[str, Any], now: float) -> Line:
+    """Return what a task in progress waits for."""
+    if (later := rests_until(task.get("not_before"), now)) is not None:
+        why = one_line(task.get("waits_because") or "an attempt failed", LONGEST_TEXT)
+        when = f"goes on in {duration(later - now)}"
+    else:
+        why = _because(places, {**task, "kind": "tasks"})
+        when = f"made {time_apart(task.get('created_at'), now)} ago"
+    about = Part(f"  {one_line(task['target_general'])}, {when}: ", "dim")
+    return Line([Part(one_line(task["id"]), "yellow"), about, Part(why)])
+
+
+def _because(places: Places, waits: dict[str, Any]) -> str:
+    from kingdom.cli.why import waits_because
+
+    return one_line(waits_because(places, waits["kind"], waits["id"]), LONGEST_TEXT)
+
+
+def _roles(view: Picture) -> Section:
+    columns = (
+        Column("role"),
+        Column("state", shrinks=True),
+        Column("up for"),
+        Column("restarts"),
+        Column("pid", PER_ROW + 1),
+        Column("last heartbeat", PER_ROW + 1),
+    )
+    rows = {role.name: _role(role) for role in view.roles}
+    well = [role.name for role in view.roles if role.state in ("idle", "working")]
+    others = [row for name, row in rows.items() if name not in well]
+    states = {role.state for role in view.roles}
+    if not well and len(states) == 1:
+        all_of_them = f"{count(len(rows), 'role')}: {_in_state(states.pop())}"
+        return Section([Table(columns, list(rows.values()))], brief=[screen.line(all_of_them, BAD)])
+    fit = f"{len(well)} of {count(len(rows), 'role')} at work" + (f": {', '.join(well)}" if well else "")
+    brief: list[Line | Table] = [Table(columns, others)] if others else []
+    return Section([Table(columns, list(rows.values()))], brief=[*brief, screen.line(fit)])
+
+
+def _in_state(state: str) -> str:
+    return STATES.get(state, state)
+
+
+def _role(role: RoleView) -> tuple[str | Part, ...]:
+    beat = "never" if role.beat_age is None else f"{duration(role.beat_age)} ago"
+    state = Part(_in_state(role.state), ROLE_STYLES.get(role.state, BAD))
+    up = "-" if role.up_seconds is None else duration(role.up_seconds)
+    restarts = Part(str(role.restarts), "yellow") if role.restarts else "0"
+    return role.name, state, up, restarts, str(role.pid or "-"), beat
+
+
+def _watchers(view: Picture) -> Section:
+    """Return a line for each watcher; where there is no room for these, one for all of them."""
+    body = [
+        Line([Part(f"{said['watcher']}  ", "dim"), *_watcher(said, view.taken_at)], indent=0) for said in view.watchers
+    ]
+    well = [one_line(said["watcher"]) for said in view.watchers if said.get("state") == "ok"]
+    others = [line for line, said in zip(body, view.watchers, strict=True) if said.get("state") != "ok"]
+    fit = [screen.line(f"watched: {', '.join(well)}", indent=0)] if well else []
+    return Section(body, brief=[*others, *fit])
+
+
+def _watcher(said: dict[str, Any], now: float) -> Iterator[Part]:
+    state = one_line(said.get("state"))
+    yield Part(state, "green" if state == "ok" else BAD if state == "refused" else "yellow")
+    looked = f"looked {time_apart(said['looked_at'], now)} ago" if said.get("looked_at") else "has not looked yet"
+    due = f", next in {time_apart(said['next_at'], now)}" if said.get("next_at") else ""
+    yield Part(f", {looked}{due}")
+    if state != "ok":
+        yield Part(f": {one_line(said.get('why'), LONGEST_TEXT)}")
+
+
+def _queues(view: Picture) -> Section:
+    columns = [Column("queue"), *(Column(title) for title in COLUMNS)]
+    rows = [
+        (kind, *(_cell(states, title, states_of) for title, states_of in COLUMNS.items()))
+        for kind, states in view.queues.items()
+    ]
+    held = (f"{kind} {_in_words(states)}" for kind, states in view.queues.items() if any(states.values()))
+    return Section([Table(columns, rows)], brief=[screen.line("; ".join(held) or "all queues are empty")])
+
+
+def _in_words(states: dict[str, int]) -> str:
+    return ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in states.items() if number)
+
+
+def _cell(states: dict[str, int], title: str, column: tuple[str, ...]) -> str | Part:
+    if not any(state in states for state in column):
+        return "-"
+    held = sum(states.get(state, 0) for state in column)
+    return Part(str(held), BAD if held and title in ("failed", "dead") else "")
+
+
+def _hall(view: Picture) -> Section:
+    return Section(
+        [
+            Line([Part(f"{one_line(said['role'])}  ", "dim"), *parts], indent=0)
+            for said, parts in [
+                *((said, _gateway(said)) for said in view.gateways),
+                *((said, _worker(said)) for said in view.workers),
+            ]
+        ]
+    )
+
+
+def _gateway(said: dict[str, Any]) -> Iterator[Part]:
+    """Yield what a gateway of the hall has counted."""
+    numbers = {name: said[name] for name in ("sockets", "accepted", "failed") if isinstance(said.get(name), int)}
+    yield Part(f"{count(numbers.get('sockets', 0), 'socket')}, {count(numbers.get('accepted', 0), 'message')} accepted")
+    if numbers.get("failed"):
+        yield Part(f", {numbers['failed']} failed", "yellow")
+
+
+def _worker(said: dict[str, Any]) -> Iterator[Part]:
+    """Yield what a worker of the hall has done, and what waits for it."""
+    numbers = {name: said[name] for name in ("stored", "lag", "dead", "gaps") if isinstance(said.get(name), int)}
+    yield Part(f"{count(numbers.get('stored', 0), 'message')} stored, {numbers.get('lag', '?')} waiting")
+    if numbers.get("dead"):
+        yield Part(f", {count(numbers['dead'], 'dead letter')}", BAD)
+    if numbers.get("gaps"):
+        yield Part(f", {count(numbers['gaps'], 'gap')} in its topic", BAD)
+    if said.get("state") == "waiting":
+        yield Part(f"; it waits: {one_line(said.get('why'), LONGEST_TEXT)}", "yellow")
+    elif said.get("state") != "working":
+        yield Part(f"; {one_line(said.get('state'))}")
+
+
+def _cleaning(view: Picture) -> Section:
+    """Say why files are being deleted at this moment."""
+    cleanup = view.cleanup
+    is_under_way = cleanup.get("state") == "working" and any(
+        role.name == "chamberlain" and role.beats for role in view.roles
+    )
+    if not is_under_way:
+        return Section([])
+    since = Part(f"  for {time_apart(cleanup.get('began_at'), view.taken_at)}: ", "dim")
+    return Section([Line([Part("cleaning up", "yellow"), since, Part(one_line(cleanup.get("why")))], indent=0)])
+
+
+def _next(view: Picture) -> Section:
+    run = view.next_run
+    if run is None:
+        return Section([])
+    when = f" at {one_line(run['next'])}, in {time_apart(run['next'], view.taken_at)}"
+    return Section([Line([Part("next run  ", "dim"), Part(one_line(run.get("schedule"))), Part(when)], indent=0)])
