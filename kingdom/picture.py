@@ -1,10 +1,10 @@
 """The state of a kingdom at one moment: roles, queues, tasks, soldiers, failures. Status, briefing and doctor show it.
 
 It must be quick, so it opens few files and validates nothing: what cannot be read is left out. One more figure is one
-more field of `Picture`, filled in by `take`: `status --json` and the dashboard have it by that, status.py prints it.
-"""
+more field of `Picture`, filled in by `take`: `status --json` and the dashboard have it by that, overview.py prints it.
 
-from __future__ import annotations
+Annotations are no text here (no `from __future__`): a NamedTuple would compile the text of each.
+"""
 
 import os
 import time
