@@ -1,42 +1,24 @@
-"""Brokers and a database for the whole run; tests are skipped in capitals if they are missing."""
+"""A broker and a database for the whole run; tests are skipped in capitals if they are missing."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.distributed.kafka import Brokers, Missing
-from tests.distributed.postgres import Postgres
+from tests.distributed.kafka import Brokers, running_brokers
+from tests.distributed.postgres import Postgres, running_postgres
 
 __all__ = ["brokers", "postgres"]
 
 
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[Brokers]:
-    with tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as folder:
-        try:
-            started = Brokers(Path(folder))
-        except Missing as missing:
-            pytest.skip(f"no Kafka: {missing}")
-        try:
-            started.start()
-            yield started
-        finally:
-            started.stop()
+    with running_brokers() as brokers:
+        yield brokers
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    with tempfile.TemporaryDirectory(prefix="kd-postgres-", dir="/tmp") as folder:
-        try:
-            started = Postgres(Path(folder))
-        except Missing as missing:
-            pytest.skip(f"no PostgreSQL: {missing}")
-        try:
-            started.start()
-            yield started
-        finally:
-            started.stop()
+    with running_postgres() as postgres:
+        yield postgres

@@ -10,9 +10,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -57,6 +61,21 @@ num.io.threads=2
 
 class Missing(Exception):
     """The reason why brokers cannot run here."""
+
+
+@contextmanager
+def running_brokers(nodes: int = 1) -> Iterator[Brokers]:
+    """Yield brokers that run in a folder of their own; where none can run, the tests that ask for them are skipped."""
+    with tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as folder:
+        try:
+            brokers = Brokers(Path(folder), nodes)
+        except Missing as missing:
+            pytest.skip(f"no Kafka: {missing}")
+        try:
+            brokers.start()
+            yield brokers
+        finally:
+            brokers.stop()
 
 
 def jars() -> Path:

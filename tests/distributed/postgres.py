@@ -8,15 +8,34 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.distributed.kafka import Missing
 from tests.waiting import wait_until
 
 START_SECONDS = 60.0
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """Yield a database that runs in a folder of its own; where none can run, the tests that ask for it are skipped."""
+    with tempfile.TemporaryDirectory(prefix="kd-postgres-", dir="/tmp") as folder:
+        try:
+            postgres = Postgres(Path(folder))
+        except Missing as missing:
+            pytest.skip(f"no PostgreSQL: {missing}")
+        try:
+            postgres.start()
+            yield postgres
+        finally:
+            postgres.stop()
 
 
 def programs() -> Path:
@@ -26,7 +45,7 @@ def programs() -> Path:
         return found[-1].parent
     if named := shutil.which("postgres"):
         return Path(named).parent
-    raise Missing("no PostgreSQL here")
+    raise Missing("no program postgres here")
 
 
 class Postgres:

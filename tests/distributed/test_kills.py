@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.distributed.kafka import Brokers, Missing
-from tests.distributed.postgres import Postgres
+from tests.distributed.kafka import Brokers, running_brokers
+from tests.distributed.postgres import Postgres, running_postgres
 from tests.faults import trees
 from tests.faults.hall import campaign
 from tests.faults.oracle import Figure
@@ -23,21 +22,8 @@ PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=1800.0, most_kills=4
 @pytest.fixture
 def servers() -> Iterator[tuple[Brokers, Postgres]]:
     """A broker and a database of this test's own: it kills them."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as kafka,
-        tempfile.TemporaryDirectory(prefix="kd-postgres-", dir="/tmp") as postgres,
-    ):
-        try:
-            brokers, database = Brokers(Path(kafka)), Postgres(Path(postgres))
-        except Missing as missing:
-            pytest.skip(f"no Kafka or no PostgreSQL: {missing}")
-        try:
-            brokers.start()
-            database.start()
-            yield brokers, database
-        finally:
-            database.stop()
-            brokers.stop()
+    with running_brokers() as brokers, running_postgres() as database:
+        yield brokers, database
 
 
 def test_nothing_accepted_is_lost_doubled_or_out_of_order_on_any_screen(

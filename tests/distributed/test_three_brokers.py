@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from kingdom.topics.base import Follower, Outcome
 from tests.contracts.topics import Told, World, published
-from tests.distributed.kafka import Brokers, Missing
+from tests.distributed.kafka import Brokers, running_brokers
 from tests.waiting import wait_until
 
 EVENTS = 600
@@ -24,16 +23,8 @@ PUBLISH_SECONDS = 8.0
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Brokers]:
-    with tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as folder:
-        try:
-            started = Brokers(Path(folder), nodes=3)
-        except Missing as missing:
-            pytest.skip(f"no Kafka: {missing}")
-        try:
-            started.start()
-            yield started
-        finally:
-            started.stop()
+    with running_brokers(nodes=3) as brokers:
+        yield brokers
 
 
 @pytest.fixture
