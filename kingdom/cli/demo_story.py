@@ -48,7 +48,7 @@ class EventLog:
 
     def has(self, kind: str, at_least: int = 1, **data: object) -> bool:
         """Return whether so many records of a kind say this."""
-        said = [one for one in self.records if one["type"] == kind and data.items() <= one["data"].items()]
+        said = [record for record in self.records if record["type"] == kind and data.items() <= record["data"].items()]
         return len(said) >= at_least
 
     def task(self, event: str) -> str:
@@ -59,7 +59,7 @@ class EventLog:
 def event_of_pull(world: World, number: int) -> str:
     """Return how the id of a pull request's event begins, which GitHub's notification names; "" before there is one."""
     end = f"/pulls/{number}"
-    threads = (name for name, one in world.github.threads.items() if one["subject"]["url"].endswith(end))
+    threads = (name for name, thread in world.github.threads.items() if thread["subject"]["url"].endswith(end))
     return next((f"evt-github-{thread}-" for thread in threads), "")
 
 
@@ -206,7 +206,9 @@ def counts(world: World) -> Iterator[Count]:
     yield _counted("tickets of Jira → events", world.jira.tickets, _sources(events, "evt-jira-"))
     yield _counted("answers in Slack → events", [p["ts"] for p in people_said(world)], _replies(events))
     yield _counted("events → tasks that ended", [event["id"] for event in events], of_event)
-    yield _counted("messages → posts in Slack", [one["id"] for one in _files(world.places, "messages", "sent")], posts)
+    yield _counted(
+        "messages → posts in Slack", [message["id"] for message in _files(world.places, "messages", "sent")], posts
+    )
     yield _counted("questions → their sessions, resumed", *_sessions(world.places, tasks))
     yield _counted("threads in Slack → their ends", threads, ends)
 
@@ -229,7 +231,7 @@ def _replies(events: Sequence[Record]) -> list[str]:
 def _sessions(places: Places, tasks: Sequence[Record]) -> tuple[list[str], list[str]]:
     """Return the sessions in which something was asked, and those in which a soldier went on with an answer."""
     results = {task["id"]: read_json_or(places.result(task["id"]), {}) for task in tasks}
-    asked = [one.get("session_id", "none") for one in results.values() if one.get("status") == "needs_human"]
+    asked = [result.get("session_id", "none") for result in results.values() if result.get("status") == "needs_human"]
     return asked, [results[task["id"]].get("session_id", "") for task in tasks if task["type"] == "resume"]
 
 

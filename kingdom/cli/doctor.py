@@ -220,14 +220,16 @@ def _watchers(places: Places) -> Iterator[Finding]:
     if not is_locked(places.lock("sentinel")):
         return
     shown = read_json_or(places.watchers, {})
-    active = {name: one for name, one in shown.items() if isinstance(one, dict) and one.get("state") != "off"}
-    for name, one in active.items():
-        state = str(one.get("state"))
+    active = {
+        name: watcher for name, watcher in shown.items() if isinstance(watcher, dict) and watcher.get("state") != "off"
+    }
+    for name, watcher in active.items():
+        state = str(watcher.get("state"))
         if state != "ok":
             level = "bad" if state == "refused" else "warn"
-            until = f" until {one['until']}" if one.get("until") else ""
-            yield Finding(level, f"watcher {name}", one_line(f"{state}{until}: {one.get('why')}", 300))
-    well = [name for name, one in active.items() if one.get("state") == "ok"]
+            until = f" until {watcher['until']}" if watcher.get("until") else ""
+            yield Finding(level, f"watcher {name}", one_line(f"{state}{until}: {watcher.get('why')}", 300))
+    well = [name for name, watcher in active.items() if watcher.get("state") == "ok"]
     off = [name for name in shown if name not in active]
     yield Finding("ok", "watchers", f"{', '.join(well) or 'none'} at work; off: {', '.join(off) or 'none'}")
 

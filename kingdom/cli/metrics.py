@@ -25,7 +25,7 @@ def metrics() -> None:
     places.check()
     system, _ = config.for_looking(places, "system")
     totals: dict[str, Any] = read_json_or(places.analysis / "stats.json", {}).get("totals", {})
-    spent = money.gather(places, now, None)
-    budgets = [(share.name, share.general, share.spent, share.budget) for share in spent.budgets]
-    today = {general: round(one.usd, 6) for general, one in spent.generals.items()}
+    gathered = money.gather(places, now, None)
+    budgets = [(share.name, share.general, share.spent, share.budget) for share in gathered.budgets]
+    today = {general: round(spent.usd, 6) for general, spent in gathered.generals.items()}
     print(render(Figures(picture.of(places, system, now), totals, budgets, today)), end="")

@@ -88,7 +88,7 @@ def as_text(money: Money, period: str) -> str:
 
 def to_json(money: Money) -> dict[str, Any]:
     def plain(sums: Mapping[str, Sum]) -> dict[str, Any]:
-        return {name: vars(one) for name, one in sums.items()}
+        return {name: vars(total) for name, total in sums.items()}
 
     return {
         **vars(money.total),
@@ -102,12 +102,13 @@ def to_json(money: Money) -> dict[str, Any]:
 
 def _table(head: str, rows: list[tuple[str, Sum]]) -> str:
     return table(
-        [(name, f"{_usd(one):>8}", f"{one.tokens:>12,}") for name, one in rows], (head, "     USD", "      tokens")
+        [(name, f"{_usd(total):>8}", f"{total.tokens:>12,}") for name, total in rows],
+        (head, "     USD", "      tokens"),
     )
 
 
-def _usd(one: Sum) -> str:
-    return f"{one.usd:.2f}"
+def _usd(total: Sum) -> str:
+    return f"{total.usd:.2f}"
 
 
 def _budget(share: Share) -> str:

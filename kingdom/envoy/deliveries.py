@@ -90,7 +90,7 @@ class Deliveries:
     @property
     def calls(self) -> bool:
         """Whether a channel is being called now."""
-        return any(one.is_asked for one in self._under_way.values())
+        return any(delivery.is_asked for delivery in self._under_way.values())
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values())) + len(self._under_way)
@@ -125,7 +125,7 @@ class Deliveries:
     def next_due(self) -> float:
         """Return when something can be posted, by the monotonic clock; inf while only the channels' answers count."""
         waiting = [room for room in self._waiting if room not in self._under_way]
-        resting = [room for room, one in self._under_way.items() if not one.is_asked]
+        resting = [room for room, delivery in self._under_way.items() if not delivery.is_asked]
         return min(map(self._free, [*waiting, *resting]), default=inf)
 
     def rest(self, room: Room, until: float) -> None:
@@ -146,8 +146,8 @@ class Deliveries:
             poster.check(STUCK_SECONDS)
         outcomes = self._outcomes()
         now = self._services.monotonic()
-        for room, one in self._under_way.items():
-            if not one.is_asked and self._free(room) <= now:
+        for room, delivery in self._under_way.items():
+            if not delivery.is_asked and self._free(room) <= now:
                 self._ask(room)
         return outcomes
 
@@ -177,13 +177,15 @@ class Deliveries:
         outcomes = Outcomes([], [], [])
         for poster in self._posters.values():
             for attempt in poster.attempts():
-                room = next(room for room, one in self._under_way.items() if one.message.id == attempt.message_id)
+                room = next(
+                    room for room, delivery in self._under_way.items() if delivery.message.id == attempt.message_id
+                )
                 self._under_way[room].is_asked = False
                 self._take(room, attempt.outcome, outcomes)
         return outcomes
 
     def _take(self, room: Room, outcome: Post | Exception, outcomes: Outcomes) -> None:
-        one, channel = self._under_way[room], self._channels.get(room.channel)
+        delivery, channel = self._under_way[room], self._channels.get(room.channel)
         now = self._services.monotonic()
         if isinstance(outcome, OSError):  # a full disk, say, after the post: it passes, and is looked for then
             outcome = ChannelDown(channel=room.channel, why=f"{type(outcome).__name__}: {outcome}")
@@ -192,30 +194,30 @@ class Deliveries:
         elif isinstance(outcome, ChannelDown):
             self._end(room)
             self.down(room.channel, outcome)
-            self.add(one.message.queued(), room)
-            outcomes.uncertain.append(one.message)
+            self.add(delivery.message.queued(), room)
+            outcomes.uncertain.append(delivery.message)
         elif isinstance(outcome, ChannelRefused):
             self._is_up(room.channel)
             self._end(room)
-            outcomes.refused.append(Refused(one.message, str(outcome)))
+            outcomes.refused.append(Refused(delivery.message, str(outcome)))
         elif isinstance(outcome, Post):
             self._is_up(room.channel)
             self.rest(room, now + channel.seconds_between_posts)
-            one.posts.append(outcome)
-            if len(one.posts) == len(one.drafts):
+            delivery.posts.append(outcome)
+            if len(delivery.posts) == len(delivery.drafts):
                 self._end(room)
-                address = one.address._replace(room=one.posts[0].room)
-                outcomes.delivered.append(Delivered(one.message, address, one.posts[0]))
+                address = delivery.address._replace(room=delivery.posts[0].room)
+                outcomes.delivered.append(Delivered(delivery.message, address, delivery.posts[0]))
         else:
             raise outcome
 
     def _ask(self, room: Room) -> None:
-        one = self._under_way[room]
+        delivery = self._under_way[room]
         if room.channel not in self._posters:
             channel = self._channels.get(room.channel)
             self._posters[room.channel] = Poster(channel, self._services.alarm, self._services.monotonic)
-        one.is_asked = True
-        self._posters[room.channel].post(one.message.id, one.next_draft(), look_first=one.look_first)
+        delivery.is_asked = True
+        self._posters[room.channel].post(delivery.message.id, delivery.next_draft(), look_first=delivery.look_first)
 
     def _end(self, room: Room) -> None:
         self._openings.pop(self._under_way.pop(room).message.task_id or "", None)
@@ -235,8 +237,12 @@ class Deliveries:
 
     def _opening(self, task: str | None, room: Room) -> Queued | _UnderWay | None:
         """Return the message that opens a task's thread, while it waits or is being posted."""
-        if (one := self._under_way.get(room)) and one.message.type == "thread_start" and one.message.task_id == task:
-            return one
+        if (
+            (delivery := self._under_way.get(room))
+            and delivery.message.type == "thread_start"
+            and delivery.message.task_id == task
+        ):
+            return delivery
         waiting = self._waiting.get(room, ())
         return next((queued for queued in waiting if queued.type == "thread_start" and queued.about == task), None)
 

@@ -49,7 +49,7 @@ class Inbound:
             channel = self._channels.get(name)
             said = channel.read()
             if said:
-                self._answer([(one, self._event(name, one)) for one in map(_encodable, said)], name)
+                self._answer([(words, self._event(name, words)) for words in map(_encodable, said)], name)
                 channel.acknowledge(said)
         except ChannelRefused as error:
             if isinstance(error, ChannelLocked) and self._down.get(name) != str(error):
@@ -65,8 +65,8 @@ class Inbound:
         """Create the events. A reply to a thread that has ended is answered so, once in each thread."""
         self._create([event for _, event in heard if event is not None])
         events = self._services.queues.events
-        new = [one for one, event in heard if event is None and not events.was_made(event_id(channel, one))]
-        lost = [_address(channel, one) for one in new]
+        new = [words for words, event in heard if event is None and not events.was_made(event_id(channel, words))]
+        lost = [_address(channel, words) for words in new]
         notices = [self._nobody_listens(thread) for thread in dict.fromkeys(lost) if self._conversations.knows(thread)]
         messages = self._services.queues.messages
         messages.create([notice for notice in notices if not messages.was_made(notice.id)])

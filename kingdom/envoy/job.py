@@ -107,7 +107,7 @@ class EnvoyJob:
             for queued in self._backlog.waiting
             if queued.type == "thread_start" and queued.about in tasks
         }
-        in_order = (queued for one in first for queued in (opening.get(one.about), one) if queued is not None)
+        in_order = (queued for due in first for queued in (opening.get(due.about), due) if queued is not None)
         return list(dict.fromkeys(in_order))
 
     def _is_new(self, message: Message) -> bool:

@@ -75,8 +75,9 @@ class Outbound:
         for message in outcomes.uncertain:
             self._intents.mark_uncertain([message])
             self._let_settle(message, self._deliveries.room(self._address(message)))
-        posted = [_posted(*one) for one in outcomes.delivered]
-        messages = [one.message for one in outcomes.delivered] + [one.message for one in outcomes.refused]
+        posted = [_posted(*delivered) for delivered in outcomes.delivered]
+        messages = [delivered.message for delivered in outcomes.delivered]
+        messages += [refused.message for refused in outcomes.refused]
         if not messages:
             return False
         try:

@@ -17,32 +17,32 @@ class Reminders:
     def write_due(self) -> None:
         """Write a reminder for each question that has waited for another day; an id is used once."""
         overdue = list(self._conversations.overdue())
-        messages = [message for one in overdue for message in self._messages(one)]
+        messages = [message for question in overdue for message in self._messages(question)]
         queue = self._services.queues.messages
         if messages:
             queue.create([message for message in messages if not queue.was_made(message.id)])
-        for one in overdue:
-            self._conversations.note_reminder(one.task, one.days)
+        for question in overdue:
+            self._conversations.note_reminder(question.task, question.days)
         self._conversations.save()
 
-    def _messages(self, one: Waiting) -> list[Message]:
-        now, day = stamp(self._services.clock()), one.asked_at[:10].replace("-", "")
-        waits = f"has waited for an answer for {count(one.days, 'day')}"
+    def _messages(self, question: Waiting) -> list[Message]:
+        now, day = stamp(self._services.clock()), question.asked_at[:10].replace("-", "")
+        waits = f"has waited for an answer for {count(question.days, 'day')}"
         reminder = Message(
-            id=f"msg-{day}-envoy-waits-{one.task[:150]}-{one.days}",
+            id=f"msg-{day}-envoy-waits-{question.task[:150]}-{question.days}",
             type="thread_update",
-            task_id=one.task,
-            channel=one.thread.room,
-            thread_ts=one.thread.thread,
+            task_id=question.task,
+            channel=question.thread.room,
+            thread_ts=question.thread.thread,
             urgency="normal",
-            content=f"[reminder] this question {waits}: {one_line(one.text.removeprefix('[question] '), 300)}",
+            content=f"[reminder] this question {waits}: {one_line(question.text.removeprefix('[question] '), 300)}",
             context={},
-            source_ref={"source": one.thread.channel},
+            source_ref={"source": question.thread.channel},
             created_at=now,
             status="pending",
-            dedup_key=f"{one.task}:reminder:{one.days}",
+            dedup_key=f"{question.task}:reminder:{question.days}",
         )
-        if not one.reminded_days < ALERT_AFTER_DAYS <= one.days:
+        if not question.reminded_days < ALERT_AFTER_DAYS <= question.days:
             return [reminder]
-        text = f"the question of {one.task} {waits}: `kingdom say --answer {one.task} …` answers it"
+        text = f"the question of {question.task} {waits}: `kingdom say --answer {question.task} …` answers it"
         return [reminder, alert(f"{reminder.id}-alert", text, None, now)]

@@ -76,8 +76,10 @@ def ours(value: Any) -> Any:
     kept = {key: part for key, part in value.items() if key not in FOREIGN_KEYS and not _is_none(key, part)}
     if isinstance(schedules := kept.get("schedules"), list):
         kept["schedules"] = [
-            {key: part for key, part in one.items() if not _is_none(key, part)} if isinstance(one, dict) else one
-            for one in schedules
+            {key: part for key, part in schedule.items() if not _is_none(key, part)}
+            if isinstance(schedule, dict)
+            else schedule
+            for schedule in schedules
         ]
     return kept
 

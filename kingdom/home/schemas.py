@@ -203,7 +203,7 @@ def _expanded(schema: Schema | bool, root: Schema) -> Schema:
     if "allOf" not in schema:
         return schema
     parts = [*(_expanded(part, root) for part in schema["allOf"]), schema]
-    properties = {key: part for one in parts for key, part in one.get("properties", {}).items()}
+    properties = {key: rule for part in parts for key, rule in part.get("properties", {}).items()}
     return {**schema, "properties": properties}
 
 

@@ -73,7 +73,7 @@ class GitHub(FaultyStandIn):
     ) -> str:
         """Let something happen to a pull request or an issue, and return the id of its notification."""
         with self.lock:
-            of_subject = (one for one in self.threads.values() if _is_about(one, repo, kind, number))
+            of_subject = (thread for thread in self.threads.values() if _is_about(thread, repo, kind, number))
             known = next(of_subject, None)
             name = known["id"] if known else str(1000 + len(self.threads))
             moment = stamp(self.now() if at is None else at)
@@ -123,7 +123,7 @@ class GitHub(FaultyStandIn):
             return made
 
     def unread(self) -> list[str]:
-        return [name for name, one in self.threads.items() if one["unread"]]
+        return [name for name, thread in self.threads.items() if thread["unread"]]
 
     def served(self, request: Request) -> Answer:
         answer = self._limited(request) or self._answered(request)
@@ -165,12 +165,12 @@ class GitHub(FaultyStandIn):
                 return answer_json(self._issue(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "issues", number, "events"):
                 url = f"{self.address}/repos/{owner}/{name}/issues/{number}"
-                return self._page(request, [one for one in self.deeds.values() if one["url"].startswith(f"{url}#")])
+                return self._page(request, [deed for deed in self.deeds.values() if deed["url"].startswith(f"{url}#")])
             case ("GET", "repos", owner, name, "pulls", number, "comments" | "reviews" as kind):
                 url = f"{self.address}/repos/{owner}/{name}/pulls/{number}"
                 every, since = (self.remarks, self._since(request)) if kind == "comments" else (self.reviews, "")
-                found = [one for one in every.values() if one["pull_request_url"] == url]
-                return self._page(request, [one for one in found if one.get("updated_at", "9") >= since])
+                found = [entry for entry in every.values() if entry["pull_request_url"] == url]
+                return self._page(request, [entry for entry in found if entry.get("updated_at", "9") >= since])
             case ("POST", "repos", owner, name, "issues", number, "comments"):
                 text, me = request.json()["body"], self._user(self.login)
                 return answer_json(self._comment(int(number), text, me, f"{owner}/{name}", self.now()), 201)
@@ -181,9 +181,9 @@ class GitHub(FaultyStandIn):
             return answer_json({"message": "Missing the 'notifications' scope.", "documentation_url": ""}, 403)
         asked = {name: values[-1] for name, values in request.query.items()}
         since, before = asked.get("since", ""), asked.get("before", "9")
-        found = [one for one in self.threads.values() if one["unread"] or asked.get("all") == "true"]
-        found = [one for one in found if since <= one["updated_at"] < before]
-        found.sort(key=lambda one: (one["updated_at"], one["id"]), reverse=True)
+        found = [thread for thread in self.threads.values() if thread["unread"] or asked.get("all") == "true"]
+        found = [thread for thread in found if since <= thread["updated_at"] < before]
+        found.sort(key=lambda thread: (thread["updated_at"], thread["id"]), reverse=True)
         size, page = min(int(asked.get("per_page", PER_PAGE)), MOST_PER_PAGE), int(asked.get("page", 1))
         shown = found[(page - 1) * size : page * size]
         tag = f'W/"{sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'
@@ -197,8 +197,8 @@ class GitHub(FaultyStandIn):
 
     def _comments(self, request: Request, repo: str, number: int) -> Answer:
         url = f"{self.address}/repos/{repo}/issues/{number}"
-        found = [one for one in self.comments.values() if one["issue_url"] == url]
-        return self._page(request, [one for one in found if one["updated_at"] >= self._since(request)])
+        found = [comment for comment in self.comments.values() if comment["issue_url"] == url]
+        return self._page(request, [comment for comment in found if comment["updated_at"] >= self._since(request)])
 
     def _since(self, request: Request) -> str:
         return request.query.get("since", [""])[-1]

@@ -111,7 +111,7 @@ class Jira(FaultyStandIn):
             return answer_json({"errorMessages": ["Unbounded JQL queries are not allowed here."], "errors": {}}, 400)
         since = self.now() - int(window[1]) * UNITS[window[2]] if window else 0.0
         # A query knows minutes alone.
-        keys = sorted(key for key, one in self.tickets.items() if _updated(one) >= since // 60 * 60)
+        keys = sorted(key for key, ticket in self.tickets.items() if _updated(ticket) >= since // 60 * 60)
         begin = int(str(asked.get("nextPageToken") or "0"))
         size = min(int(asked.get("maxResults") or 50), self.page_size)
         shown = [self._shown(self.tickets[key], asked) for key in keys[begin : begin + size]]

@@ -71,7 +71,7 @@ def capture(places: Places, copy: Path, disk: Disk, *, secrets: bool, clock: Cal
         _copy_once(places, Places(copy), disk, secrets, clock())
         known = {(found.check, found.path.relative_to(places.home)) for found in look(places, CHECKS, clock)}
         found = look(Places(copy), CHECKS, clock)
-        wrong = [one for one in found if (one.check, one.path.relative_to(copy)) not in known]
+        wrong = [finding for finding in found if (finding.check, finding.path.relative_to(copy)) not in known]
         if not wrong:
             return
     raise CannotCopy(tries=TRIES, why=f"{wrong[0].path.relative_to(copy)}: {wrong[0].what}")

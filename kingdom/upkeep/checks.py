@@ -380,7 +380,7 @@ def _highest(view: View, kind: str, prefix: str) -> tuple[str, int] | None:
     before, _, after = prefix.partition("{day}")
     shape = re.compile(rf"{re.escape(before)}(\d{{8}}){re.escape(after or '-')}(\d{{1,12}})\.json")
     found = (shape.fullmatch(name) for state in MOVES[kind] for name in view.names(kind, state))
-    return max(((one[1], int(one[2])) for one in found if one), default=None)
+    return max(((match[1], int(match[2])) for match in found if match), default=None)
 
 
 def _number_anew(mender: Mender, fault: Fault) -> None:

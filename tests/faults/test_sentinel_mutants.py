@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "a mark hides what has happened since the look",
         "kingdom.sentinel.watchers.github:_is_open",
-        body("return bool(one['unread'])"),
+        body("return bool(thread['unread'])"),
         caught_by=f"{HUB}::test_what_happens_between_a_look_and_its_mark_is_not_hidden_by_it",
     ),
     Mutant(
@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant(
         "the first look has no bound",
         "kingdom.sentinel.watchers.github:GitHubWatcher._is_new",
-        body("return id_of(one) not in found.own"),
+        body("return id_of(thread) not in found.own"),
         caught_by=f"{HUB}::test_the_first_look_is_bounded",
     ),
     Mutant(

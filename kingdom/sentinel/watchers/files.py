@@ -88,7 +88,7 @@ class FilesWatcher:
             new += fresh if known is not None else self._recent(folder, fresh)
         later = {laid.path for laid in new[MOST_OF_A_LOOK:]}
         every = {folder: [laid for laid in here if laid.path not in later] for folder, here in every.items()}
-        if not new and not any(self._has_changed(*one) for one in every.items()):
+        if not new and not any(self._has_changed(folder, here) for folder, here in every.items()):
             return None
         return Look(new[:MOST_OF_A_LOOK], every, is_cut=bool(later))
 

@@ -83,17 +83,19 @@ class GitHubWatcher(ServiceWatcher):
             return None
         every = self._every(answer)
         self._begin_at(answer.at)
-        notifications = [one for one in every if _is_open(one, marking)]
-        own = frozenset(id_of(one) for one in notifications if self._is_candidate(one) and self._is_own(one))
+        notifications = [thread for thread in every if _is_open(thread, marking)]
+        own = frozenset(
+            id_of(thread) for thread in notifications if self._is_candidate(thread) and self._is_own(thread)
+        )
         return Look(notifications, answer.headers.get("etag", ""), answer.at, own, is_second=bool(marking))
 
     def parse(self, found: Look) -> list[Event]:
         begin = str(self._kit.state.get("begin"))
-        in_scope = [one for one in found.notifications if self._is_in_scope(one)]
-        events = [_event(one, self._kit.clock()) for one in in_scope if self._is_new(one, begin, found)]
-        self._tell_older([one for one in in_scope if str(one["updated_at"]) < begin])
+        in_scope = [thread for thread in found.notifications if self._is_in_scope(thread)]
+        events = [_event(thread, self._kit.clock()) for thread in in_scope if self._is_new(thread, begin, found)]
+        self._tell_older([thread for thread in in_scope if str(thread["updated_at"]) < begin])
         ids = {event.id for event in events}
-        found.to_mark.update({one["id"]: one["updated_at"] for one in in_scope if id_of(one) in ids})
+        found.to_mark.update({thread["id"]: thread["updated_at"] for thread in in_scope if id_of(thread) in ids})
         if found.to_mark:
             self._kit.state.set("marking", dict(found.to_mark))
             self._kit.state.remove("etag")
@@ -122,11 +124,11 @@ class GitHubWatcher(ServiceWatcher):
         for _ in range(MOST_PAGES):
             if not isinstance(answer.body, list):
                 raise ServiceDown(service=github.NAME, why="its answer is no list of notifications")
-            for one in answer.body:
-                if _is_sound(one):
-                    found.setdefault(id_of(one), one)
+            for thread in answer.body:
+                if _is_sound(thread):
+                    found.setdefault(id_of(thread), thread)
                 else:
-                    self._tell_odd(one)
+                    self._tell_odd(thread)
             following = answer.next_page()
             if not following:
                 break
@@ -142,49 +144,51 @@ class GitHubWatcher(ServiceWatcher):
             tried_for = max(0.0, self._kit.clock() - moment(str(self._kit.state.get("began"))))
             self._kit.state.set("begin", stamp(now - tried_for - float(self._kit.config["first_look_minutes"]) * 60))
 
-    def _is_in_scope(self, one: Notification) -> bool:
+    def _is_in_scope(self, thread: Notification) -> bool:
         scope = self._kit.config["scope"]
-        repos, reasons = scope["repos"] or ("*",), scope["filter_reasons"] or (one["reason"],)
-        name = str(one["repository"]["full_name"]).lower()
-        return one["reason"] in reasons and any(fnmatchcase(name, str(repo).lower()) for repo in repos)
+        repos, reasons = scope["repos"] or ("*",), scope["filter_reasons"] or (thread["reason"],)
+        name = str(thread["repository"]["full_name"]).lower()
+        return thread["reason"] in reasons and any(fnmatchcase(name, str(repo).lower()) for repo in repos)
 
-    def _is_new(self, one: Notification, begin: str, found: Look) -> bool:
-        return str(one["updated_at"]) >= begin and id_of(one) not in found.own
+    def _is_new(self, thread: Notification, begin: str, found: Look) -> bool:
+        return str(thread["updated_at"]) >= begin and id_of(thread) not in found.own
 
-    def _is_candidate(self, one: Notification) -> bool:
+    def _is_candidate(self, thread: Notification) -> bool:
         """Return whether it is worth a question who wrote last."""
         begin = str(self._kit.state.get("begin") or "")
-        return self._is_in_scope(one) and str(one["updated_at"]) >= begin and not self._kit.is_known(id_of(one))
+        return (
+            self._is_in_scope(thread) and str(thread["updated_at"]) >= begin and not self._kit.is_known(id_of(thread))
+        )
 
-    def _is_own(self, one: Notification) -> bool:
+    def _is_own(self, thread: Notification) -> bool:
         """Return whether nobody but we or bots have written since the thread was read."""
-        latest = str(one["subject"].get("latest_comment_url") or "")
+        latest = str(thread["subject"].get("latest_comment_url") or "")
         if "/comments/" not in latest:
             return False
-        name = id_of(one)
+        name = id_of(thread)
         if name not in self._verdicts:
             if len(self._verdicts) >= MOST_VERDICTS:
                 self._verdicts.clear()
-            self._verdicts[name] = self._wrote_alone(one, latest)
+            self._verdicts[name] = self._wrote_alone(thread, latest)
         return self._verdicts[name]
 
-    def _wrote_alone(self, one: Notification, latest: str) -> bool:
+    def _wrote_alone(self, thread: Notification, latest: str) -> bool:
         if self._is_person(self._ask(latest)):
             return False
         # Somebody may have written or asked before us, and neither has been read.
-        since, deed = self._read_until(one), DEEDS.get(one["reason"])
-        written = (entry for address in _writings(one, since) for entry in self._entries(address))
+        since, deed = self._read_until(thread), DEEDS.get(thread["reason"])
+        written = (entry for address in _writings(thread, since) for entry in self._entries(address))
         if any(_moment_of(entry) >= since and self._is_person(entry) for entry in written):
             return False
-        done = self._entries(f"{_address(one)}/events?per_page=100") if deed else ()
+        done = self._entries(f"{_address(thread)}/events?per_page=100") if deed else ()
         return not any(_moment_of(entry) >= since and self._is_deed_for_us(entry, deed) for entry in done)
 
-    def _read_until(self, one: Notification) -> str:
+    def _read_until(self, thread: Notification) -> str:
         """Return since when nobody has looked. A thread that we mark may have gone on between the look and the mark."""
-        marked = (self._kit.state.get("marking") or {}).get(one["id"])
+        marked = (self._kit.state.get("marking") or {}).get(thread["id"])
         if marked:
             return stamp(moment(marked) + 1)
-        return str(one.get("last_read_at") or self._kit.state.get("begin") or one["updated_at"])
+        return str(thread.get("last_read_at") or self._kit.state.get("begin") or thread["updated_at"])
 
     def _entries(self, address: str) -> Iterator[Any]:
         """Yield what lies at an address, page by page. What is gone, or has too many pages, may be anybody's."""
@@ -239,10 +243,10 @@ class GitHubWatcher(ServiceWatcher):
             if error.facts.get("status") != GONE:
                 raise
 
-    def _tell_odd(self, one: Any) -> None:
+    def _tell_odd(self, thread: Any) -> None:
         if not self._has_told_odd:
             self._has_told_odd = True
-            self._kit.tell(f"github: skipped a notification in an unknown format: {one_line(one, 200)}")
+            self._kit.tell(f"github: skipped a notification in an unknown format: {one_line(thread, 200)}")
 
     def _tell_older(self, older: Sequence[Notification]) -> None:
         if older and not self._kit.state.get("told_older"):
@@ -252,35 +256,35 @@ class GitHubWatcher(ServiceWatcher):
         self._kit.state.set("told_older", True)
 
 
-def id_of(one: Notification) -> str:
+def id_of(thread: Notification) -> str:
     """Return the id of the event that a notification becomes: another one when something new has happened."""
-    return f"evt-github-{one['id']}-{one['updated_at']}"
+    return f"evt-github-{thread['id']}-{thread['updated_at']}"
 
 
 def type_of(reason: str, subject_type: str) -> str:
     return f"github.{KINDS.get(subject_type, 'notification')}.{REASONS.get(reason, reason)}"
 
 
-def _event(one: Notification, now: float) -> Event:
-    subject = one["subject"]
-    type_ = type_of(str(one["reason"]), str(subject["type"]))
+def _event(thread: Notification, now: float) -> Event:
+    subject = thread["subject"]
+    type_ = type_of(str(thread["reason"]), str(subject["type"]))
     number = str(subject.get("url") or "").rpartition("/")[2]
     payload = {
-        "reason": one["reason"],
+        "reason": thread["reason"],
         "subject_title": shortened(str(subject["title"])),
         "subject_url": subject.get("url"),
         "subject_type": subject["type"],
-        "updated_at": one["updated_at"],
+        "updated_at": thread["updated_at"],
         "pr_number": number if subject["type"] == "PullRequest" and number.isdigit() else None,
         "issue_number": number if subject["type"] == "Issue" and number.isdigit() else None,
         "latest_comment_url": subject.get("latest_comment_url"),
-        "notification_thread_id": one["id"],
+        "notification_thread_id": thread["id"],
     }
     return Event(
-        id=id_of(one),
+        id=id_of(thread),
         type=type_,
         source=SOURCE,
-        repo=one["repository"]["full_name"],
+        repo=thread["repository"]["full_name"],
         payload=payload,
         priority="normal" if type_ in URGENT else "low",
         created_at=stamp(now),
@@ -288,33 +292,33 @@ def _event(one: Notification, now: float) -> Event:
     )
 
 
-def _is_open(one: Notification, marking: Mapping[str, str]) -> bool:
+def _is_open(thread: Notification, marking: Mapping[str, str]) -> bool:
     """Return whether it is unread, or was marked as read by us before we had seen what is new in it."""
-    return bool(one["unread"]) or str(one["updated_at"]) > marking.get(str(one["id"]), "9")
+    return bool(thread["unread"]) or str(thread["updated_at"]) > marking.get(str(thread["id"]), "9")
 
 
-def _is_sound(one: Any) -> bool:
+def _is_sound(thread: Any) -> bool:
     try:
-        moment(one["updated_at"])
-        subject, repository = one["subject"], one["repository"]
-        texts = (one["id"], one["reason"], subject["title"], subject["type"], repository["full_name"])
-        return bool(_MOMENT.match(one["updated_at"])) and all(isinstance(text, str) for text in texts)
+        moment(thread["updated_at"])
+        subject, repository = thread["subject"], thread["repository"]
+        texts = (thread["id"], thread["reason"], subject["title"], subject["type"], repository["full_name"])
+        return bool(_MOMENT.match(thread["updated_at"])) and all(isinstance(text, str) for text in texts)
     except (KeyError, TypeError, ValueError):
         return False
 
 
-def _address(one: Notification, kind: str = "issues") -> str:
+def _address(thread: Notification, kind: str = "issues") -> str:
     """Return where a thread's issue lies, which a pull request is as well; of `pulls`, where it lies as one."""
-    number = str(one["subject"]["url"]).rpartition("/")[2]
-    return f"repos/{one['repository']['full_name']}/{kind}/{number}"
+    number = str(thread["subject"]["url"]).rpartition("/")[2]
+    return f"repos/{thread['repository']['full_name']}/{kind}/{number}"
 
 
-def _writings(one: Notification, since: str) -> Iterator[str]:
+def _writings(thread: Notification, since: str) -> Iterator[str]:
     """Yield where a thread keeps what people write: its own text, comments, comments on lines, reviews."""
-    issue, asked = _address(one), f"since={since}&per_page=100"
+    issue, asked = _address(thread), f"since={since}&per_page=100"
     yield from (issue, f"{issue}/comments?{asked}")
-    if one["subject"]["type"] == "PullRequest":
-        pull = _address(one, "pulls")
+    if thread["subject"]["type"] == "PullRequest":
+        pull = _address(thread, "pulls")
         yield from (f"{pull}/comments?{asked}", f"{pull}/reviews?per_page=100")
 
 

@@ -169,12 +169,14 @@ class JiraWatcher(ServiceWatcher):
             raise ValueError(f"{ticket['key']!r} is not a ticket key")
         fields = ticket["fields"]
         status = str(fields["status"]["name"])
-        comments = sorted((fields.get("comment") or {}).get("comments") or [], key=lambda one: int(one["id"]))
+        comments = sorted((fields.get("comment") or {}).get("comments") or [], key=lambda comment: int(comment["id"]))
         latest = int(comments[-1]["id"]) if comments else 0
         then = {"status": status, "updated": fields["updated"], "comment": max(latest, _comment(before))}
         if before is None:
             return self._event(ticket, "assigned", None, []), then
-        new = [one for one in comments if self._is_new(one, before) and not _is_own(one.get("author"), me)]
+        new = [
+            comment for comment in comments if self._is_new(comment, before) and not _is_own(comment.get("author"), me)
+        ]
         was = before.get("status") or _status_at(ticket, before.get("updated"))
         moves = _moves(ticket)
         if was is not None and was != status and not (moves and _is_own(moves[-1]["author"], me)):
@@ -207,8 +209,12 @@ class JiraWatcher(ServiceWatcher):
             "description": shortened(plain(fields.get("description"))),
             "updated_at": fields["updated"],
             "comments": [
-                {"author": _name(one.get("author")), "text": shortened(plain(one.get("body"))), "at": one["created"]}
-                for one in comments[-10:]
+                {
+                    "author": _name(comment.get("author")),
+                    "text": shortened(plain(comment.get("body"))),
+                    "at": comment["created"],
+                }
+                for comment in comments[-10:]
             ],
         }
         return Event(
@@ -259,8 +265,8 @@ def _status_at(ticket: Ticket, noted: object) -> str | None:
 def _moves(ticket: Ticket) -> list[Mapping[str, Any]]:
     """Return the changes of a ticket's status, the oldest first."""
     histories = (ticket.get("changelog") or {}).get("histories") or []
-    moves = [one for one in reversed(histories) if any(_moved(one))]  # Jira tells the newest first
-    return sorted(moves, key=lambda one: _seconds(one["created"]))
+    moves = [move for move in reversed(histories) if any(_moved(move))]  # Jira tells the newest first
+    return sorted(moves, key=lambda move: _seconds(move["created"]))
 
 
 def _moved(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

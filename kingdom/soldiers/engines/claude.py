@@ -167,7 +167,7 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
 
 def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str, str]:
     """Return why it failed, in its words, and what kind of an error that is."""
-    errors = [str(one) for one in end.get("errors") or ()]
+    errors = [str(error) for error in end.get("errors") or ()]
     text = str(end.get("result") or "; ".join(errors) or end.get("subtype"))
     status = end.get("api_error_status")
     if end.get("terminal_reason") == "prompt_too_long":

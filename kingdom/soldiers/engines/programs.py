@@ -28,6 +28,6 @@ def find(name: str, command: str, natives: Sequence[str]) -> str:
     beside = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(path))))
     for pattern in natives:
         found = sorted(glob(os.path.join(escape(beside), pattern)))
-        if (native := next((one for one in found if os.access(one, os.X_OK)), None)) is not None:
+        if (native := next((path for path in found if os.access(path, os.X_OK)), None)) is not None:
             return native
     return path
