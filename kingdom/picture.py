@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kingdom.disk.codec import read_bytes, read_json_or
-from kingdom.disk.lock import is_locked
+from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import BadFile, BadName
 from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
@@ -30,6 +30,8 @@ MOST_SHOWN = 5
 NEWEST_LOOKED_AT = 100
 """How many ended files to look at, the highest ids: a long history must not make a look slow."""
 SETTLED_SECONDS = 2.0
+ENDED = ("stopped", "crashed")
+"""States that a role writes as its last."""
 LARGE_FOLDER_BYTES = 512 << 10
 """Of the folder itself: some ten thousand names, which take a tenth of a second to list."""
 RECENT_SECONDS = 30.0
@@ -238,12 +240,21 @@ def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleVie
     foreign = heartbeats.foreign_age(places, name, now)
     if foreign is not None and foreign <= hang_seconds:
         return RoleView(name, "foreign", pid, age, up_seconds)
+    not_running = RoleView(name, "absent" if wanted == "up" else wanted, None, age, restarts=restarts)
     if not is_locked(places.lock(name)):
-        return RoleView(name, "absent" if wanted == "up" else wanted, None, age, restarts=restarts)
-    if age is None or age > hang_seconds:
+        return not_running
+    state = str(heartbeat.get("state", "idle"))
+    is_old = age is None or age > hang_seconds
+    if is_old or up_seconds is None or state in ENDED:
+        holder = holder_pid(places.lock(name))
+        running = heartbeats.process_age(holder) if holder is not None and heartbeats.is_ours(holder) else None
+        if running is not None and holder == pid and state in ENDED:
+            return not_running  # it is ending
+        if running is not None and holder != pid and running <= hang_seconds:
+            return RoleView(name, "starting", holder, age, running, restarts)
+    if is_old:
         return RoleView(name, "silent", pid, age, up_seconds, restarts)
     # Who holds the lock of a role that has stopped, and touches its old heartbeat, is another program.
-    state = str(heartbeat.get("state", "idle"))
     return RoleView(name, "foreign" if state == "stopped" else state, pid, age, up_seconds, restarts)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,58 @@ def test_a_role_says_for_how_long_it_has_been_up_and_how_often_it_came_back(plac
     lock.release()
     (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
     assert king.up_seconds is None
+
+
+HOLDER = """
+import json, os, sys
+from pathlib import Path
+from kingdom.disk.lock import Lock
+lock, heartbeat, state, other = sys.argv[2:]
+Lock(Path(lock), "king").acquire()
+Path(heartbeat).write_text(json.dumps({"pid": int(other) or os.getpid(), "seq": 3, "state": state}))
+print("held", flush=True)
+sys.stdin.read()
+"""
+GONE = 4_194_303  # no process has it
+LOCK_HOLDERS = [
+    ("kingdom.king", "stopped", 0, "absent"),
+    ("kingdom.king", "crashed", 0, "absent"),
+    ("kingdom.king", "idle", 0, "idle"),
+    ("kingdom.king", "stopped", GONE, "starting"),
+    ("kingdom.king", "crashed", GONE, "starting"),
+    ("kingdom.king", "idle", GONE, "starting"),
+    ("another-king", "stopped", GONE, "foreign"),
+]
+
+
+@pytest.mark.parametrize(("program", "state", "pid", "seen"), LOCK_HOLDERS)
+def test_a_lock_that_is_held_says_who_plays_a_role(
+    program: str, state: str, pid: int, seen: str, places: Places
+) -> None:
+    """One of ours that ends, or has just started, is no other program."""
+    words = [program, places.lock("king"), places.heartbeat("king"), state, str(pid)]
+    places.heartbeat("king").parent.mkdir(parents=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLDER, *words], **pipes) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
+    assert king.state == seen
+    assert king.beats == (seen != "absent")
+
+
+def test_a_role_that_starts_after_a_long_rest_is_not_taken_for_hung(places: Places) -> None:
+    words = ["kingdom.king", places.lock("king"), places.heartbeat("king"), "stopped", str(GONE)]
+    places.heartbeat("king").parent.mkdir(parents=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLDER, *words], **pipes) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        os.utime(places.heartbeat("king"), (NOW - 9000, NOW - 9000))
+        (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
+        assert king.state == "starting"
+        (king,) = picture.take(places, ["king"], time.time(), 0.0).roles
+        assert king.state == "silent", "it has had its time"
 
 
 def test_what_waits_longest_stands_first(places: Places) -> None:

@@ -374,6 +374,7 @@ def _launcher(places: Places) -> Iterator[Finding]:
 def _roles(places: Places) -> Iterator[Finding]:
     view = picture.of(places, home.system(places), time.time())
     silent = [role for role in view.roles if not role.beats]
+    nobody = len(silent) == len(view.roles)
     for role in silent:
         start = f"`{home.command()} start {role.name}`"
         if role.state == "quarantined":
@@ -381,12 +382,15 @@ def _roles(places: Places) -> Iterator[Finding]:
             yield Finding("bad", "roles", f"{role.name} is quarantined after a crash loop", step)
         elif role.state == "down":
             yield Finding("warn", "roles", f"{role.name} is stopped by hand", start)
-        elif len(silent) < len(view.roles):
+        elif not nobody:
             what = "holds its lock and writes no heartbeat" if role.state == "silent" else "should run and does not"
             step = f"read logs/{role.name}.log; `{home.command()} restart {role.name}` starts it again"
             yield Finding("bad", "roles", f"{role.name} {what}", step)
-    beating = len(view.roles) - len(silent)
-    yield Finding("ok" if beating else "warn", "roles", f"{beating} of {len(view.roles)} run")
+    if nobody:
+        missing = [role.name for role in silent if role.state in ("absent", "silent")]
+        yield Finding("warn", "roles", f"none runs{'; missing: ' if missing else ''}{', '.join(missing)}")
+    else:
+        yield Finding("ok", "roles", f"{len(view.roles) - len(silent)} of {len(view.roles)} run")
 
 
 def _hall(places: Places) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def look(places: Places) -> Picture:
 
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
-    blocks = [_head(view), _questions(view), _failures(view), _running(view), *_waiting(places, view)]
+    blocks = [_head(view), _questions(view), _missing(view), _failures(view), _running(view), *_waiting(places, view)]
     blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _cleaning(view), _next(view)]
     yield from (block for block in blocks if block.body)
 
@@ -98,6 +98,24 @@ def _questions(view: Picture) -> Section:
     if more > 0:
         body.append(screen.line(f"and {more} more: {home.command()} tasks --asking", "dim"))
     return Section(body, "needs you", "bold yellow")
+
+
+def _missing(view: Picture) -> Section:
+    """Return the roles that should run and write no heartbeat, each with what to do."""
+    missing = [role for role in view.roles if not role.beats and role.state != "down"]
+    if missing and not any(role.beats for role in view.roles):
+        who = Part(f"none of {count(len(view.roles), 'role')}: ", BAD)
+        return Section([Line([who, Part(f"`{home.command()} up` starts the kingdom")])], "not at work", BAD)
+    body = [Line([Part(role.name, BAD), Part(f"  {_in_state(role.state)}: {_next_step(role)}")]) for role in missing]
+    return Section(body, "not at work", BAD)
+
+
+def _next_step(role: RoleView) -> str:
+    if role.state == "quarantined":
+        return f"read logs/{role.name}.log, then `{home.command()} start {role.name}`"
+    if role.state == "silent":
+        return f"it is replaced by itself, or by `{home.command()} restart {role.name}`"
+    return f"it comes back by itself, or by `{home.command()} start {role.name}`"
 
 
 def _failures(view: Picture) -> Section:

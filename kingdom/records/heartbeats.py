@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from kingdom.disk.codec import parse_json, read_bytes
 from kingdom.errors import BadFile
 from kingdom.home.places import Places
 
+OURS = b"\0kingdom."
+"""In a command line: the module of a role."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 CLOCK_TOLERANCE_SECONDS = 1.0
 FUTURE_SECONDS = 60.0
@@ -39,7 +42,7 @@ def foreign_age(places: Places, role: str, now: float) -> float | None:
     return max(0.0, now - written)
 
 
-def _record(content: bytes) -> dict[str, object] | None:
+def _record(content: bytes) -> dict[str, Any] | None:
     try:
         value = parse_json(content)
     except ValueError:
@@ -57,13 +60,21 @@ def process_age(pid: object) -> float | None:
     return None if fields[0] in (b"Z", b"X") else time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
 
 
-def _is_foreign(pid: object, written: float, now: float) -> bool:
+def is_ours(pid: int) -> bool:
+    """Return whether a living process runs one of our programs."""
+    return OURS in _command_line(pid)
+
+
+def _is_foreign(pid: int, written: float, now: float) -> bool:
     """Return whether this process lived when the heartbeat was written, lives now, and is none of our roles."""
-    age = process_age(pid)
+    age, words = process_age(pid), _command_line(pid)
+    lived_then = age is not None and now - age <= written + CLOCK_TOLERANCE_SECONDS
+    return lived_then and bool(words) and OURS not in words and pid != os.getpid()
+
+
+def _command_line(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as words:
-            ours = b"\0kingdom." in words.read()
+            return words.read()
     except OSError:
-        return False
-    lived_then = age is not None and now - age <= written + CLOCK_TOLERANCE_SECONDS
-    return lived_then and not ours and pid != os.getpid()
+        return b""

@@ -543,6 +543,34 @@ def test_all_who_look_call_a_role_hung_by_the_same_rule(terminal: Terminal, king
     assert "king holds its lock and its heartbeat has stopped" in terminal("doctor").out
 
 
+MISSING = [
+    ("absent", "not running: it comes back by itself, or by `{command} start envoy`"),
+    ("quarantined", "quarantined after a crash loop: read logs/envoy.log, then `{command} start envoy`"),
+]
+
+
+@pytest.mark.parametrize(("state", "said"), MISSING)
+def test_status_names_a_role_that_should_run_first(terminal: Terminal, king_runs: None, state: str, said: str) -> None:
+    terminal.task("completed", "task-1", outcome="failed")
+    terminal.places.heartbeat("king").write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
+    for row in home.rows(terminal.places):
+        if row.name not in ("king", "envoy"):
+            terminal.places.wanted(row.name).write_text("down\n")
+    if state != "absent":
+        terminal.places.wanted("envoy").write_text(f"{state}\n")
+    shown = terminal("status").out
+    assert f"\nnot at work\n  envoy  {said.format(command=home.command())}\n" in shown
+    assert shown.index("not at work") < shown.index("failed  ")
+    assert "gen-herald  " not in shown.partition("\n  role ")[0], "somebody stopped it"
+
+
+def test_status_says_how_a_kingdom_that_is_down_is_started(terminal: Terminal) -> None:
+    first = f"\nnot at work\n  none of 6 roles: `{home.command()} up` starts the kingdom\n"
+    assert first in terminal("status").out
+    said = terminal("doctor").out
+    assert "roles: none runs; missing: chamberlain, envoy, king, sentinel, gen-briefing, gen-herald\n" in said
+
+
 def test_a_worker_of_the_hall_is_shown_with_what_it_stored_and_what_waits_for_it(terminal: Terminal) -> None:
     said = {"state": "working", "stored": 41, "lag": 3, "dead": 0, "gaps": 0}
     path = terminal.places.worker_snapshot("worker")
