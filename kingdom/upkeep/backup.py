@@ -274,9 +274,10 @@ def _drop_young_messages(copy: Places, begun: float, dropped: set[str]) -> None:
         id for kind in ("events", "tasks") for _, record in view.records(kind, *MOVES[kind]) for id in _letters(record)
     }
     for path, message in view.records("messages", "pending", "sent", "failed"):
-        is_ours = isinstance(message.get("task_id"), str) and isinstance(message.get("dedup_key"), str)
-        is_young = os.lstat(path).st_mtime >= begun and path.stem not in promised
-        if message.get("task_id") in dropped or (is_ours and is_young):
+        task, is_young = message.get("task_id"), os.lstat(path).st_mtime >= begun
+        is_ours = isinstance(message.get("dedup_key"), str)
+        has_cause = path.stem in promised if is_ours else view.is_made("tasks", task)
+        if task in dropped or (isinstance(task, str) and is_young and not has_cause):
             path.unlink()
 
 

@@ -389,8 +389,6 @@ def _number_anew(mender: Mender, fault: Fault) -> None:
     if used is None:
         mender.set_aside(fault.path)
     else:
-        with suppress(BadFile, FileNotFoundError):
-            read_bytes(fault.path, 4096)
         if not stat.S_ISREG(_mode(fault.path) or stat.S_IFREG):
             mender.set_aside(fault.path)
         mender.disk.rewrite(fault.path, f"{used[0]}:{used[1]:03d}\n".encode())

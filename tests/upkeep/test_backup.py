@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,12 @@ def made(places: Places, folder: Path, *, secrets: bool = False) -> Path:
     return target
 
 
+def write_text(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 def restored(archive: Path, home: Path) -> Places:
     home.mkdir(mode=0o700, parents=True)
     backup.unpack(archive, home / ".restore")
@@ -59,11 +67,43 @@ def contents(home: Path) -> dict[str, bytes]:
 
 def test_what_comes_back_is_what_was_there(home: Path, tmp_path: Path) -> None:
     places = healthy(home, NOW - 60)
+    write_text(places.set_aside / "2026-02-01T000000Z" / "queue_tasks_pending_x", "set aside by a repair")
     archive = made(places, tmp_path / "archives")
     again = restored(archive, tmp_path / "again")
     assert contents(again.home) == contents(home)
     assert look(again, CHECKS, lambda: NOW) == []
     assert {path.lstat().st_mtime for path in again.queue.rglob("*.json")} == {NOW - 60}
+
+
+@pytest.mark.parametrize("where", ["state/hall", "memory/shared"])
+def test_a_database_comes_back_as_far_as_it_was_committed(home: Path, tmp_path: Path, where: str) -> None:
+    places = healthy(home, NOW - 60)
+    (home / where).mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(home / where / "x.db", isolation_level=None)) as at_work:
+        at_work.execute("PRAGMA journal_mode = WAL")
+        at_work.execute("CREATE TABLE said (what TEXT)")
+        at_work.execute("INSERT INTO said VALUES ('committed')")
+        at_work.execute("BEGIN")
+        at_work.execute("INSERT INTO said VALUES ('not yet')")
+        copy = restored(made(places, tmp_path / "archives"), tmp_path / "again").home / where / "x.db"
+    assert [path.name for path in copy.parent.glob("x.db*")] == ["x.db"], "its log belongs to the process"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with closing(sqlite3.connect(copy)) as again:
+        assert again.execute("SELECT * FROM said").fetchall() == [("committed",)]
+
+
+def test_modes_and_links_within_the_home_come_back(home: Path, tmp_path: Path) -> None:
+    places = healthy(home, NOW - 60)
+    write_text(home / "generals/gen-x/run", "#!/bin/sh").chmod(0o750)
+    write_text(home / "memory/shared/real.md", "x")
+    (home / "memory/shared/link.md").symlink_to("real.md")
+    (home / "memory/shared/outside.md").symlink_to("/etc/passwd")
+    (home / "memory/shared").chmod(0o750)
+    again = restored(made(places, tmp_path / "archives"), tmp_path / "again").home
+    assert stat.S_IMODE((again / "generals/gen-x/run").stat().st_mode) == 0o750
+    assert stat.S_IMODE((again / "memory/shared").stat().st_mode) == 0o750
+    assert os.readlink(again / "memory/shared/link.md") == "real.md"
+    assert not (again / "memory/shared/outside.md").is_symlink(), "it would lead out of the home"
 
 
 def test_only_its_owner_can_read_it_and_nothing_is_overwritten(home: Path, tmp_path: Path) -> None:
@@ -117,6 +157,12 @@ MEANWHILE: dict[str, Callable[[Places], object]] = {
         put(at.home, "events", "dispatched", **event("evt-5", task_id="task-20260207-005", letters={})),
         put(at.home, "tasks", "pending", **task("task-20260207-005", event_id="evt-5")),
     ),
+    "a task is made, and its general writes of it": lambda at: (
+        put(at.home, "events", "dispatched", **event("evt-4", task_id="task-20260207-004", letters={})),
+        (at.folder("events", "pending") / "evt-4.json").unlink(),
+        put(at.home, "tasks", "pending", **task("task-20260207-004", event_id="evt-4")),
+        put(at.home, "messages", "pending", **message("msg-y", task_id="task-20260207-004")),
+    ),
 }
 
 
@@ -146,6 +192,30 @@ def test_what_happens_between_two_files_leaves_a_home_in_which_everything_holds(
     for one in tasks:
         of_event = list(again.queue.glob(f"events/*/{one['event_id']}.json"))
         assert [read_json(path)["task_id"] for path in of_event] == [one["id"]], "its event knows it"
+    told = {read_json(path)["task_id"] for path in again.queue.glob("messages/*/*.json")}
+    assert told <= {one["id"] for one in tasks}, "nobody is told of a task that is not there"
+
+
+def test_a_copy_with_a_damage_that_the_home_has_not_is_made_again_and_then_refused(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, tries = healthy(home, NOW - 60), []
+    damaged = places.folder("orders", "pending") / "order-9.json"
+    listed = backup._of_queue
+
+    def damaged_while_it_is_copied(at: Places, kind: str) -> Iterator[Path]:
+        if kind == "orders":
+            tries.append(kind)
+            damaged.write_text("{")
+        yield from listed(at, kind)
+        damaged.unlink(missing_ok=True)
+
+    monkeypatch.setattr(backup, "_of_queue", damaged_while_it_is_copied)
+    with pytest.raises(backup.CannotCopy, match=r"after 5 tries; .*: queue/orders/pending/order-9\.json: "):
+        made(places, tmp_path / "archives")
+    assert len(tries) == backup.TRIES
+    assert not list((tmp_path / "archives").iterdir())
+    assert not list(places.own("cli").glob("backup-*")), "nothing is left of it"
 
 
 def test_what_is_no_backup_is_refused(home: Path, tmp_path: Path) -> None:

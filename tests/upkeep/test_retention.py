@@ -219,6 +219,17 @@ def test_the_question_goes_before_the_note_of_its_answer(home: Path, monkeypatch
     assert [step for step in order if step in steps] == steps
 
 
+def test_logs_that_nobody_has_counted_stay(home: Path) -> None:
+    founded(home)
+    now = Clock().now
+    path = lay(home, KINDS["rotated logs"], 4000, now)
+    places = Places(home)
+    deleter = Deleter(Disk(places.scratch("cli")), remove_tree, counts_events=False)
+    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
+    cleaning.go_on(60)
+    assert (path.exists(), cleaning.tally.total) == (True, 0)
+
+
 def test_a_dry_run_counts_and_deletes_nothing(home: Path) -> None:
     founded(home)
     now = Clock().now
