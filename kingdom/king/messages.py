@@ -9,6 +9,7 @@ from typing import Any
 from kingdom.errors import BadName
 from kingdom.home.places import check_name
 from kingdom.records.messages import Event, Message, Result, Task
+from kingdom.words import one_line
 
 TYPES = {
     "start": "thread_start",
@@ -17,6 +18,8 @@ TYPES = {
     "question": "human_input_request",
     "proclamation": "notification",
 }
+LONGEST_ABOUT = 300
+"""Characters of a headline and of an address: longer ones are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,13 @@ def reply_address(event: Event) -> Mapping[str, Any] | None:
 
 
 def started(task: Task, default_channel: str) -> MessageDraft:
+    """Announce a task. Its event may name what it is about, and where that lies: a second line says so."""
     scheduled = task.scheduled_for is not None
     what = f"schedule.{task.type}" if scheduled else task.type
-    return _draft(
-        "start", "started", task, default_channel, f"[start] {what}" + (f" — {task.repo}" if task.repo else "")
-    )
+    first = f"[start] {what}" + (f" — {task.repo}" if task.repo else "")
+    about = (one_line(task.payload.get(name) or "", LONGEST_ABOUT) for name in ("headline", "url"))
+    second = " ".join(filter(None, about))
+    return _draft("start", "started", task, default_channel, "\n".join(filter(None, (first, second))))
 
 
 def resumed(task: Task, default_channel: str) -> MessageDraft:

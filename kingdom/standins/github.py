@@ -29,6 +29,7 @@ REPOSITORY_LINKS = (
 )
 DEEDS = {"review_requested": ("requested_reviewer", "review_requester"), "assign": ("assignee", "assigner")}
 """Reasons that stand in an issue's history, with whom they are about, and who caused them."""
+KINDS = ("PullRequest", "Issue")
 OPENED_BEFORE = 86400.0
 USER_LINKS = "followers following gists starred subscriptions organizations repos events received_events"
 
@@ -53,6 +54,8 @@ class GitHub(FaultyStandIn):
         self.deeds: dict[int, dict[str, Any]] = {}
         #: Who opened an issue or a pull request, and when, if not "dana" a day before.
         self.opened: dict[int, tuple[str, float]] = {}
+        #: What its writer says of it, and into which branch it wants to go, if not nothing and "main".
+        self.described: dict[int, tuple[str, str]] = {}
         kinds = {"comment": self.comments, "remark": self.remarks, "review": self.reviews, "deed": self.deeds}
         for kind, name, one in self.noted():
             if kind == "thread":
@@ -166,6 +169,8 @@ class GitHub(FaultyStandIn):
             case ("GET", "repos", owner, name, "issues", number, "events"):
                 url = f"{self.address}/repos/{owner}/{name}/issues/{number}"
                 return self._page(request, [deed for deed in self.deeds.values() if deed["url"].startswith(f"{url}#")])
+            case ("GET", "repos", owner, name, "pulls", number):
+                return answer_json(self._pull(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "pulls", number, "comments" | "reviews" as kind):
                 url = f"{self.address}/repos/{owner}/{name}/pulls/{number}"
                 every, since = (self.remarks, self._since(request)) if kind == "comments" else (self.reviews, "")
@@ -225,8 +230,8 @@ class GitHub(FaultyStandIn):
             "html_url": f"https://github.com/{repo}/issues/{number}",
             **{f"{kind}_url": f"{url}/{kind}" for kind in ("comments", "events")},
             "labels_url": f"{url}/labels{{/name}}",
-            "title": "Make it faster",
-            "body": None,
+            "title": self._title(repo, number),
+            "body": self.described.get(number, (None, ""))[0],
             "user": self._user(by),
             "state": "open",
             "locked": False,
@@ -238,6 +243,28 @@ class GitHub(FaultyStandIn):
             "created_at": stamp(at),
             "updated_at": stamp(at),
         }
+
+    def _pull(self, repo: str, number: int) -> dict[str, Any]:
+        """Return a pull request: what its issue says, and the branch it wants to go into."""
+        issue = self._issue(repo, number)
+        left_out = ("repository_url", "labels_url", "events_url")
+        branch = self.described.get(number, ("", "main"))[1]
+        return {
+            **{name: part for name, part in issue.items() if name not in left_out},
+            "node_id": f"PR_{number}",
+            "url": f"{self.address}/repos/{repo}/pulls/{number}",
+            "issue_url": issue["url"],
+            "html_url": f"https://github.com/{repo}/pull/{number}",
+            "base": {"label": f"{repo.partition('/')[0]}:{branch}", "ref": branch, "sha": "0" * 40},
+            "draft": False,
+            "merged": False,
+        }
+
+    def _title(self, repo: str, number: int) -> str:
+        threads = (
+            thread for thread in self.threads.values() if any(_is_about(thread, repo, kind, number) for kind in KINDS)
+        )
+        return next((str(thread["subject"]["title"]) for thread in threads), "Make it faster")
 
     def _do(self, number: int, reason: str, repo: str, moment: str) -> None:
         """Note in an issue's history that "dana" has asked something of us."""

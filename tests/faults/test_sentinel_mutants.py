@@ -36,8 +36,8 @@ MUTANTS = [
     ),
     Mutant(
         "a bot's comment hides that a review was asked",
-        "kingdom.sentinel.watchers.github:GitHubWatcher._wrote_alone",
-        replace("not any(A >= since and self._is_deed_for_us(B, C) for entry in done)", "True"),
+        "kingdom.sentinel.watchers.github:GitHubWatcher._heard",
+        replace("any(A >= since and self._is_deed_for_us(B, C) for entry in done)", "False"),
         caught_by=f"{HUB}::test_what_a_person_did_before_a_bot_wrote_is_heard_once",
     ),
     Mutant(
@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant(
         "the first look has no bound",
         "kingdom.sentinel.watchers.github:GitHubWatcher._is_new",
-        body("return id_of(thread) not in found.own"),
+        body("return found.told.get(id_of(thread), {}) is not None"),
         caught_by=f"{HUB}::test_the_first_look_is_bounded",
     ),
     Mutant(

@@ -182,6 +182,8 @@ def test_every_message_names_its_cause() -> None:
         ({"repo": "acme/shop"}, f"[start] {TYPE} — acme/shop"),
         ({"repo": ""}, f"[start] {TYPE}"),
         ({"scheduled_for": "2026-02-07T10:00:00Z", "type": "daily"}, "[start] schedule.daily"),
+        ({"payload": {"headline": "#4 A\nline", "url": "http://a/4"}}, f"[start] {TYPE}\n#4 A line http://a/4"),
+        ({"payload": {"headline": "x" * 400, "url": None}}, f"[start] {TYPE}\n{'x' * 299}…"),
     ],
 )
 def test_a_start_is_told_like_this(fields: dict[str, Any], content: str) -> None:

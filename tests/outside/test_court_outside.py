@@ -28,7 +28,7 @@ from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, ser
 
 GENERALS = ("gen-pr", "gen-jira", "gen-test", "gen-catchup")
 ROOM = "C0KINGDOM"
-SEEN = "git fetch -q origin refs/pull/7/head && git diff --stat origin/HEAD...FETCH_HEAD"
+SEEN = "git fetch -q origin refs/pull/7/head && git diff --stat origin/main...FETCH_HEAD"
 REVIEW = """Should be changed first: an empty cart now raises an error.
 What changed: the sum is taken in one step.
 Risks: carts without a line; `tests/test_sum.py` has none.
@@ -190,7 +190,8 @@ def test_a_review_that_was_asked_for_is_made_and_told_in_slack(
     assert f"- {lesson}\n" in learned.read_text()
     assert f"summary: {REVIEW.splitlines()[0]}" in kingdom.ok("why", event)
     start, *replies = court.thread(task)
-    assert start["text"] == "[start] github.pr.review_requested — acme/shop"
+    about = "#7 Fix the sum https://github.com/acme/shop/pull/7"
+    assert start["text"] == f"[start] github.pr.review_requested — acme/shop\n{about}"
     assert [post["text"] for post in replies] == [said]
     assert court.hub.unread() == []
     record_property("figure", court.way(event, task))

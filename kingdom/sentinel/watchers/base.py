@@ -19,6 +19,8 @@ Found = TypeVar("Found")
 
 LONGEST_TEXT = 20_000
 """Characters of one text from outside in an event."""
+LONGEST_HEADLINE = 200
+"""Characters of a payload's `headline`, by which people know what an event is about."""
 
 
 @dataclass(frozen=True)

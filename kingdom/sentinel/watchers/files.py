@@ -17,7 +17,7 @@ from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
 from kingdom.home.places import as_filename, is_hidden
 from kingdom.records.messages import Event
-from kingdom.sentinel.watchers.base import Kit
+from kingdom.sentinel.watchers.base import LONGEST_HEADLINE, Kit
 from kingdom.times import stamp
 from kingdom.words import count, one_line
 
@@ -138,7 +138,11 @@ class FilesWatcher:
     def _event(self, laid: Laid) -> Event:
         folder, name = os.path.split(laid.path)
         payload: dict[str, Any] = {"path": laid.path, "folder": folder, "name": name, "size": laid.mark[1]}
-        payload |= {"modified_at": stamp(laid.mark[0] / 1e9), "text": _text(laid), "subject": one_line(name, 200)}
+        payload |= {
+            "modified_at": stamp(laid.mark[0] / 1e9),
+            "text": _text(laid),
+            "headline": one_line(name, LONGEST_HEADLINE),
+        }
         return Event(
             id=laid.id,
             type=f"{SOURCE}.arrived",

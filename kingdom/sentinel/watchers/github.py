@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from kingdom.connections import github
 from kingdom.connections.base import ServiceDown, ServiceRefused
 from kingdom.connections.web import Answer, Web
 from kingdom.records.messages import Event
-from kingdom.sentinel.watchers.base import Kit, ServiceWatcher, shortened
+from kingdom.sentinel.watchers.base import LONGEST_HEADLINE, Kit, ServiceWatcher, shortened
 from kingdom.times import moment, stamp
 from kingdom.words import count, one_line
 
@@ -29,10 +30,13 @@ DEEDS = {"review_requested": "review_requested", "assign": "assigned"}
 """Reasons that are caused without a word, and what an issue's history calls them: who wrote last says nothing there."""
 URGENT = ("github.pr.review_requested", "github.pr.mentioned", "github.pr.assigned", "github.issue.assigned")
 """Of normal priority; all others are low."""
-MOST_VERDICTS = 10_000
+ASKS = ("review_requested", "mention", "assign")
+"""Reasons that ask something of us: whoever does it needs the text that stands there, and where it lies."""
+MOST_REMEMBERED = 10_000
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z\Z")
 
 Notification = Mapping[str, Any]
+Payload = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Look:
     etag: str
     #: When this was, by GitHub's clock.
     at: float
-    #: Ids of events that our own or a bot's words would make.
-    own: frozenset[str]
+    #: What new events say beside their notifications, by id; None for those that our own or a bot's words would make.
+    told: Mapping[str, Payload | None]
     #: A second look, at threads that the last one has marked as read.
     is_second: bool = False
     #: What there is to mark as read, by thread: the moment that its event is about.
@@ -63,7 +67,7 @@ class GitHubWatcher(ServiceWatcher):
     def __init__(self, kit: Kit) -> None:
         super().__init__(kit)
         self._login = ""
-        self._verdicts: dict[str, bool] = {}
+        self._told: dict[str, Payload | None] = {}
         self._has_told_odd = False
 
     def is_off(self) -> str:
@@ -84,15 +88,14 @@ class GitHubWatcher(ServiceWatcher):
         every = self._every(answer)
         self._begin_at(answer.at)
         notifications = [thread for thread in every if _is_open(thread, marking)]
-        own = frozenset(
-            id_of(thread) for thread in notifications if self._is_candidate(thread) and self._is_own(thread)
-        )
-        return Look(notifications, answer.headers.get("etag", ""), answer.at, own, is_second=bool(marking))
+        told = {id_of(thread): self._remembered(thread) for thread in notifications if self._is_candidate(thread)}
+        return Look(notifications, answer.headers.get("etag", ""), answer.at, told, is_second=bool(marking))
 
     def parse(self, found: Look) -> list[Event]:
         begin = str(self._kit.state.get("begin"))
         in_scope = [thread for thread in found.notifications if self._is_in_scope(thread)]
-        events = [_event(thread, self._kit.clock()) for thread in in_scope if self._is_new(thread, begin, found)]
+        new = [thread for thread in in_scope if self._is_new(thread, begin, found)]
+        events = [_event(thread, found.told.get(id_of(thread)) or {}, self._kit.clock()) for thread in new]
         self._tell_older([thread for thread in in_scope if str(thread["updated_at"]) < begin])
         ids = {event.id for event in events}
         found.to_mark.update({thread["id"]: thread["updated_at"] for thread in in_scope if id_of(thread) in ids})
@@ -106,6 +109,7 @@ class GitHubWatcher(ServiceWatcher):
         for notification in found.notifications:
             if notification["id"] in found.to_mark and self._kit.is_known(id_of(notification)):
                 self._mark(notification["id"])
+                self._told.pop(id_of(notification), None)
         if found.to_mark:
             return is_whole and not found.is_second
         self._kit.state.remove("marking")
@@ -151,37 +155,61 @@ class GitHubWatcher(ServiceWatcher):
         return thread["reason"] in reasons and any(fnmatchcase(name, str(repo).lower()) for repo in repos)
 
     def _is_new(self, thread: Notification, begin: str, found: Look) -> bool:
-        return str(thread["updated_at"]) >= begin and id_of(thread) not in found.own
+        return str(thread["updated_at"]) >= begin and found.told.get(id_of(thread), {}) is not None
 
     def _is_candidate(self, thread: Notification) -> bool:
-        """Return whether it is worth a question who wrote last."""
+        """Return whether GitHub shall be asked for more about it."""
         begin = str(self._kit.state.get("begin") or "")
         return (
             self._is_in_scope(thread) and str(thread["updated_at"]) >= begin and not self._kit.is_known(id_of(thread))
         )
 
-    def _is_own(self, thread: Notification) -> bool:
-        """Return whether nobody but we or bots have written since the thread was read."""
-        latest = str(thread["subject"].get("latest_comment_url") or "")
-        if "/comments/" not in latest:
-            return False
+    def _remembered(self, thread: Notification) -> Payload | None:
+        """Return what GitHub tells of it. A look that fails half-way does not ask all of it again."""
         name = id_of(thread)
-        if name not in self._verdicts:
-            if len(self._verdicts) >= MOST_VERDICTS:
-                self._verdicts.clear()
-            self._verdicts[name] = self._wrote_alone(thread, latest)
-        return self._verdicts[name]
+        if name not in self._told:
+            if len(self._told) >= MOST_REMEMBERED:
+                self._told.clear()
+            self._told[name] = self._asked(thread)
+        return self._told[name]
 
-    def _wrote_alone(self, thread: Notification, latest: str) -> bool:
-        if self._is_person(self._ask(latest)):
-            return False
+    def _asked(self, thread: Notification) -> Payload | None:
+        """Return what its event says beside it; None when nobody but we or bots have written since it was read."""
+        heard = self._heard(thread)
+        if heard is None:
+            return None
+        return {**self._opened(thread), "comments": [_comment(entry) for entry in heard if isinstance(entry, dict)]}
+
+    def _opened(self, thread: Notification) -> Payload:
+        """Return what the pull request or issue says by which something is asked of us."""
+        if thread["reason"] not in ASKS or not _number(thread):
+            return {}
+        subject = self._ask(_address(thread, "pulls" if thread["subject"]["type"] == "PullRequest" else "issues"))
+        if not isinstance(subject, dict):
+            return {}
+        base = subject.get("base")
+        return {
+            "url": subject.get("html_url"),
+            "author": _login(subject),
+            "description": shortened(str(subject.get("body") or "")),
+            "base": base.get("ref") if isinstance(base, dict) else None,
+        }
+
+    def _heard(self, thread: Notification) -> list[Any] | None:
+        """Return what somebody has written last, if anything; None when it was only we, or a bot."""
+        latest = str(thread["subject"].get("latest_comment_url") or "")
+        comment = self._ask(latest) if "/comments/" in latest else None
+        if comment is None or self._is_person(comment):
+            return [comment]
         # Somebody may have written or asked before us, and neither has been read.
         since, deed = self._read_until(thread), DEEDS.get(thread["reason"])
         written = (entry for address in _writings(thread, since) for entry in self._entries(address))
-        if any(_moment_of(entry) >= since and self._is_person(entry) for entry in written):
-            return False
+        by_people = (entry for entry in written if _moment_of(entry) >= since and self._is_person(entry))
+        if found := list(islice(by_people, 1)):
+            return found
         done = self._entries(f"{_address(thread)}/events?per_page=100") if deed else ()
-        return not any(_moment_of(entry) >= since and self._is_deed_for_us(entry, deed) for entry in done)
+        is_asked = any(_moment_of(entry) >= since and self._is_deed_for_us(entry, deed) for entry in done)
+        return [] if is_asked else None
 
     def _read_until(self, thread: Notification) -> str:
         """Return since when nobody has looked. A thread that we mark may have gone on between the look and the mark."""
@@ -265,20 +293,21 @@ def type_of(reason: str, subject_type: str) -> str:
     return f"github.{KINDS.get(subject_type, 'notification')}.{REASONS.get(reason, reason)}"
 
 
-def _event(thread: Notification, now: float) -> Event:
-    subject = thread["subject"]
-    type_ = type_of(str(thread["reason"]), str(subject["type"]))
-    number = str(subject.get("url") or "").rpartition("/")[2]
+def _event(thread: Notification, told: Payload, now: float) -> Event:
+    subject, number = thread["subject"], _number(thread)
+    type_, title = type_of(str(thread["reason"]), str(subject["type"])), str(subject["title"])
     payload = {
+        "headline": one_line(f"#{number} {title}" if number else title, LONGEST_HEADLINE),
         "reason": thread["reason"],
-        "subject_title": shortened(str(subject["title"])),
+        "subject_title": shortened(title),
         "subject_url": subject.get("url"),
         "subject_type": subject["type"],
         "updated_at": thread["updated_at"],
-        "pr_number": number if subject["type"] == "PullRequest" and number.isdigit() else None,
-        "issue_number": number if subject["type"] == "Issue" and number.isdigit() else None,
+        "pr_number": number if subject["type"] == "PullRequest" else None,
+        "issue_number": number if subject["type"] == "Issue" else None,
         "latest_comment_url": subject.get("latest_comment_url"),
         "notification_thread_id": thread["id"],
+        **told,
     }
     return Event(
         id=id_of(thread),
@@ -290,6 +319,22 @@ def _event(thread: Notification, now: float) -> Event:
         created_at=stamp(now),
         status="pending",
     )
+
+
+def _number(thread: Notification) -> str | None:
+    """Return the number of a pull request or an issue; None for anything else."""
+    number = str(thread["subject"].get("url") or "").rpartition("/")[2]
+    return number if thread["subject"]["type"] in KINDS and number.isdigit() else None
+
+
+def _comment(comment: Mapping[str, Any]) -> Payload:
+    text, at = shortened(str(comment.get("body") or "")), comment.get("created_at") or comment.get("submitted_at")
+    return {"author": _login(comment), "text": text, "at": at}
+
+
+def _login(written: Mapping[str, Any]) -> str | None:
+    user = written.get("user")
+    return str(user.get("login")) if isinstance(user, dict) else None
 
 
 def _is_open(thread: Notification, marking: Mapping[str, str]) -> bool:

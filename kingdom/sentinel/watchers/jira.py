@@ -15,7 +15,7 @@ from kingdom.connections.base import MISSHAPEN, ServiceDown, is_set_up
 from kingdom.connections.web import Web
 from kingdom.records.messages import Event
 from kingdom.sentinel.watchers.adf import plain
-from kingdom.sentinel.watchers.base import Kit, ServiceWatcher, shortened
+from kingdom.sentinel.watchers.base import LONGEST_HEADLINE, Kit, ServiceWatcher, shortened
 from kingdom.times import stamp
 from kingdom.words import one_line
 
@@ -199,6 +199,7 @@ class JiraWatcher(ServiceWatcher):
         fields, key = ticket["fields"], str(ticket["key"])
         changed = datetime.fromtimestamp(_seconds(fields["updated"]), UTC)
         payload = {
+            "headline": one_line(f"{key} {fields['summary']}", LONGEST_HEADLINE),
             "ticket_key": key,
             "summary": shortened(str(fields["summary"])),
             "status": str(fields["status"]["name"]),
