@@ -14,13 +14,13 @@ import ast
 import hashlib
 import json
 import os
-import random
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -151,15 +151,20 @@ def _set(node: ast.Constant, value: float) -> None:
 
 
 def draw(room: str, count: int, seed: int) -> list[tuple[Path, int]]:
-    """Return so many defects of a room, less those that change nothing: its files, and the number of each in it."""
+    """Return so many defects of a room, less those that change nothing: its files, and the number of each in it.
+
+    Each has its own lot, so that a change elsewhere in the room leaves the others drawn.
+    """
     files = changes.files_of(trees.CHECKOUT, f"kingdom.{room.replace('/', '.')}")
-    every = [
-        (file, number, defect.counts)
-        for file in files
-        for number, defect in enumerate(defects(ast.parse(file.read_text())))
-    ]
-    drawn = random.Random(seed).sample(every, min(count, len(every)))
-    return [(file.relative_to(trees.CHECKOUT), number) for file, number, counts in drawn if counts]
+    lots = []
+    for path in files:
+        file = path.relative_to(trees.CHECKOUT)
+        seen: Counter[str] = Counter()
+        for number, defect in enumerate(defects(ast.parse(path.read_text()))):
+            seen[defect.what] += 1
+            lot = _digest(str(seed), str(file), defect.what, str(seen[defect.what]))
+            lots.append((lot, file, number, defect.counts))
+    return [(file, number) for _, file, number, counts in sorted(lots)[:count] if counts]
 
 
 def planted(text: str, number: int) -> tuple[Defect, str]:
