@@ -81,8 +81,8 @@ class Inbound:
             payload, what = event.payload, "event.detected"
             data: dict[str, Any] = {"event_id": event.id, "source": event.source, "event_type": event.type}
             if event.answers_question:
-                what, data = "message.human_response", {**data, "task_id": payload["task_id"]}
-                data["thread_ts"] = payload.get("thread_ts")
+                what = "message.human_response"
+                data |= {"task_id": payload["task_id"], "thread_ts": payload.get("thread_ts")}
             self._services.log.info(f"{event.id} ({event.type}) was said by {payload['user']}", event=what, **data)
 
     def _event(self, channel: str, said: Said) -> Event | None:

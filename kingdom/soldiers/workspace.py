@@ -144,7 +144,6 @@ class Workspaces:
             shutil.rmtree(target, ignore_errors=True)
             make_folder(target.parent)
         environment = {**os.environ, **_GIT_ENVIRONMENT}
-        make_folder(self._places.mirrors(self._general))
         with open(self._log(task_id), "wb") as log:
             try:
                 child = Popen(
@@ -170,7 +169,6 @@ class Workspaces:
         return f"; if it lies elsewhere, name its path or URL in {CONFIG}: `repositories: {{known: {{{repo}: …}}}}`"
 
     def _mirror(self, repo: str) -> Path:
-        self._source(repo)
         return self._places.mirrors(self._general) / f"{as_filename(repo)}.git"
 
     def _log(self, task_id: str) -> Path:

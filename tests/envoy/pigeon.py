@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kingdom.disk.codec import read_json, to_json, to_line
-from kingdom.envoy.channels.base import Channel, ChannelDown, Draft, Kit, Post, Said
+from kingdom.envoy.channels.base import Channel, ChannelDown, ChannelLocked, Draft, Kit, Post, Said
 
 
 class Pigeon(Channel):
@@ -36,6 +36,8 @@ class Pigeon(Channel):
     def read(self) -> Sequence[Said]:
         with suppress(BlockingIOError):
             os.read(self._bell, 4096)
+        if (self._kit.folder / "locked").exists():
+            raise ChannelLocked(channel="the loft", why="no such pigeon")
         if (self._kit.folder / "gone").exists():
             raise ChannelDown(channel="the loft", why="the pigeons are out")
         return [Said(**read_json(path)) for path in sorted((self._kit.folder / "said").glob("*.json"))]

@@ -162,6 +162,21 @@ def test_a_channel_that_is_down_is_logged_once_and_holds_nobody_up(
     assert len(here(home, "events", "pending")) == 1
 
 
+def test_a_channel_that_does_not_take_our_token_is_told_of_elsewhere_once_until_it_does(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path
+) -> None:
+    for told in (1, 1, 2):
+        (loft / "locked").touch()
+        settle(home, clock, envoy)
+        assert len(here(home, "messages", "sent")) == told
+        clock.pass_(60)
+        if told == 1 and (loft / "again").exists():
+            (loft / "locked").unlink()
+            settle(home, clock, envoy)
+        (loft / "again").touch()
+    assert log(home).count("pigeon can be read again") == 1
+
+
 def test_a_channel_that_is_not_switched_on_is_not_listened_to(home: Path, clock: Clock, loft: Path) -> None:
     pigeon.say(loft, HELLO)
     settle(home, clock)

@@ -371,7 +371,7 @@ def test_it_is_acknowledged_when_its_event_is_safe_and_not_before(home: Path, en
 def test_people_are_reminded_every_day_and_after_a_week_the_owner_is_told(
     home: Path, envoy: Envoy, clock: Clock, slack: Slack
 ) -> None:
-    ask(home, envoy)
+    ask(home, envoy, content=f"[question] Which one? {'x' * 300}")
     thread = slack.from_kingdom()[0]["ts"]
     for _ in range(8):
         clock.pass_(86_400)
@@ -380,7 +380,8 @@ def test_people_are_reminded_every_day_and_after_a_week_the_owner_is_told(
         turn_until(envoy, lambda: not here(home, "messages", "pending"), "all is sent")
     reminders = [post for post in slack.from_kingdom() if post["text"].startswith("[reminder]")]
     assert [post["thread_ts"] for post in reminders] == [thread] * 8
-    assert "has waited for an answer for 8 days: Which one?" in reminders[-1]["text"]
+    assert "has waited for an answer for 8 days: Which one? " in reminders[-1]["text"]
+    assert len(reminders[-1]["text"].partition("8 days: ")[2]) == 300, "of a long one its beginning"
     alerts = [post for post in slack.from_kingdom() if post["text"].startswith("[alert]")]
     assert [post.get("thread_ts") for post in alerts] == [None]
     assert f"the question of {TASK} has waited for an answer for 7 days" in alerts[0]["text"]

@@ -65,6 +65,13 @@ def test_who_waits_is_rung_for_each_delivery_and_what_is_heard_is_handed_out_onc
     assert slack.wait_until(lambda slack: not slack.unacknowledged())
 
 
+def test_a_line_that_ends_leaves_no_connection_open(slack: Slack, open_line: Callable[..., Line]) -> None:
+    line = open_line()
+    assert slack.wait_until(lambda slack: slack.lines == 1)
+    ended(line)
+    assert slack.wait_until(lambda slack: slack.lines == 0)
+
+
 def test_more_than_is_kept_is_left_to_be_delivered_again(
     open_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,15 +73,49 @@ def test_a_webhook_takes_one_post_for_each_message(
     assert traces(home) == []
 
 
-LIMITED, BROKEN, CUT = Answer(429, headers={"retry-after": "0"}), Answer(502, b"<html>"), Answer(cut=True)
+FAILURES = [
+    Answer(429, headers={"retry-after": "0"}),
+    Answer(500),
+    Answer(502, b"<html>"),
+    Answer(408),
+    Answer(cut=True),
+]
 
 
 def test_a_webhook_that_fails_loses_nothing(home: Path, hook: Hook, begin: Callable[..., Envoy]) -> None:
     envoy = begin(by_hook(hook), webhook={"seconds_between_posts": 0})
-    hook.failures += [LIMITED, BROKEN, CUT]
+    hook.failures += FAILURES
     post(home, envoy)
     assert hook.bodies == [{"text": "content of msg-1"}]
     assert "tries" not in read(home, "messages", "sent", "msg-1")
+
+
+def test_an_address_may_have_a_query(home: Path, hook: Hook, begin: Callable[..., Envoy]) -> None:
+    envoy = begin({"WEBHOOK_URL": f"{hook.address}?key=canary-77"}, webhook={})
+    post(home, envoy)
+    assert [(request.path, request.query) for request in hook.requests] == [("/", {"key": ["canary-77"]})]
+
+
+def test_while_a_webhook_wants_to_be_left_alone_the_envoy_rests(
+    home: Path, hook: Hook, begin: Callable[..., Envoy]
+) -> None:
+    envoy = begin(by_hook(hook), webhook={})
+    hook.failures += [Answer(429, headers={"retry-after": "60"})]
+    put(home, "messages", "pending", **message())
+    turn_until(envoy, lambda: envoy.job.turn(None) and hook.requests, "it was asked")
+    turn_until(envoy, lambda: not envoy.job.turn({}).worked, "it rests")
+    assert here(home, "messages", "pending") == ["msg-1"]
+
+
+@pytest.mark.parametrize(("format", "longest"), [("text", 3900), ("content", 1900), ("card", 3900)])
+def test_what_a_webhook_does_not_take_in_one_post_is_several(
+    home: Path, hook: Hook, begin: Callable[..., Envoy], format: str, longest: int
+) -> None:
+    envoy = begin(by_hook(hook), webhook={"format": format, "seconds_between_posts": 0})
+    post(home, envoy, "msg-1", content="x" * longest)
+    assert len(hook.bodies) == 1
+    post(home, envoy, "msg-2", content="x" * (longest + 1))
+    assert len(hook.bodies) == 3
 
 
 def test_what_a_webhook_refuses_is_filed_with_its_reason(home: Path, hook: Hook, begin: Callable[..., Envoy]) -> None:

@@ -215,10 +215,15 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     assert len(general.engines()) == 1
 
 
-@pytest.mark.parametrize("how", ["fails", "is ended by down"])
+@pytest.mark.parametrize("how", ["fails", "is ended by down", "meets a limit"])
 def test_what_begins_again_does_so_at_the_very_next_turn(general: GeneralRig, how: str) -> None:
     (general.places.config / "king.yaml").write_text("retry: {max_attempts: 2, backoff_seconds: 0}\n")
-    general.runs(says(status="failed", error="no") if how == "fails" else SLEEPS)
+    endings = {
+        "fails": says(status="failed", error="no"),
+        "is ended by down": SLEEPS,
+        "meets a limit": says(status="failed", quota={}),
+    }
+    general.runs(endings[how])
     job = general.restart()
     put(general.home, "tasks", "pending", **task())
     general.engine()
@@ -228,6 +233,8 @@ def test_what_begins_again_does_so_at_the_very_next_turn(general: GeneralRig, ho
     wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
     looked = job.turn({})
     assert (looked.worked, looked.settled, looked.busy) == (True, False, True)
+    if how == "meets a limit":
+        write(general.places.budgets, {})  # the account works again
     assert job.turn({}).worked
     wait_until(lambda: len(general.engines()) == 2, SOON, "the next soldier", (general.home,))
     general.until(lambda: len(job._starter._children) <= 1, "the first one is waited for")

@@ -241,7 +241,7 @@ def test_a_damaged_entry_is_dropped_and_logged_once(home: Path, damaged: dict[st
 
 
 def test_what_was_spent_is_kept_for_a_month_and_by_task_for_two_days(home: Path) -> None:
-    clock = Clock("2026-02-07T10:00:00Z")
+    clock = Clock("2026-02-07T00:00:00Z")
     ours = budgets(home, clock)
     for _ in range(45):
         ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock())
@@ -292,6 +292,21 @@ def test_a_run_that_is_reported_again_after_a_kill_costs_once(home: Path) -> Non
     budgets(home, clock).record_cost("gen-pr", "claude", "task-1", cost, clock(), run="task-1/1/9-9")
     kept = read_json(home / "state" / "purse.json")
     assert sum(day["gen-pr"]["usd"] for day in kept.values()) == 2.0
+
+
+def test_what_is_left_is_told_to_a_millionth_of_a_dollar(home: Path) -> None:
+    clock = Clock()
+    assert budgets(home, clock, day_usd=1.0000014).left_usd("gen-pr", clock(), for_person=True) == 1.000001
+
+
+def test_two_hundred_runs_are_known_again_and_the_oldest_is_forgotten(home: Path) -> None:
+    clock = Clock()
+    ours = budgets(home, clock)
+    runs = [f"task-{number}/0/7-7" for number in range(200)]
+    write(home / "state" / "purse.json", {"spent 2026-02-07": {"gen-pr": {"usd": 1.0, "tokens": 0, "last": runs}}})
+    ours.record_cost("gen-pr", "claude", "task-1", {"cost_usd": 1.0}, clock(), run="task-200/0/7-7")
+    row = read_json(home / "state" / "purse.json")["spent 2026-02-07"]["gen-pr"]
+    assert row["last"] == [*runs[1:], "task-200/0/7-7"]
 
 
 def test_a_run_that_is_reported_again_at_midnight_costs_once(home: Path) -> None:

@@ -279,3 +279,20 @@ def test_what_it_prints_is_read_by_people(engine: str) -> None:
     assert lines[0] == "I look."
     assert lines[1].startswith("> ")
     assert lines[2].startswith("· ends")
+
+
+@pytest.mark.parametrize(
+    ("usage", "used", "total"),
+    [({"input_tokens": 100}, 30, 100.0), ({"input_tokens": 20, "output_tokens": 5}, 0, 70.0), (None, 0, 70.0)],
+)
+def test_of_tokens_that_codex_does_not_tell_none_are_counted_and_its_turn_is_complete(
+    home: Path, usage: dict[str, int] | None, used: int, total: float
+) -> None:
+    completed = {"type": "turn.completed", "usage": usage}
+    told = judged(home, "codex", [*begins("codex"), item(DONE), completed], session_totals={"tokens": 70.0})
+    assert told is not None
+    assert (told["status"], told["metrics"], told["session_totals"]) == (
+        "success",
+        {"tokens_used": used},
+        {"tokens": total},
+    )

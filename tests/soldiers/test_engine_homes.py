@@ -19,7 +19,7 @@ from kingdom.records import notes
 from kingdom.records.messages import Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
-from kingdom.soldiers import engine_homes, memory, prepare
+from kingdom.soldiers import engine_homes, engines, memory, prepare
 from kingdom.soldiers.engine_homes import EngineHome
 from kingdom.soldiers.engines import claude, codex
 from kingdom.soldiers.engines.base import NeedsSetUp
@@ -306,3 +306,47 @@ def test_the_binary_is_started_and_not_the_script_around_it(home: Path, owner: P
     assert ordered(ours).program == str(native)
     native.unlink()
     assert ordered(ours).program == str(link)
+
+
+@pytest.mark.parametrize("what", ["a link", "a file"])
+def test_what_lies_in_place_of_a_home_goes_and_what_it_leads_to_stays(ours: Services, what: str) -> None:
+    own, elsewhere = own_home(ours), ours.places.config
+    own.folder.mkdir(parents=True)
+    if what == "a link":
+        own.home.symlink_to(elsewhere)
+    else:
+        own.home.write_text("x")
+    before = sorted(os.listdir(elsewhere))
+    own.empty(ours.unsynced, (".claude/projects",), ())
+    assert not os.path.lexists(own.home)
+    assert sorted(os.listdir(elsewhere)) == before
+
+
+def test_a_session_of_more_than_64_mb_is_not_kept(ours: Services) -> None:
+    ordered(ours)
+    sessions = own_home(ours).home / ".claude" / "projects"
+    sessions.mkdir(parents=True)
+    for name, size in (("long", 64 << 20), ("too long", (64 << 20) + 1)):
+        (sessions / name).touch()
+        os.truncate(sessions / name, size)
+    own_home(ours).empty(ours.unsynced, (".claude/projects",), ())
+    assert os.listdir(sessions) == ["long"]
+
+
+@pytest.mark.parametrize("mcp", [True, False])
+def test_a_model_has_the_tools_to_report_where_the_configuration_wants_them(home: Path, owner: Path, mcp: bool) -> None:
+    assert list(ordered(made(home, mcp=mcp)).mcp) == (["kingdom"] if mcp else [])
+
+
+def test_plugins_that_the_owner_has_not_enabled_are_named_in_a_warning(ours: Services, owner: Path) -> None:
+    (owner / "friday").mkdir()
+    (owner / ".claude" / "plugins").mkdir(parents=True)
+    write(owner / ".claude/settings.json", {"enabledPlugins": {"friday@m": True}})
+    rows = {"friday@m": {"installPath": str(owner / "friday")}}
+    write(owner / ".claude/plugins/installed_plugins.json", {"plugins": rows})
+    said = []
+    for wanted in (["friday"], ["friday", "monday", "sunday"]):
+        install(ours.places.home, GENERAL, engine="claude", cc_plugins=wanted)
+        said.append(engines.load("claude").warnings(ours, manifests.of(ours.places, GENERAL)))
+    why = "cc_plugins: monday, sunday is not among the plug-ins that are enabled for the kingdom's owner"
+    assert said == [[], [why]]

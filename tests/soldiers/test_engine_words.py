@@ -125,6 +125,34 @@ def test_what_people_see_of_opencode(event: dict[str, Any], shown: str) -> None:
     assert engines.load("opencode").readable(json.dumps({"sessionID": "s-1", **event})) == shown
 
 
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        ({"type": "system", "subtype": "init", "model": "m-1"}, "· m-1 begins"),
+        (
+            {"type": "system", "subtype": "api_retry", "error": "overloaded", "error_status": 529},
+            "· retries: overloaded 529",
+        ),
+        ({"type": "system", "subtype": "api_retry", "error": "lost"}, "· retries: lost"),
+        ({"type": "system", "subtype": "permission_denied", "message": "no"}, "! no"),
+        ({"type": "assistant", "message": {"content": [{"type": "text", "text": "hello"}]}}, "hello"),
+        (
+            {"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "Bash", "input": "왕" * 400}]}},
+            f'> Bash "{"왕" * 299}',
+        ),
+        (
+            {"type": "user", "message": {"content": [{"type": "tool_result", "is_error": True, "content": "e" * 301}]}},
+            f"! {'e' * 300}",
+        ),
+        ({"type": "user", "message": {"content": [{"type": "tool_result", "content": "fine"}]}}, ""),
+        ({"type": "user", "message": {"content": [{"type": "text", "is_error": True, "text": "mine"}]}}, ""),
+        ({"type": "result", "subtype": "success", "total_cost_usd": 0.5}, "· ends: success, 0.5 USD"),
+    ],
+)
+def test_what_people_see_of_claude(event: dict[str, Any], shown: str) -> None:
+    assert engines.load("claude").readable(json.dumps({"session_id": "s-1", **event})) == shown
+
+
 NOW = datetime(2026, 2, 7, 10, 0).astimezone()
 
 

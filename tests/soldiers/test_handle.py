@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, Started, Stopping
 from kingdom.runtime.processes import carriers, slept, soldier_markers, started_at
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
-from tests.fixtures import founded, write
+from kingdom.soldiers.starter import Starter
+from tests.fixtures import Clock, founded, services, write
 from tests.records.test_soldiers import ORDER
 from tests.waiting import SOON, stays, wait_until
 
@@ -193,6 +195,20 @@ def test_what_a_soldier_has_used_is_what_its_engine_has_told(
     if result is not None:
         write(home / "result.json", {"status": "success", **result})
     assert soldier.used() == used
+
+
+def test_what_the_run_before_has_written_is_gone_when_a_soldier_starts(
+    home: Path, places: Places, soldier: SoldierHandle
+) -> None:
+    soldier.folder.mkdir(parents=True)
+    soldier.result_path.write_text("{}")
+    given = services(home, "gen-pr", Clock())
+    starter = Starter(home, given.log)
+    starter._slow_until = inf
+    order = ORDER._replace(result_path=str(soldier.result_path))
+    assert soldier.start(given.unsynced, order, {"KINGDOM_HOME": str(home)}, starter) is not None
+    assert not soldier.result_path.exists()
+    wait_until(lambda: (starter.reap(), starter._children)[1] == [], SOON, "it has ended: its order leads nowhere")
 
 
 def test_a_cleared_soldier_leaves_nothing(places: Places, soldier: SoldierHandle) -> None:

@@ -57,6 +57,25 @@ def test_plugins_are_the_enabled_ones_whose_folder_is_there(owners: Path) -> Non
     assert [owner.plugin(found, name) for name in ("a", "a@m", "c", "m")] == [folder, folder, None, None]
 
 
+@pytest.mark.parametrize(
+    ("config", "identity"),
+    [
+        ("", None),
+        ("[core]\n\tpager = x\n", None),
+        ("[user]\n\tname = Ann\n\tsigningkey = secret\n", '[user]\n\tname = "Ann"\n'),
+        ("[user]\n\temail = a@b.c\n\tname = Ann B\n", '[user]\n\temail = "a@b.c"\n\tname = "Ann B"\n'),
+    ],
+)
+def test_of_the_owners_git_a_soldier_gets_the_name_and_the_address_and_nothing_else(
+    owners: Path, monkeypatch: pytest.MonkeyPatch, config: str, identity: str | None
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    (owners / ".gitconfig").write_text(config)
+    assert owner.git_identity(brings("git")) == identity
+    assert owner.git_identity(brings()) is None
+
+
 def test_what_is_laid_into_a_home_is_a_private_file_a_link_or_a_copy_that_spares_what_is_there(home: Path) -> None:
     (home / "of-package/deep").mkdir(parents=True)
     (home / "of-package/deep/new.md").write_text("new")

@@ -72,6 +72,24 @@ def test_one_that_is_loaded_starts_them_all_until_it_was_idle_for_long(
     assert server.returncode is not None
 
 
+def test_one_that_was_idle_for_fifty_seconds_may_be_about_to_end_and_is_not_asked(
+    starter: Starter, lock: Lock, home: Path
+) -> None:
+    for idle, is_kept in ((0.0, False), (48.0, True), (50.2, False)):
+        before, starter._last_use = starter._server, time.monotonic() - idle
+        assert start(starter, lock, home) is not None
+        assert (starter._server is before) == is_kept, idle
+
+
+def test_one_that_does_not_answer_is_not_waited_for(
+    starter: Starter, lock: Lock, home: Path, given: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(starting, "MODULE", ("/bin/sh", "-c", "exec sleep 300", "silent"))
+    assert start(starter, lock, home) is None
+    assert "the preloaded process failed (timed out)" in said(given)
+
+
 def test_when_it_fails_the_next_are_started_without_it_for_a_minute(
     starter: Starter, lock: Lock, home: Path, given: Services
 ) -> None:

@@ -170,15 +170,15 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
             case "turn.failed":
                 ended, error = True, str((event.get("error") or {}).get("message"))
             case "turn.completed":
-                ended, error, usage = True, None, event.get("usage")
+                usage = event.get("usage") or {}
     if session is None:
         return _without_session(order, exit_code)
     ending = Ending(text, session_id=session)
     if usage is not None:
-        total = float(sum(int(usage.get(kind) or 0) for kind in ("input_tokens", "output_tokens")))
+        before = order.session_totals.get("tokens", 0.0)
         # It counts the tokens of the whole session.
-        used = max(0, int(total - order.session_totals.get("tokens", 0.0)))
-        return ending._replace(metrics={"tokens_used": used}, totals={"tokens": total})
+        total = max(before, float(sum(int(usage.get(kind) or 0) for kind in ("input_tokens", "output_tokens"))))
+        return ending._replace(metrics={"tokens_used": int(total - before)}, totals={"tokens": total})
     if not ended:
         error = endings.cut_short(NAME, exit_code) + (f": {error}" if error else "")
     text = str(error)
