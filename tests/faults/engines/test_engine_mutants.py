@@ -29,7 +29,7 @@ MUTANTS = [
     Mutant("a warning of a limit is a limit", CLAUDE, replace('A.get("status") != "rejected"', "False"), "judged"),
     Mutant("a key that is refused is a failure", ENDINGS, replace("A.kind == SET_UP", "False"), "judged"),
     Mutant("the cost of a session is that of a run", CLAUDE, replace("max(0.0, A - B)", "A"), "judged"),
-    Mutant("tokens of a session are those of a run", CODEX, replace("max(0, int(A - B))", "int(A)"), "judged"),
+    Mutant("tokens of a session are those of a run", CODEX, replace("int(A - B)", "int(A)"), "judged"),
     Mutant("a turn that failed is forgotten", CODEX, replace("A, B = (True, str(C))", "A = True"), "judged"),
     Mutant("what it lays into its HOME stays", "kingdom.soldiers.engine_homes:EngineHome", drop("_keep_only"), "left"),
     Mutant("keys stay in sessions", "kingdom.soldiers.engine_homes", drop("streams.hide_in"), "left", quick=True),
