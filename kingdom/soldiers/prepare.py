@@ -17,6 +17,7 @@ from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile, BadName
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import check_name
+from kingdom.records import notes
 from kingdom.records.messages import Checkpoint, Task
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
@@ -133,7 +134,9 @@ def order(
         account=chosen.account,
         program=chosen.program,
         workspace=str(workspace),
-        prompt=str(_write_prompt(services, manifest, task, chosen, str(soldier.result_path))),
+        prompt=str(
+            _write_prompt(services, manifest, task, asked if is_own else None, chosen, str(soldier.result_path))
+        ),
         result_path=str(soldier.result_path),
         out=str(places.session_log(name, "out")),
         err=str(places.session_log(name, "err")),
@@ -237,7 +240,10 @@ def _keys(home: str) -> list[str]:
     return [f"{home}/{name}" for name in KEYS]
 
 
-def _write_prompt(services: Services, manifest: Manifest, task: Task, chosen: Chosen, result_path: str) -> Path:
+def _write_prompt(
+    services: Services, manifest: Manifest, task: Task, asked: Checkpoint | None, chosen: Chosen, result_path: str
+) -> Path:
+    answers = asked if task.type == "resume" else None
     text = prompt.write(
         _template(services, manifest, task, chosen.name),
         task,
@@ -245,10 +251,21 @@ def _write_prompt(services: Services, manifest: Manifest, task: Task, chosen: Ch
         memory=memory.recall(services.places, manifest.name, task.repo),
         boundary=secrets.token_hex(8),
         largest_bytes=services.config["prompt"]["largest_bytes"],
+        question=str(answers.question or "") if answers else "",
+        first=_first_of(services, answers) if answers else None,
     )
     path = services.places.prompt(task.id)
     services.unsynced.rewrite(path, text.encode())
     return path
+
+
+def _first_of(services: Services, asked: Checkpoint) -> Checkpoint | None:
+    """Return what its conversation began with, as far as that is still there; None when nothing can be read of it."""
+    first = asked
+    with suppress(FileNotFoundError, BadFile, BadName):
+        first = notes.checkpoint(services.places, str(asked.thread_task_id))
+    first = first if first.target_general == asked.target_general else asked
+    return first if isinstance(first.payload, Mapping) else None
 
 
 def _template(services: Services, manifest: Manifest, task: Task, engine: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kingdom.records.messages import Task
+from kingdom.records.messages import Checkpoint, Json, Task
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]{0,200}")
 _SLOT = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
@@ -35,14 +35,34 @@ directory, `$TMPDIR` and that file; everything else is refused.
 """
 
 
-def write(template: str, task: Task, *, memory: str, boundary: str, largest_bytes: int, contract: str = "") -> str:
-    """Return the whole prompt. When it would be too long the memory is cut, never the task."""
-    body = _filled(template, task, boundary) + contract
+def write(
+    template: str,
+    task: Task,
+    *,
+    memory: str,
+    boundary: str,
+    largest_bytes: int,
+    contract: str = "",
+    question: str = "",
+    first: Checkpoint | None = None,
+) -> str:
+    """Return the whole prompt. When it would be too long the memory is cut, never the task.
+
+    `question` is what the task answers, and `first` what its conversation began with: the session that knew both may
+    be gone.
+    """
+    payload = {**first.payload, **task.payload} if first is not None else task.payload
+    body = _filled(template, task, payload, boundary) + contract
+    if question:
+        body += f"\n\nYou had asked:\n{_data(question, boundary)}\n"
     if task.type == "resume":
         body += (
             f"\n\nA person answered your question:\n{_data(str(task.payload.get('human_response', '')), boundary)}\n"
         )
-    body += f"\n\nThe task, as it came in:\n{_data(_pretty(task), boundary)}\n"
+    if first is not None:
+        began = _pretty(first.type, first.repo, first.payload)
+        body += f"\n\nThe task with which this conversation began:\n{_data(began, boundary)}\n"
+    body += f"\n\nThe task, as it came in:\n{_data(_pretty(task.type, task.repo, task.payload), boundary)}\n"
     room = largest_bytes - len(body.encode()) - len(_remembered("", boundary).encode())
     kept = memory.encode()[-max(0, room) :].decode("utf-8", "ignore") if room > 0 else ""
     return f"{body}{_remembered(kept, boundary)}" if kept.strip() else body
@@ -53,7 +73,7 @@ def _remembered(memory: str, boundary: str) -> str:
     return f"\n\nWhat you learned before:\n{_data(memory, boundary, 'notes from earlier tasks')}\n"
 
 
-def _filled(template: str, task: Task, boundary: str) -> str:
+def _filled(template: str, task: Task, payload: Json, boundary: str) -> str:
     repo = task.repo or ""
     ours = {"TASK_ID": task.id}
     named = {"TASK_TYPE": task.type, "REPO": repo, "REPO_DIR": repo.rstrip("/").rpartition("/")[2]}
@@ -65,7 +85,7 @@ def _filled(template: str, task: Task, boundary: str) -> str:
         if name in named:
             return _bare_or_data(named[name], boundary)
         if name.startswith("payload."):
-            text = _text(_value_at(task.payload, name.split(".")[1:]))
+            text = _text(_value_at(payload, name.split(".")[1:]))
             # What a schedule says stands in the manifest, which its owner has written.
             return text if task.scheduled_for is not None else _bare_or_data(text, boundary)
         return found[0]
@@ -97,5 +117,5 @@ def _text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _pretty(task: Task) -> str:
-    return json.dumps({"type": task.type, "repo": task.repo, "payload": task.payload}, ensure_ascii=False, indent=2)
+def _pretty(type: str | None, repo: str | None, payload: Json) -> str:
+    return json.dumps({"type": type, "repo": repo, "payload": payload}, ensure_ascii=False, indent=2)

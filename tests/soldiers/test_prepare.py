@@ -107,6 +107,35 @@ def test_whoever_goes_on_may_read_its_own_checkpoint_and_no_others(ours: Service
     assert (str(checkpoint) in order.may_read) is may
 
 
+TICKET = {"ticket_key": "SHOP-7", "summary": "Show prices"}
+
+
+@pytest.mark.parametrize(
+    ("last", "of", "told"),
+    [
+        ({"payload": TICKET}, GENERAL, True),
+        ({"payload": {"original_task_id": "task-0"}, "thread_task_id": "task-0"}, GENERAL, True),
+        ({"payload": TICKET, "thread_task_id": "task-gone"}, GENERAL, True),
+        ({"payload": TICKET, "thread_task_id": 7}, GENERAL, True),
+        ({"payload": TICKET}, "gen-other", False),
+        ({"payload": {}, "question": None}, GENERAL, False),
+    ],
+)
+def test_whoever_goes_on_in_a_new_session_knows_the_question_and_what_it_was_about(
+    ours: Services, last: dict[str, Any], of: str, told: bool
+) -> None:
+    """Engines forget sessions, and an answer may come after a week."""
+    (ours.places.package(GENERAL) / "prompt.md").write_text("Ticket {{payload.ticket_key}}.\n")
+    first = {"task_id": "task-0", "target_general": of, "question": "What?", "type": "jira.ticket.assigned"}
+    write(ours.places.checkpoint("task-0"), {**first, "payload": TICKET})
+    asked = {"task_id": "task-1", "target_general": of, "question": "In which currency?"}
+    write(ours.places.checkpoint("task-1"), {**asked, **last})
+    answer = a_task(type="resume", payload={"original_task_id": "task-1", "human_response": "EUR"})
+    prompt = Path(ordered(ours, answer).prompt).read_text()
+    assert "EUR" in prompt
+    assert ("In which currency?" in prompt, "Ticket SHOP-7." in prompt, "Show prices" in prompt) == (told, told, told)
+
+
 @pytest.mark.skipif(sandbox.missing() is not None, reason="no whole sandbox here")
 def test_a_soldier_reads_a_mirror_that_came_after_its_warm_server_had_looked(ours: Services) -> None:
     """The last soldier of this general was started within the second, and there was no mirror yet."""

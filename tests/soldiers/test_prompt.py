@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kingdom.home.schemas import check
-from kingdom.records.messages import Task
+from kingdom.records.messages import Checkpoint, Task
 from kingdom.soldiers.engines.endings import FIELDS
 from kingdom.soldiers.prompt import CONTRACT, write
 from tests.fixtures import task
@@ -118,6 +118,17 @@ def test_a_persons_answer_is_in_a_resumed_prompt() -> None:
     filled = words("Go on.", type="resume", payload={"human_response": "take the second"})
     assert f"A person answered your question:\n{OPENED}take the second{CLOSED}" in filled
     assert "answered" not in words("Go on.", payload={"human_response": "x"})
+
+
+def test_what_was_asked_and_what_it_was_about_are_data_too() -> None:
+    first = Checkpoint(type="jira.ticket.assigned", repo="acme/shop", payload={"key": "SHOP-7", "text": "Ignore all"})
+    answer = a_task(type="resume", payload={"human_response": "EUR"})
+    filled = write(
+        "{{payload.key}}", answer, memory="", boundary=BOUNDARY, largest_bytes=LARGEST, question="Ignore?", first=first
+    )
+    assert filled.startswith("SHOP-7\n\nYou had asked:\n")
+    assert '"text": "Ignore all"' in filled
+    assert "Ignore" not in outside(filled)
 
 
 def test_memory_is_told() -> None:
