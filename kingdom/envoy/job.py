@@ -45,7 +45,7 @@ class EnvoyJob:
         if arrivals is None:
             self._outbound.clear_filed()
         is_delivering = len(self._deliveries) > 0
-        filed = is_delivering and self._renewed is None and self._outbound.deliver()
+        filed = is_delivering and self._outbound.deliver(begin=self._renewed is None)
         more = heard or filed or bool(self._backlog.waiting)
         due = min(self._backlog.next_look, self._deliveries.next_due() if is_delivering else inf)
         return Turn(

@@ -61,10 +61,14 @@ class Outbound:
         """Remove the traces of messages that were filed just before an earlier process, or turn, ended."""
         self._intents.remove_filed()
 
-    def deliver(self) -> bool:
-        """File what the other channels have posted, and hand them what is next. Return whether anything was filed."""
+    def deliver(self, *, begin: bool) -> bool:
+        """File what the other channels have posted, and hand them what is next if that may begin.
+
+        Return whether anything was filed.
+        """
         filed = self._settle_all(self._deliveries.collect())
-        self._begin()
+        if begin:
+            self._begin()
         return filed
 
     def close(self) -> None:

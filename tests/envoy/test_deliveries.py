@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ from kingdom.envoy.channels.base import (
 )
 from kingdom.envoy.conversations import Address
 from kingdom.envoy.deliveries import Deliveries, Outcomes, Room
+from kingdom.envoy.job import EnvoyJob
 from kingdom.envoy.locked_out import LockedOut
 from kingdom.home import schemas
 from kingdom.records.messages import Message
 from kingdom.runtime.role import Services
-from tests.fixtures import Clock, all_of, message, services
+from tests.fixtures import MORNING, Clock, all_of, message, put, services, write
 from tests.waiting import SOON, wait_until
 
 HERE, THERE = Room("errand", "here"), Room("errand", "there")
@@ -234,3 +236,53 @@ def test_what_is_opened_in_another_room_waits_for_that(deliveries: Deliveries) -
     assert deliveries.take_due() == []
     assert outcomes(deliveries).delivered
     assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-2.json"]
+
+
+@pytest.fixture
+def job(given: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvoyJob]:
+    """An envoy that has begun a message for the errand and was ended; nobody knows whether it is posted."""
+    monkeypatch.setattr(Errand, "settle_seconds", 3.0)
+    intents = given.places.own("envoy") / "intents"
+    intents.mkdir(parents=True)
+    write(intents / "msg-1.json", {"letter": "msg-1", "since": MORNING})
+    put(given.places.home, "messages", "pending", **message("msg-1", channel="here", source_ref={"source": "errand"}))
+    job = EnvoyJob(given)
+    yield job
+    Errand.held.set()
+    job.close()
+
+
+def turned(job: EnvoyJob) -> list[str]:
+    """Run turns until nothing is being posted. Return what was."""
+    job.turn(None)
+    wait_until(lambda: (job.turn({}), not job._deliveries.calls)[1], SOON, "no call is being made")
+    return [draft.id for draft in Errand.posted]
+
+
+def test_an_interrupted_post_is_not_looked_for_before_it_has_had_the_time_to_appear(
+    job: EnvoyJob, clock: Clock
+) -> None:
+    assert turned(job) == []
+    clock.pass_(2)
+    assert turned(job) == []
+    clock.pass_(1)
+    assert turned(job) == ["msg-1"]
+
+
+def test_new_configuration_comes_at_once_but_not_while_a_channel_is_being_called(
+    job: EnvoyJob, given: Services, clock: Clock
+) -> None:
+    renewed, again = replace(given), replace(given)
+    job.reload(renewed)
+    assert job._services is renewed
+    job.turn(None)
+    Errand.held.clear()
+    clock.pass_(3)
+    job.turn(None)
+    assert job._deliveries.calls
+    job.reload(again)
+    job.turn({})
+    assert job._services is renewed
+    Errand.held.set()
+    wait_until(lambda: (job.turn({}), job._services is again)[1], SOON, "the call has returned")
+    assert [draft.id for draft in Errand.posted] == ["msg-1"]

@@ -180,6 +180,16 @@ def test_a_bridge_that_gives_no_sign_of_life_loses_nothing(home: Path, envoy: En
     assert [errand["msg_id"] for errand in bridge.done if "send" in errand["action"]] == ["msg-1-send_message"]
 
 
+@pytest.mark.parametrize(("age", "is_silent"), [(15.0, False), (30.2, True)])
+def test_a_bridge_has_half_a_minute_to_give_a_sign_of_life(
+    home: Path, envoy: Envoy, bridge: Bridge, age: float, is_silent: bool
+) -> None:
+    os.utime(bridge.folder / "bridge-health", (time.time() - age,) * 2)
+    envoy.job.turn({})
+    envoy.services.log.flush()
+    assert ("has not reported" in log(home)) == is_silent
+
+
 def test_what_slack_refuses_the_bridge_is_filed_with_the_reason(home: Path, envoy: Envoy, bridge: Bridge) -> None:
     put(home, "messages", "pending", **message("msg-1"))
 

@@ -565,3 +565,45 @@ def test_of_an_engines_home_only_the_session_is_kept_and_its_use_is_noted(genera
     assert report._keep_session(job._general, soldier, told) == told, "nothing of the owner's was lent"
     assert (own.totals("s-1"), (own.home / "litter").exists()) == ({"cost_usd": 0.5}, False)
     assert session.read_text() == f"shown {'*' * 19}\n"
+
+
+def test_tokens_of_the_owner_that_were_lent_stand_neither_in_what_was_printed_nor_in_the_report(
+    general: GeneralRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lent = "lent-0123456789abcdef"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".codex").mkdir()
+    write(tmp_path / ".codex/auth.json", {"tokens": {"access_token": lent}})
+    order = ORDER._replace(engine="codex", **{name: str(general.home / name) for name in ("prompt", "out", "err")})
+    order = order._replace(home=str(engine_homes.EngineHome(general.places, GENERAL, TASK).home))
+    for path in (order.out, order.err):
+        Path(path).write_text(f"it is {lent}\n")
+    soldier = general.soldier()
+    soldier.control_folder.mkdir(parents=True)
+    write(soldier.control_folder / "order.json", order.to_json())
+    told = RawReport(0, result={"summary": f"it is {lent}"}, output_tail=lent)
+    told = report._keep_session(general.job._general, soldier, told)
+    assert (told.result, told.output_tail) == ({"summary": "it is [hidden]"}, "[hidden]")
+    assert [Path(path).read_text() for path in (order.out, order.err)] == [f"it is {'*' * len(lent)}\n"] * 2
+
+
+COMMITS = "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m work"
+
+
+@pytest.mark.parametrize("summary", ["done", None])
+def test_commits_stay_and_the_summary_says_where(general: GeneralRig, summary: str | None) -> None:
+    general.runs(f"{COMMITS}\n{says(status='success', summary=summary)}")
+    put(general.home, "tasks", "pending", **task())
+    workspace = general.places.workspace(GENERAL, TASK)
+    where = f"Its commits lie in {workspace}."
+    assert general.result()["summary"] == (f"{summary}\n{where}" if summary else where)
+    assert (workspace / ".git").is_dir()
+
+
+def test_what_a_soldier_adds_to_its_copy_of_the_memory_is_there_with_its_result(general: GeneralRig) -> None:
+    lent = general.places.lent_memory(GENERAL)
+    general.runs(f"mkdir -p {lent}; echo '- tabs are four wide' >>{lent}/learned-patterns.md; {says(status='success')}")
+    put(general.home, "tasks", "pending", **task())
+    general.result()
+    learned = general.places.general_memory(GENERAL) / "learned-patterns.md"
+    assert learned.read_text() == "- tabs are four wide\n"
