@@ -8,6 +8,7 @@ from kingdom.connections.base import Needed, ServiceRefused
 from kingdom.connections.web import QUICK, Deadlines, Web
 from kingdom.home import config
 from kingdom.home.places import Places
+from kingdom.words import count
 
 NAME = "GitHub"
 NEEDED_SCOPES = ("notifications", "repo")
@@ -37,7 +38,8 @@ notifications. Best is an account of its own for the kingdom: what its token wri
         held = [scope.strip() for scope in (scopes or "").split(",") if scope.strip()]
         if scopes is not None and not set(held) & set(NEEDED_SCOPES):
             raise ServiceRefused(service=NAME, why=f"the token has the scopes {scopes or 'none'}; {_scopes_missing()}")
-        waiting = f"{len(unread.body)}{'+' if unread.next_page() else ''} unread notifications"
+        number = len(unread.body)
+        waiting = f"{number}+ unread notifications" if unread.next_page() else count(number, "unread notification")
         return f"you are {me.body['login']}, {waiting}, scopes {', '.join(held) or 'not told'}"
 
 

@@ -49,7 +49,7 @@ def test_a_token_that_works_is_kept_beside_the_other_lines(terminal: Terminal, h
     typed(types, github.TOKEN)
     said = terminal.ok("connect", "github")
     assert "Scopes: `notifications`" in said
-    assert "you are kingdom-bot, 1 unread notifications, scopes notifications, repo" in said
+    assert "you are kingdom-bot, 1 unread notification, scopes notifications, repo" in said
     assert env.read_text() == f"# mine\nOTHER=1 # one\nGH_TOKEN={github.TOKEN}\nodd line\n"
     assert stat.S_IMODE(env.stat().st_mode) == 0o600
     assert github.TOKEN not in said

@@ -47,6 +47,7 @@ def test_a_ticket_that_is_seen_first_is_assigned(build: Build, tickets: Jira) ->
     event = sentinel.one()
     assert (event["type"], event["priority"], event["repo"]) == ("jira.ticket.assigned", "normal", None)
     assert event["payload"] == {
+        "headline": "QP-123 Make it faster",
         "ticket_key": "QP-123",
         "summary": "Make it faster",
         "status": "To Do",
