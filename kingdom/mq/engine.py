@@ -340,12 +340,13 @@ class Engine:
         digest = digest_of(consumer)
         leased: list[Leased] = []
         left = MOST_CHANGES
+        self.cut_short = False
         if own is not None:
             if own.paused:
                 return leased
             if own.next_release <= now:
                 self._timers.release_due(own, now)
-        while len(leased) < limit and room > 0 and left:
+        while len(leased) < limit and room > 0:
             state: State = "ready"
             if own is not None and (first := own.take(digest)) is not None:
                 source, name = own, first
@@ -360,7 +361,9 @@ class Engine:
                 room -= len(delivery.body)
             else:
                 left -= 1
-        self.cut_short = not left
+                if not left:
+                    self.cut_short = True
+                    break
         return leased
 
     def _lease(
@@ -388,7 +391,7 @@ class Engine:
         except MalformedBody as error:
             body, content, wrong = error.text, None, error.why
         else:
-            content, wrong = self._content(queue, state, new, body)
+            content, wrong = self._content(queue, state, new, body, is_plain)
         lease = Lease(queue, new, lease_id, digest, until, attempt, consumer, now)
         self._queues.changed = True
         self._leases.begin(lease)
@@ -411,12 +414,12 @@ class Engine:
         )
 
     def _content(
-        self, queue: QueueState, state: State, name: str, body: str
+        self, queue: QueueState, state: State, name: str, body: str, is_plain: bool
     ) -> tuple[message_format.Content | None, str]:
         if state == "dlq":
             return message_format.Content(body.strip(), "{}"), ""
         try:
-            content = message_format.content(body, self.store.by_hand or names.is_foreign(name))
+            content = message_format.content(body, self.store.by_hand or (not is_plain and names.is_foreign(name)))
         except MalformedBody as error:
             return None, error.why
         if queue.check is not None and names.is_by_hand(name):

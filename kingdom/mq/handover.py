@@ -33,11 +33,11 @@ class Holder:
     counts: Counter[QueueState] = field(default_factory=Counter)
 
     def keep(self, message_id: str, queue: QueueState) -> None:
-        self.messages[message_id] = queue
+        self.messages.put(message_id, queue)
         self.counts[queue] += 1
 
     def let_go(self, message_id: str) -> None:
-        if (queue := self.messages.pop(message_id)) is not None:
+        if (queue := self.messages.pop(message_id, None)) is not None:
             self.counts[queue] -= 1
 
     def let_one_go(self) -> tuple[str, QueueState]:
@@ -75,7 +75,7 @@ class Handover:
             if message is None:
                 left -= 1
                 continue
-            source.held[name[names.MESSAGE_ID]] = name
+            source.held.put(name[names.MESSAGE_ID], name)
             holder.keep(name[names.MESSAGE_ID], source)
             offered.append(message)
             room -= len(message.payload) + len(message.attributes)
@@ -101,7 +101,7 @@ class Handover:
             holder.until = now + HOLD_MS
         message_id = key[names.MESSAGE_ID]
         queue = self._queues.by_name.get(names.queue_of_key(key))
-        name = queue.held.pop(message_id) if queue is not None else None
+        name = queue.held.pop(message_id, None) if queue is not None else None
         if holder is not None:
             holder.let_go(message_id)
         if queue is None or name is None:
@@ -112,7 +112,7 @@ class Handover:
         except MessageGone:
             return False
         except StoreError:
-            queue.held[message_id] = name
+            queue.held.put(message_id, name)
             if holder is not None:
                 holder.keep(message_id, queue)
             raise
@@ -124,7 +124,7 @@ class Handover:
         while holder.messages and budget.is_left():
             budget.spend()
             message_id, queue = holder.let_one_go()
-            name = queue.held.pop(message_id)
+            name = queue.held.pop(message_id, None)
             if name is None:
                 continue
             if names.is_dead_letter(name):

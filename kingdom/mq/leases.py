@@ -94,7 +94,7 @@ class Leases:
 
     def begin(self, lease: Lease) -> None:
         message_id = lease.name[MESSAGE_ID]
-        self.by_message_id[message_id] = lease
+        self.by_message_id.put(message_id, lease)
         lease.queue.inflight += 1
         heappush(self._ends, (lease.until, message_id))
 
@@ -112,7 +112,7 @@ class Leases:
 
     def end(self, lease: Lease, now: int) -> None:
         """End a lease, not by an ack: whoever asks for it later hears that it has expired."""
-        if self.by_message_id.pop(lease.name[MESSAGE_ID]) is not None:
+        if self.by_message_id.pop(lease.name[MESSAGE_ID], None) is not None:
             lease.queue.inflight -= 1
             self._queues.changed = True
             self._expired.put(fingerprint(lease.key, lease.lease_id), True, now)
@@ -120,7 +120,7 @@ class Leases:
     def acknowledge(self, lease: Lease) -> None:
         """End a lease by an ack, and remember that for a while."""
         message_id = lease.name[MESSAGE_ID]
-        del self.by_message_id[message_id]
+        self.by_message_id.pop(message_id, None)
         lease.queue.inflight -= 1
         if len(self._acked) >= MOST_REMEMBERED:
             self._acked_before, self._acked = self._acked, {}
@@ -197,15 +197,15 @@ class Leases:
             while ends and ends[0][0] <= now and budget.is_left():
                 entry = heappop(ends)
                 budget.spend()
-                if self._is_current(entry):
-                    yield self.by_message_id[entry[1]]
+                if (lease := self._current(entry)) is not None:
+                    yield lease
 
     def next_end(self) -> int:
         """Return when a lease may end, or has ended already."""
         self._clear_outdated()
         for ends in (self._old_ends, self._ends):
             for _ in range(OUTDATED_AT_ONCE):
-                if not ends or self._is_current(ends[0]):
+                if not ends or self._current(ends[0]) is not None:
                     break
                 heappop(ends)
         return min(ends[0][0] if ends else NEVER for ends in (self._old_ends, self._ends))
@@ -216,9 +216,10 @@ class Leases:
             self._old_ends, self._ends = self._ends, []
         for _ in range(min(OUTDATED_AT_ONCE, len(self._old_ends))):
             entry = self._old_ends.pop()  # without its last one a heap is a heap
-            if self._is_current(entry):
+            if self._current(entry) is not None:
                 heappush(self._ends, entry)
 
-    def _is_current(self, entry: tuple[int, str]) -> bool:
+    def _current(self, entry: tuple[int, str]) -> Lease | None:
+        """Return the lease that ends as an entry says; None when it has ended or was extended."""
         lease = self.by_message_id.get(entry[1])
-        return lease is not None and lease.until == entry[0]
+        return lease if lease is not None and lease.until == entry[0] else None

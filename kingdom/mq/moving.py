@@ -73,7 +73,7 @@ class Moving:
                     begun.moved += 1
                 else:
                     begun.refused.append(found)
-                    found[0].held[found[2][names.MESSAGE_ID]] = found[2]
+                    found[0].held.put(found[2][names.MESSAGE_ID], found[2])
             except StoreError:
                 self._give_back(*found, now)
                 while not self._give_back_refused(begun, Budget(), now):
@@ -91,7 +91,7 @@ class Moving:
             budget.spend()
             queue, state, name = begun.refused.pop()
             begun.given_back += 1
-            if queue.held.pop(name[names.MESSAGE_ID]) is not None:  # or its queue is being deleted
+            if queue.held.pop(name[names.MESSAGE_ID], None) is not None:  # or its queue is being deleted
                 self._give_back(queue, state, name, now)
         return not begun.refused
 

@@ -10,7 +10,8 @@ h laid in by hand · l lease id · c consumer (digest) · r reason code · a whe
 q quarantined · b when it was published and k the end of its key, of a message from another system (w:
 the whole key, where it is of another form). Free text never stands here, so that a name can always name a file.
 
-Nobody else knows this grammar: others use the functions, and in hot loops the slices.
+Nobody else knows this grammar: others use the functions, and in hot loops the slices. Numbers of a fixed width are
+written with %: that takes half the time of f"{number:013d}".
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ WAITING_NAME = rf"{_HEAD}-\d\d*(?:\.[^\Wlr]\w*)*-[0-9a-f-]{{36}}"
 
 def plain(due: int, sequence: int, message_id: str) -> str:
     """Return the name of a fresh message that says nothing but its payload."""
-    return f"1000000-{due:013d}-{sequence:08d}-0-{message_id}"
+    return "1000000-%013d-%08d-0-%s" % (due, sequence, message_id)
 
 
 def compose(priority: int, due: int, sequence: int, fields: dict[str, str], message_id: str) -> str:
@@ -85,14 +86,12 @@ def first_fields(expires: int, target: str, by_hand: bool = False) -> dict[str, 
 
 def leased(name: str, until: int, lease_id: str, consumer: str, another_attempt: bool) -> tuple[str, int]:
     """Return the name of a message that is handed out, and how many attempts that makes."""
-    fields = name[_FIELDS]
-    if fields == "0":
-        attempt, rest = int(another_attempt), ""
-    else:
+    fields, attempt, rest = name[_FIELDS], int(another_attempt), ""
+    if fields != "0":
         attempts, dot, rest = fields.partition(".")
-        attempt, rest = int(attempts) + another_attempt, dot + rest
-    kept = f"{attempt}{rest}.l{lease_id}.c{consumer}"
-    return f"{name[_UP_TO_DUE]}{until:013d}{name[_SEQUENCE_PART]}{kept}{name[_ID_PART]}", attempt
+        attempt, rest = attempt + int(attempts), dot + rest
+    before = "%s%013d%s%d" % (name[_UP_TO_DUE], until, name[_SEQUENCE_PART], attempt)
+    return f"{before}{rest}.l{lease_id}.c{consumer}{name[_ID_PART]}", attempt
 
 
 def changed(name: str, due: int, fields: dict[str, str]) -> str:
@@ -314,10 +313,10 @@ class Ids:
             self._before = f"{id_prefix(now)}-"
             self._behind = f"-{self._bits(48):012x}"
         tie = sequence & 0x3FFFFFF
-        return f"{self._before}{kind}{tie >> 14:03x}-{0x8000 | tie & 0x3FFF:04x}{self._behind}"
+        return "%s%s%03x-%04x%s" % (self._before, kind, tie >> 14, 0x8000 | tie & 0x3FFF, self._behind)
 
     def lease_id(self) -> str:
-        return f"{self._bits(64):016x}"
+        return "%016x" % self._bits(64)
 
 
 def id_prefix(now: int) -> str:

@@ -11,7 +11,7 @@ LONGEST_PART = 1024
 class OrderedNames:
     """A sorted list in short parts, so that no change moves more than one part. Names come once."""
 
-    __slots__ = ("_count", "_lasts", "_parts")
+    __slots__ = ("_lasts", "_parts", "count")
 
     def __init__(self, found: Iterable[str] = ()) -> None:
         ordered = sorted(found)
@@ -19,10 +19,11 @@ class OrderedNames:
         self._parts = [ordered[start : start + half] for start in range(0, len(ordered), half)]
         #: The last name of each part.
         self._lasts = [part[-1] for part in self._parts]
-        self._count = len(ordered)
+        #: How many names there are; quicker to read than len().
+        self.count = len(ordered)
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[str]:
         for part in self._parts:
@@ -55,7 +56,7 @@ class OrderedNames:
         return found
 
     def add(self, name: str) -> None:
-        self._count += 1
+        self.count += 1
         if not self._parts:
             self._parts.append([name])
             self._lasts.append(name)
@@ -97,7 +98,7 @@ class OrderedNames:
     def _delete(self, at: int, within: int) -> str:
         part = self._parts[at]
         name = part.pop(within)
-        self._count -= 1
+        self.count -= 1
         if not part:
             del self._parts[at], self._lasts[at]
         else:

@@ -184,7 +184,7 @@ class QueueState:
     def take(self, consumer: str) -> str | None:
         """Remove and return the next ready name for this consumer (its digest)."""
         ready = self.ready
-        if not self.targeted_count and not self.mortal:
+        if not self.targeted_count and not self.mortal.count:
             return heappop(ready) if ready else None
         mine = self.targeted.get(consumer)
         heads = [names.first() for names in (self.mortal, mine) if names]
@@ -317,7 +317,7 @@ class QueueState:
         rests for a while, and is handed out after the others."""
         if name[names.MESSAGE_ID] in self.dead:
             self.remove_dead(name)
-        self.dead[name[names.MESSAGE_ID]] = name
+        self.dead.put(name[names.MESSAGE_ID], name)
         open_line = self.dead_returned if rests_until else self.dead_in_line
         line = self.dead_apart if names.is_quarantined(name) else open_line
         line.add(names.due_first(name))
@@ -334,8 +334,9 @@ class QueueState:
         self.dead_reasons = Counter(names.reason_of(name) for name in self.dead.values())
 
     def remove_dead(self, name: str) -> None:
-        old = self.dead[name[names.MESSAGE_ID]]
-        del self.dead[name[names.MESSAGE_ID]]
+        old = self.dead.pop(name[names.MESSAGE_ID], None)
+        if old is None:
+            return
         turned = names.due_first(old)
         _ = self.dead_in_line.remove(turned) or self.dead_returned.remove(turned) or self.dead_apart.remove(turned)
         if self.dead_rests and self.dead_rests[0][1] == turned:

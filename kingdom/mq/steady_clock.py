@@ -14,5 +14,5 @@ def steady_clock(
     `wall` is in seconds, `passed` in nanoseconds; the latter goes on also while the machine is suspended.
     """
     kind = time.CLOCK_BOOTTIME
-    offset = int(wall() * 1e9) - passed(kind)
-    return lambda: (offset + passed(kind)) // 1_000_000
+    offset = (int(wall() * 1e9) - passed(kind)) // 1_000_000
+    return lambda: passed(kind) // 1_000_000 + offset

@@ -39,25 +39,32 @@ class MemoryStore:
         self._records[queue] = record
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
-        self._set(queue, state, name, body)
+        self._bodies.put((queue, name[MESSAGE_ID]), (state, name, body))
 
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
-        self._set(queue, to, new, self.read(queue, state, name))
+        key = queue, name[MESSAGE_ID]
+        found = self._bodies.get(key)
+        if found is None or found[1] != name:
+            raise MessageGone
+        if to == "archived":
+            self._set(queue, to, new, found[2])
+        else:
+            self._bodies.put(key, (to, new, found[2]))
 
     def rewrite(self, queue: str, state: State, name: str, to: State, new: str, body: str) -> None:
         self.read(queue, state, name)
         self._set(queue, to, new, body)
 
     def _set(self, queue: str, state: State, name: str, body: str) -> None:
-        self._bodies[queue, name[MESSAGE_ID]] = (state, name, body)
+        self._bodies.put((queue, name[MESSAGE_ID]), (state, name, body))
         if state == "archived":
-            self._archived.setdefault(queue, LargeMap())[name[MESSAGE_ID]] = name
+            self._archived.setdefault(queue, LargeMap()).put(name[MESSAGE_ID], name)
 
     def drop(self, queue: str, state: State, name: str) -> None:
-        if self._bodies.pop((queue, name[MESSAGE_ID])) is None:
+        if self._bodies.pop((queue, name[MESSAGE_ID]), None) is None:
             raise MessageGone
         if state == "archived":
-            self._archived[queue].pop(name[MESSAGE_ID])
+            self._archived[queue].pop(name[MESSAGE_ID], None)
 
     def transfer(self, queue: str, state: State, name: str, to: str, new: str, body: str) -> None:
         self.drop(queue, state, name)
