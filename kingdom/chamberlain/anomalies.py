@@ -101,7 +101,7 @@ ANOMALIES: Mapping[str, Callable[[Facts], Iterator[Found]]] = {
 
 
 def tell(facts: Facts, alerts: Alerts) -> None:
-    """Report what has become true, and forget what is over, so that it is reported if it comes back."""
+    """Report new anomalies, and forget those that are over, so that they are reported if they come back."""
     found = {f"{PREFIX}{name}:{whose}": text for name, look in ANOMALIES.items() for whose, text in look(facts)}
     for cause, text in found.items():
         alerts.tell(cause, text)

@@ -29,7 +29,7 @@ from kingdom.words import one_line
 
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 STEP_SECONDS = 10.0
-"""When the clock and the one that nobody can set drift so far apart, it was set or the machine slept."""
+"""When the wall clock and the monotonic one drift so far apart, it was set or the machine slept."""
 
 
 def _figures(reading: Reading) -> str:

@@ -186,7 +186,7 @@ class Teller:
                 return
             if time.monotonic() > give_up:
                 raise TookTooLong(
-                    what=f"what follows on {step.who}", seconds=STEP_SECONDS, hint="is the machine very busy?"
+                    what=f"reaction to {step.who}", seconds=STEP_SECONDS, hint="is the machine very busy?"
                 )
             time.sleep(LOOK_SECONDS)
 

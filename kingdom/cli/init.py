@@ -85,7 +85,7 @@ def furnish(places: Places) -> list[str]:
 
 
 def _add_installer(places: Places, disk: Disk) -> None:
-    """Packages of other kingdoms install themselves by this command; a checkout brings its own."""
+    """Add the command by which packages of other kingdoms install themselves; a checkout has its own."""
     path = places.installer
     if (find_data() / "pyproject.toml").is_file() and places.home.samefile(find_data()):
         return

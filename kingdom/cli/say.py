@@ -238,7 +238,7 @@ def _event(places: Places, text: str, task: str | None, number: str, now: float)
 
 
 def _reply_context(places: Places, task: str) -> Document:
-    """Return with what the answer goes on, also for a king who does not read the checkpoint."""
+    """Return the context of the answer, also for a king who does not read the checkpoint."""
     try:
         asked = notes.checkpoint(places, task)
     except (FileNotFoundError, BadInput):

@@ -74,7 +74,7 @@ class Story:
         }
 
 
-class Told(Protocol):
+class Showable(Protocol):
     """A story that can be shown."""
 
     def lines(self) -> Iterator[tuple[float | None, int, str]]: ...
@@ -102,7 +102,7 @@ def why(id: str | None, in_json: bool) -> None:
     screen.show([Section([_line(clock(at), depth, text) for at, depth, text in lines])])
 
 
-def _stories(places: Places, id: str | None) -> Sequence[Told]:
+def _stories(places: Places, id: str | None) -> Sequence[Showable]:
     """Return the story of the file of this ID, or of the chat messages of this ID where no file has it."""
     try:
         return [_story(places, _newest(places) if id is None else find_typed(places, id, IDS))]

@@ -10,7 +10,7 @@ from kingdom.errors import KingdomError
 from kingdom.home.places import Places
 
 MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
-"""What a reader stumbles over when a service answers in a shape that nobody has foreseen."""
+"""What reading an answer of an unexpected shape may raise."""
 
 
 class ServiceError(KingdomError):

@@ -44,7 +44,7 @@ may send: at large providers an app password of its own."""
 
 @contextmanager
 def signed_in(part: Mapping[str, Any], secrets: Mapping[str, str], seconds: float) -> Iterator[smtplib.SMTP]:
-    """Yield a connection that is greeted, encrypted and signed in; what the server says to our goodbye is all one.
+    """Yield a connection that is greeted, encrypted and signed in; an error of its end is ignored.
 
     ServiceRefused when the password could be read on the way.
     """

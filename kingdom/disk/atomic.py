@@ -229,7 +229,7 @@ class Disk:
             os.close(fd)
 
     def _open_once_more(self, draft: str) -> int:
-        """Open a draft whose folder is missing, or which a killed life of the same pid has left."""
+        """Open a draft whose folder is missing, or which a killed process of the same pid has left."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             os.unlink(draft)

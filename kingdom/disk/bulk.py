@@ -207,7 +207,7 @@ class FileBatch:
         return len(gone) == len(found)
 
     def sweep(self) -> None:
-        """Delete what a killed life left unfinished."""
+        """Delete what a killed process left unfinished."""
         self._spares.clear()
         for name in os.listdir(self.scratch):
             os.unlink(f"{self.scratch}/{name}")

@@ -27,7 +27,7 @@ class Trash:
         return self._folder / str(self._moved)
 
     def delete(self, place: Path) -> None:
-        """Delete what was moved there. What cannot be deleted stays for another life to `empty`."""
+        """Delete what was moved there. What cannot be deleted stays until the next start calls `empty`."""
         if not _is_large(place):
             shutil.rmtree(place, ignore_errors=True)
             return
@@ -37,7 +37,7 @@ class Trash:
         thread.start()
 
     def empty(self) -> None:
-        """Delete all that a killed life has left."""
+        """Delete all that a killed process has left."""
         if not self._moved:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -129,7 +129,7 @@ class Deliveries:
         return min(map(self._free, [*waiting, *resting]), default=inf)
 
     def rest(self, room: Room, until: float) -> None:
-        """Leave a room alone until then."""
+        """Post nothing in a room until then."""
         self._free_at[room] = max(until, self._free_at.get(room, 0.0))
 
     def begin(self, room: Room, message: Message, address: Address, drafts: list[Draft], *, look_first: bool) -> None:
@@ -164,7 +164,7 @@ class Deliveries:
             self._posters[address.channel].mark(address.room, post, code)
 
     def down(self, channel: str, error: ChannelDown) -> None:
-        """Leave a channel alone for a while that cannot be reached; say so once."""
+        """Pause a channel that cannot be reached, longer each time; log it once."""
         if channel not in self._pauses:
             self._services.log.error(f"{error}; its messages wait")
         if isinstance(error, ChannelLocked):
@@ -223,7 +223,7 @@ class Deliveries:
         self._openings.pop(self._under_way.pop(room).message.task_id or "", None)
 
     def _next(self, room: Room) -> Queued | None:
-        """Return the most urgent one, or what opens its thread; what is opened in another room waits for that."""
+        """Return the most urgent message, or the one that opens its thread; while another room opens that, it waits."""
         for queued in self._waiting[room]:
             if queued.type == "thread_start" or not THREAD_RULES[queued.type].in_thread:
                 return queued

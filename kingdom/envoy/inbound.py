@@ -61,7 +61,7 @@ class Inbound:
         return bool(said)
 
     def _answer(self, heard: list[tuple[Said, Event | None]], channel: str) -> None:
-        """Create the events. A reply to a thread that has ended is answered so, once in each thread."""
+        """Create the events. Who replies in a conversation that has ended is told so, once in each thread."""
         self._create([event for _, event in heard if event is not None])
         events = self._services.queues.events
         new = [words for words, event in heard if event is None and not events.was_made(event_id(channel, words))]

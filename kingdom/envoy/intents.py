@@ -72,7 +72,7 @@ class Intents:
             self.uncertain.pop(message_id, None)
 
     def remove_filed(self) -> None:
-        """Delete those of uncertain messages that have been filed."""
+        """Delete the intents and receipts of uncertain messages that have been filed."""
         pending = self._services.queues.messages
         self.remove([message_id for message_id in self.uncertain if not pending.has(message_id, "pending")])
 

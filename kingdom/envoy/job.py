@@ -99,7 +99,7 @@ class EnvoyJob:
         return [message for message in due if f"{message.id}.json" not in held]
 
     def _next_batch(self) -> list[Queued]:
-        """Return the most urgent ones, each after the message that opens its task's thread."""
+        """Return the most urgent messages, each after the one that opens its task's thread."""
         first = self._backlog.waiting[:BATCH]
         tasks = {queued.about for queued in first if THREAD_RULES[queued.type].in_thread}
         opening = {

@@ -14,7 +14,7 @@ from kingdom.times import stamp
 
 
 class LockedOut:
-    """Kept in a file, so that it is reported once, also after a restart or kill."""
+    """The channels that refuse our token, in a file, so that each is reported once, also after a restart or kill."""
 
     def __init__(self, services: Services, channels: Channels) -> None:
         self._services = services
@@ -23,7 +23,7 @@ class LockedOut:
         self._since = JsonFile(path, services.disk, services.log.error, _is_sound)
 
     def note(self, channel: str, why: str) -> None:
-        """Tell of it if that has not been done: since when it is so is noted first, and makes the message's id."""
+        """Write the message unless it was written: when it began is noted first, and is part of the message's id."""
         self._since.set(channel, self._since.get(channel) or stamp(self._services.clock()))
         self._since.save()
         since = self._since.get(channel)

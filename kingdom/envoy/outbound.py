@@ -37,7 +37,7 @@ class Outbound:
         self._deliveries = deliveries
 
     def has_to_wait(self, message: Message) -> bool:
-        """Let a message for a channel that takes its time wait for its room. Return whether it is one."""
+        """Queue a message whose channel posts from a thread of its own. Return whether its channel does."""
         address = self._address(message)
         try:
             waits = self._channels.get(address.channel).waits

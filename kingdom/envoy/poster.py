@@ -42,11 +42,11 @@ class Poster:
         self._thread.start()
 
     def post(self, message_id: str, draft: Draft, *, look_first: bool) -> None:
-        """Let it be posted; with `look_first` only if it is not there yet."""
+        """Have a draft posted by the thread; with `look_first` only if it was not posted before."""
         self._add(POST, lambda: self._post(message_id, draft, look_first))
 
     def mark(self, room: str, post: str, code: str) -> None:
-        """Let a post be marked when there is nothing to be posted."""
+        """Have a post marked when nothing waits to be posted."""
         if self._marks < MOST_MARKS:
             self._marks += 1
             self._add(MARK, lambda: self._mark(room, post, code))

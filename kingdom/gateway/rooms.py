@@ -18,7 +18,7 @@ class Rooms:
     def __init__(
         self, gateway: str, clients: Clients, membership: Membership, presence: Presence, producer: Producer
     ) -> None:
-        """`gateway` names this life of this gateway: its own signals come back to it."""
+        """`gateway` is the name that this gateway chose at its start: its own signals come back to it."""
         self._gateway = gateway
         self._clients = clients
         self._membership = membership

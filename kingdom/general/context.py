@@ -72,7 +72,7 @@ class Context:
         soldier.clear(self.services.unsynced)
 
     def clear_traces(self, soldier: SoldierHandle, inherited: str | None, *, is_done: bool = False) -> None:
-        """Remove what an ended task leaves, the control folder last: while it is there, a next life clears the rest.
+        """Remove what an ended task leaves, the control folder last: while it is there, a restart clears the rest.
 
         Unless `is_done` says that its workspace may go, its result is read for that.
         """

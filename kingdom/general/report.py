@@ -76,7 +76,7 @@ def cancel(general: Context, task: Task, soldier: SoldierHandle, look: Look, by:
 
 
 def _killed(general: Context, task: Task, soldier: SoldierHandle, look: Look, why: str) -> Retryable:
-    """Return what became of a soldier that was ended, after its cost is noted as far as its engine had told it."""
+    """Note what a killed soldier has cost, as far as its engine had told it, and return it as a failed try."""
     result = _used(task, soldier, why)
     if result is not None:
         _record_cost(general, task, _account(general, soldier), result, look)

@@ -112,7 +112,7 @@ class Signal:
     """A passing thing that gateways tell each other: presence, typing, joined, left, read, session_ended."""
 
     kind: str
-    #: The gateway's own name for this life of it.
+    #: The gateway that sent it, under the name that it chose when it started.
     gateway: str
     #: What belongs to the kind: roomId, userId, on, …
     facts: Mapping[str, Any]

@@ -166,7 +166,7 @@ class Places:
         return self.own(role) / "worker.json"
 
     def worker_snapshots(self) -> list[Path]:
-        """Return those of all workers, sorted by role."""
+        """Return the snapshots of all workers, sorted by role."""
         try:
             roles = sorted(name for name in os.listdir(self.state) if name.startswith("worker"))
         except FileNotFoundError:
@@ -178,7 +178,7 @@ class Places:
         return self.own(role) / "figures.json"
 
     def gateways_figures(self) -> list[Path]:
-        """Return those of all gateways, sorted by role."""
+        """Return the counts of all gateways, sorted by role."""
         return sorted(self.state.glob("gateway*/figures.json"))
 
     def heartbeat(self, role: str) -> Path:
@@ -203,7 +203,7 @@ class Places:
         return self.run / f"{check_name('role', role)}.starts"
 
     def last_words(self, role: str) -> Path:
-        """Return where a role without a terminal writes before its own log is open."""
+        """Return the file for what a role without a terminal prints before its own log is open."""
         return self.logs / f"{check_name('role', role)}.out"
 
     def supervisor_program(self, role: str) -> Path:
@@ -219,7 +219,7 @@ class Places:
         return self.results / f"{check_name('task', task)}{CHECKPOINT}"
 
     def session_id(self, task: str) -> Path:
-        """Return the file with the one line by which the engine of a task can go on."""
+        """Return the file with the id of the engine's session in which a task can go on."""
         return self.results / f"{check_name('task', task)}{SESSION_ID}"
 
     def soldier_id(self, task: str) -> Path:
@@ -278,7 +278,7 @@ class Places:
 
     @property
     def answers(self) -> Path:
-        """The folder of those notes."""
+        """The folder of the notes about answers."""
         return self.own("king") / "answered"
 
     @property
@@ -298,7 +298,7 @@ class Places:
 
     @property
     def cleanup_request(self) -> Path:
-        """By what the command line asks the chamberlain to clean up."""
+        """The file by which the command line asks the chamberlain to clean up."""
         return self.own("cli") / "cleanup-request.json"
 
     def cancelled(self, task: str) -> Path:

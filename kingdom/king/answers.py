@@ -14,7 +14,7 @@ from kingdom.records.messages import Checkpoint, Event, Task
 
 
 class Unanswerable(Exception):
-    """Nobody waits for this answer; its sentence goes to the person who gave it, into the question's thread."""
+    """The answer continues nothing. Why is told to the person who gave it, in the question's thread."""
 
     def __init__(self, why: str, thread: str | None = None) -> None:
         super().__init__(why)

@@ -52,7 +52,7 @@ class Decision(Generic[C]):
     task: Task | None = None
     #: By which a replay of the cause is recognised, for ever, if it becomes a task.
     key: str = ""
-    #: An earlier life has noted the task's id: it may have made the task.
+    #: Whether the task's id was noted before a restart: the task may have been made.
     begun: bool = False
     #: The folder that the cause goes to.
     next_state: str = ""
@@ -141,7 +141,7 @@ class Context:
     ) -> None:
         """Carry decisions out, durable together: note the ids in the causes, create what is missing, move the causes.
 
-        A kill between any two steps leaves the note, and the next life finishes under the ids that stand in it.
+        After a kill between two steps the restarted king reads the note and finishes with the same ids.
         """
         if not decisions:
             return
@@ -163,7 +163,7 @@ class Context:
         finish(noted)
 
     def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:
-        """Yield the messages that an earlier life has not written; under a fresh id it cannot have."""
+        """Yield the messages that were not written before a restart; one with a new id cannot have been."""
         for draft in decision.drafts:
             id = str(decision.cause.message_ids[draft.part])
             if _is_fresh(draft, before) or not self.queues.messages.was_made(id):

@@ -48,7 +48,7 @@ class Dispatch:
         return run is not None or bool(chosen)
 
     def _admitted(self, gate: Callable[[], Gate], taken: int) -> list[Queued]:
-        """Return the next events in the order of service. What has begun, and what people answer, is never held."""
+        """Return the next events in the order of service. What was begun, and people's answers, always pass."""
         chosen: list[Queued] = []
         for queued in self.events.waiting:
             if len(chosen) == BATCH:

@@ -169,7 +169,7 @@ def asked(task: Task, result: Result, default_channel: str) -> list[MessageDraft
 
 
 def _reply_context(task: Task, result: Result) -> dict[str, Any]:
-    """Return with what a reply to this task's last message goes on: an envoy hands it back with the reply."""
+    """Return the context that a reply to this task's last message needs: an envoy hands it back with the reply."""
     return {
         "general": task.target_general,
         "session_id": result.session_id,

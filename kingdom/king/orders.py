@@ -178,7 +178,7 @@ class Orders:
         raise OrderRefused(f"nothing named {order.target} is discarded, failed or in dead/")
 
     def _requeued_before(self, order: Order) -> str | None:
-        """Return what an earlier life has done of this order: the thing has left its old place, with our note in it."""
+        """Return what was done of this order before a restart: the file has left its old place, with our note in it."""
         for kind, states in WHERE_REQUEUED_GO.items():
             queue = self._king.queues.of(kind)
             for state in states:

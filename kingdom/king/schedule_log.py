@@ -31,7 +31,7 @@ class ScheduledRun:
 
     entry: ScheduleEntry
     due: float
-    #: The task it becomes; noted by an earlier life when it was begun.
+    #: The task it becomes, if that was noted before a restart.
     task_id: str | None = None
     message_ids: Json = field(default_factory=dict)
 

@@ -78,7 +78,7 @@ class LongPolls:
             return True
         if pending.is_withdrawn():
             return False
-        if pending.is_of_the_dead():
+        if pending.client_was_killed():
             with suppress(OSError):
                 os.unlink(pending.path)
             return False

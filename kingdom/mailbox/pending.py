@@ -37,7 +37,7 @@ class PendingRequest:
     #: What its client holds a lock on while it lives; empty when nobody can tell.
     locked: str = ""
 
-    def is_of_the_dead(self) -> bool:
+    def client_was_killed(self) -> bool:
         """Return whether its client was killed while it waited."""
         try:
             return bool(self.locked) and os.path.exists(self.locked) and not is_locked(Path(self.locked))

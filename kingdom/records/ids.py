@@ -20,7 +20,7 @@ class DailyCounter:
     """Ids that count up within a day: `20261118-001`. They survive restarts and never go back, as clocks may.
 
     The file holds the last number that may have been given away; a number is noted there before it is used,
-    with some more `ahead`, so that not every id costs a write. Only a killed life leaves a gap of those.
+    with some more `ahead`, so that not every id costs a write. Only a kill leaves a gap.
     """
 
     def __init__(

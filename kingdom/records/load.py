@@ -17,7 +17,7 @@ from kingdom.home.places import Places, is_hidden
 from kingdom.times import moment, rests_until
 
 CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
-MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it beats"
+MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it works"
 
 FIGURES = {
     "cpu_percent": "cpu {:.0f} %",

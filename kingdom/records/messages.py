@@ -43,7 +43,7 @@ class Queued(NamedTuple):
     #: Of the record, as its priority.
     type: str
     priority: str
-    #: An earlier life has noted what it intends with it.
+    #: Whether its owner had begun with it before a restart, and noted what it was doing.
     begun: bool = False
     #: The task that a message belongs to.
     about: str | None = None

@@ -20,7 +20,7 @@ class ConfigFiles:
         self._next_look = 0.0
 
     def changed(self, now: float, at_once: bool = False) -> bool:
-        """Return whether a file has changed since the last look, which is LOOK_SECONDS old or `at_once` renewed."""
+        """Return whether a file has changed. Looks every LOOK_SECONDS, or now if `at_once`."""
         if now < self._next_look and not at_once:
             return False
         self._next_look = now + LOOK_SECONDS

@@ -77,7 +77,7 @@ def tracer(pid: int) -> int | None:
 
 
 def age(start_ticks: int) -> float:
-    """Return the seconds since a start time, by the clock that nobody can set."""
+    """Return the seconds since a start time, by the time since boot."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
 
 

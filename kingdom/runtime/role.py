@@ -78,7 +78,7 @@ class Services:
     system: Config
     #: The role's own file of config/.
     config: Config
-    #: Seconds that nobody can set, for periods and pauses.
+    #: Seconds of the monotonic clock, for periods and pauses.
     monotonic: Callable[[], float] = time.monotonic
     #: Wakes the role when other processes end.
     exits: ProcessExits = field(default_factory=ProcessExits)
@@ -189,7 +189,7 @@ def _stand_by(spec: RoleSpec, places: Places) -> None:
             is_told = True
             for number in (signal.SIGTERM, signal.SIGINT) if spec.survives_hup else END_SIGNALS:
                 signal.signal(number, _end_at_once)
-            whom = f"another program beats in {places.heartbeat(spec.name)}"
+            whom = f"another program writes the heartbeat {places.heartbeat(spec.name)}"
             log = Log(places, spec.name, Disk(places.scratch(spec.name)), time.time)
             log.warn(f"stands by: {whom}; takes over {threshold:g} s after its last heartbeat")
             log.flush()
@@ -201,7 +201,7 @@ def _end_at_once(*_: Any) -> None:
 
 
 def _crashed(lock: Lock, log: Log, heartbeat: Heartbeat, places: Places) -> int:
-    """Write what the turn has logged and the traceback, both without secrets, and tell bin/role how this life ended."""
+    """Write what the turn has logged, and the traceback, without secrets; tell bin/role how this process ended."""
     with contextlib.suppress(LockLost):
         lock.check()
         log.error(f"crashed: {traceback.format_exc(limit=-12)}")

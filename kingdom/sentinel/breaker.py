@@ -14,7 +14,7 @@ SUBJECTS = ("subject_url", "ticket_key", "path")
 
 
 class Breaker:
-    """Counts the events of one watcher, in all and about each subject. Times are those of a clock nobody can set."""
+    """Counts the events of one watcher, in all and about each subject. Times are those of the monotonic clock."""
 
     def __init__(self, config: Config) -> None:
         self._made: deque[tuple[float, str]] = deque()

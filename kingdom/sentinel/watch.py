@@ -73,7 +73,7 @@ class Watch:
 
     @property
     def due(self) -> float:
-        """Return when it wants a turn, on the clock that nobody can set. What it waits for meanwhile rings."""
+        """Return when it wants a turn, by the monotonic clock. A call that ends earlier wakes the loop."""
         if self._phase is Phase.MAKES_EVENTS:
             return self._services.monotonic()
         return self._due if self._phase is Phase.WAITS else self._began + ABANDONED_AFTER
@@ -146,7 +146,7 @@ class Watch:
         passing, why = self._breaker.passing(new, self._services.monotonic())
         self._hold(len(new) - len(passing), why)
         held = {event.id for event in new} - {event.id for event in passing}
-        # Known ones are among them: one of a killed life may lack its marker.
+        # Known ones are among them: after a kill the marker of one may be missing.
         self._left = [event for event in fit if event.id not in held]
         self._found, self._is_whole, self._phase = found, not held, Phase.MAKES_EVENTS
 
@@ -179,7 +179,7 @@ class Watch:
         give_back_memory()
 
     def _fails(self, error: ServiceError) -> None:
-        """Wait: as long as the source has named, or longer with each failure."""
+        """Wait as long as the source has asked, or longer with each failure."""
         self._failures += 1
         self._looked_at = self._services.clock()
         growth = 2.0 ** min(self._failures - 1, 16)
@@ -199,7 +199,7 @@ class Watch:
         self._next_at = self._services.clock() + seconds
 
     def _rest_of_pause(self) -> float:
-        """Return how long the source had asked an earlier life to be left alone."""
+        """Return how much is left of a pause that the source asked for before a restart."""
         try:
             left = moment(str(self._state.get("not_before", ""))) - self._services.clock()
         except (ValueError, OverflowError):
@@ -207,7 +207,7 @@ class Watch:
         return max(0.0, min(left, 86400.0))
 
     def _say_trouble(self, kind: str, why: str) -> None:
-        """Say it once, and again only when it is of another kind."""
+        """Log a failure once, and again only when it is of another kind."""
         problem = f"{kind}: {one_line(self._services.log.clean(why), 300)}"
         if self._kind() != kind:
             self._services.log.error(one_line(why, 300))

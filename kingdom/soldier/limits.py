@@ -50,7 +50,7 @@ class Limits:
         return self._full_disk()
 
     def exceeded_at_end(self) -> Exceeded | None:
-        """Return what an engine without a result may have ended of, too quickly to be seen in time."""
+        """Return the limit that may have ended an engine without a result, faster than it is measured."""
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
         if most >= self._limits["memory_mb"]:
             return Exceeded(MEMORY, f"{most} MB of memory, more than {self._limits['memory_mb']}")
@@ -66,7 +66,7 @@ class Limits:
 
 
 def _memory(pids: Iterable[int], enough: int) -> int:
-    """Return what all have in memory; when that seems too much, counted again with every shared page shared."""
+    """Return the memory of all processes; only if that exceeds `enough`, each shared page is counted once."""
     pids = list(pids)
     unmapped = _memory_files(pids)
     found = unmapped + sum(_resident(pid) for pid in pids)

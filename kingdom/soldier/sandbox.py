@@ -103,7 +103,7 @@ def missing() -> str | None:
 
 
 def missing_hold() -> str | None:
-    """Return why a process that hides could outlive its soldier here; None when nothing can."""
+    """Return why a process could outlive its soldier on this machine; None when none can."""
     cgroup = Cgroup(Path("/"), f"probe-{os.getpid()}")
     cgroup.create(1)
     held = cgroup.is_there()
@@ -114,7 +114,7 @@ def missing_hold() -> str | None:
 
 
 def _may_have_a_view() -> bool:
-    """Try it in a child: a view of the disk cannot be given back."""
+    """Return whether a view of its own can be had: tried in a child, because it cannot be given back."""
     child = os.fork()
     if child == 0:
         os._exit(_unshare())
@@ -128,7 +128,7 @@ def adopt_orphans() -> None:
 
 class Prepared:
     """What sandboxes have in common that are entered within a second: the processes of this user, and the trees that
-    may be read. A process that forks many soldiers finds it out beforehand."""
+    may be read. A process that forks many soldiers looks them up beforehand."""
 
     def __init__(self) -> None:
         self._until = 0.0

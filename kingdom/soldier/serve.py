@@ -164,14 +164,14 @@ def _wait(engine: Popen[bytes], watch: Limits) -> int:
 
 
 def _reap_orphans(engine: int) -> None:
-    """Take the ends of processes that we adopted: else they would fill the table of processes."""
+    """Reap the processes that we adopted: else they would fill the process table."""
     with suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != engine:
             os.waitpid(ended.si_pid, 0)
 
 
 def _keep_output(order: SoldierOrder, places: Places) -> None:
-    """Make what it printed fit to be kept; `.env` is read now, because nothing that runs beside an engine knows it."""
+    """Hide secrets in what the engine printed. `.env` is read only now: no process beside a running engine knows it."""
     secrets: Iterable[str] = ()
     with suppress(OSError, BadFile):
         secrets = dotenv.lines(places)[0].values()

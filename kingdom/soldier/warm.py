@@ -66,14 +66,14 @@ def _next_request(general: socket.socket) -> tuple[Mapping[str, Any], int] | Non
 
 
 def _reap() -> None:
-    """Take the ends of earlier ones. Not before the answer: until then their pids must name nobody else."""
+    """Reap earlier serving processes. Not before the answer: until then their pids must not be used again."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def _become(request: Mapping[str, Any], lock: int, general: int, places: Places, prepared: Prepared) -> int:
-    """Be the serving process that a start by its command line would be, and return its exit code."""
+    """Act as the serving process that the command line would start, and return its exit code."""
     os.environ.clear()
     os.environ.update(request["environment"])
     # First of all what it is known by: from here on whoever looks for this task's processes finds it.

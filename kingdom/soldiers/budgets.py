@@ -240,7 +240,7 @@ def _sum(row: Mapping[str, Any], usd: float, tokens: int) -> dict[str, Any]:
 
 
 def _added(rows: Any, name: str, usd: float, tokens: int, most: int = MOST_RUNS) -> dict[str, Any]:
-    """Return the rows with this one enlarged, and of many the dearest."""
+    """Return the rows with this cost added; of more than `most` the dearest."""
     known = rows if isinstance(rows, dict) else {}
     more = {**known, name: _sum(known.get(name, {}), usd, tokens)}
     if len(more) <= most:

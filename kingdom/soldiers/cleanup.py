@@ -31,12 +31,12 @@ def remove_tree(disk: Disk, folder: Path) -> None:
 
 
 def finish_removals(folder: Path) -> None:
-    """Remove what a killed life was still removing here."""
+    """Finish the removals that a kill has interrupted here."""
     _sweep(list(folder.glob(f".*{REMOVED}")))
 
 
 def _is_removed(folder: Path) -> bool:
-    """Try the usual case: a few files, and nothing below."""
+    """Remove a folder with a few files and no folders in it. Return whether it is gone."""
     try:
         with os.scandir(folder) as entries:
             there = list(islice(entries, FEW + 1))

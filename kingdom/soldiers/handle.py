@@ -149,13 +149,13 @@ class SoldierHandle:
     def kill(self) -> int:
         """Kill the whole tree, wherever it hid, and return how many processes that were.
 
-        Those are who carries its markers and is not older than it, and who is in its control group.
+        They are those that carry its markers and are not older than it, and those in its control group.
         """
         started = _read(Started, self._started)
         return end_carriers(self._markers, started.start if started else 0) + Cgroup(self._home, self.task).kill_all()
 
     def stderr_tail(self) -> str:
-        """Return the last words of the serving process."""
+        """Return the end of what the serving process wrote to its standard error."""
         with suppress(OSError):
             return self._stderr.read_text("utf-8", "replace").strip()[-STDERR_TAIL:]
         return ""

@@ -187,7 +187,7 @@ def soldier_name(task: Task) -> str:
 
 
 def _session_id(task: Task) -> str | None:
-    """Return by which session of its engine the task of an answer goes on."""
+    """Return the session of its engine in which the task of an answer goes on."""
     session_id = task.payload.get("session_id")
     return session_id if task.type == "resume" and isinstance(session_id, str) and session_id else None
 
@@ -269,7 +269,7 @@ def _first_of(services: Services, asked: Checkpoint) -> Checkpoint | None:
 
 
 def _template(services: Services, manifest: Manifest, task: Task, engine: str) -> str:
-    """Return the text of the prompt that is most of all for this task: for its action and its engine, else for one.
+    """Return the most specific prompt for this task: for its action and engine, its action, its engine, else for all.
 
     Packages of other kingdoms install theirs as `templates/<general>….md`.
     """

@@ -39,7 +39,7 @@ class Starter:
     def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int | None:
         """Start the process that serves a task; it inherits the lock. Return its pid.
 
-        None when the warm server failed: then it is open whether the process was started, and its lock tells.
+        None when the warm server failed: then only the lock tells whether the process was started.
         """
         if time.monotonic() < self._slow_until:
             return self.start_slowly(task, environment, errors, lock)
@@ -52,7 +52,7 @@ class Starter:
             return None
 
     def reap(self) -> None:
-        """Take the ends of its children."""
+        """Reap its children."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def close(self) -> None:
@@ -111,6 +111,6 @@ class Starter:
         return ours
 
     def _environment(self) -> dict[str, str]:
-        """Return what the server itself is started with: nothing of anybody's secrets."""
+        """Return the variables that the server itself is started with: no secrets."""
         ours = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "PYTHONPATH") if name in os.environ}
         return {**ours, "KINGDOM_HOME": str(self._home), "KINGDOM_ROOM": room_for_markers(self._home)}

@@ -1,6 +1,6 @@
 """Workspaces of soldiers: a shared clone of the task's repository, or an empty folder.
 
-Clones and fetches are children that the general does not wait for. No hook of anybody's runs in a git call of ours.
+Clones and fetches are children that the general does not wait for. Our git calls run no hooks.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ REPOSITORY_LINKS = (
     "languages merges milestones notifications pulls releases stargazers statuses subscribers subscription tags "
     "teams trees"
 )
-DEEDS = {"review_requested": ("requested_reviewer", "review_requester"), "assign": ("assignee", "assigner")}
+ISSUE_EVENTS = {"review_requested": ("requested_reviewer", "review_requester"), "assign": ("assignee", "assigner")}
 """Reasons that stand in an issue's history, with whom they are about, and who caused them."""
 KINDS = ("PullRequest", "Issue")
 OPENED_BEFORE = 86400.0
@@ -51,12 +51,17 @@ class GitHub(FaultyStandIn):
         #: What else stands in a pull request: comments on lines, reviews, and what was done, by a number of their own.
         self.remarks: dict[int, dict[str, Any]] = {}
         self.reviews: dict[int, dict[str, Any]] = {}
-        self.deeds: dict[int, dict[str, Any]] = {}
+        self.issue_events: dict[int, dict[str, Any]] = {}
         #: Who opened an issue or a pull request, and when, if not "dana" a day before.
         self.opened: dict[int, tuple[str, float]] = {}
         #: What its writer says of it, and into which branch it wants to go, if not nothing and "main".
         self.described: dict[int, tuple[str, str]] = {}
-        kinds = {"comment": self.comments, "remark": self.remarks, "review": self.reviews, "deed": self.deeds}
+        kinds = {
+            "comment": self.comments,
+            "remark": self.remarks,
+            "review": self.reviews,
+            "issue_event": self.issue_events,
+        }
         for kind, name, one in self.noted():
             if kind == "thread":
                 self.threads[name] = one
@@ -95,7 +100,7 @@ class GitHub(FaultyStandIn):
                 "subscription_url": f"{self.address}/notifications/threads/{name}/subscription",
             }
             self.note("thread", name, self.threads[name])
-            if comment is None and reason in DEEDS:
+            if comment is None and reason in ISSUE_EVENTS:
                 self._do(number, reason, repo, moment)
             return name
 
@@ -168,7 +173,14 @@ class GitHub(FaultyStandIn):
                 return answer_json(self._issue(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "issues", number, "events"):
                 url = f"{self.address}/repos/{owner}/{name}/issues/{number}"
-                return self._page(request, [deed for deed in self.deeds.values() if deed["url"].startswith(f"{url}#")])
+                return self._page(
+                    request,
+                    [
+                        issue_event
+                        for issue_event in self.issue_events.values()
+                        if issue_event["url"].startswith(f"{url}#")
+                    ],
+                )
             case ("GET", "repos", owner, name, "pulls", number):
                 return answer_json(self._pull(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "pulls", number, "comments" | "reviews" as kind):
@@ -268,8 +280,8 @@ class GitHub(FaultyStandIn):
 
     def _do(self, number: int, reason: str, repo: str, moment: str) -> None:
         """Note in an issue's history that "dana" has asked something of us."""
-        name, (asked, asker) = 7000 + len(self.deeds), DEEDS[reason]
-        self.deeds[name] = {
+        name, (asked, asker) = 7000 + len(self.issue_events), ISSUE_EVENTS[reason]
+        self.issue_events[name] = {
             "id": name,
             "node_id": f"E_{name}",
             "url": f"{self.address}/repos/{repo}/issues/{number}#{name}",
@@ -282,7 +294,7 @@ class GitHub(FaultyStandIn):
             asked: self._user(self.login),
             asker: self._user("dana"),
         }
-        self.note("deed", str(name), self.deeds[name])
+        self.note("issue_event", str(name), self.issue_events[name])
 
     def _review(self, number: int, text: str, user: dict[str, Any], repo: str) -> None:
         name, url = 6000 + len(self.reviews), f"{self.address}/repos/{repo}/pulls/{number}"

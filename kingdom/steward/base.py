@@ -66,7 +66,7 @@ class RoleStatus:
 
     #: The process, while the role runs.
     pid: int | None = None
-    #: How its last life ended; a signal is negative.
+    #: The exit code of its last process; a signal is negative.
     code: int | None = None
     #: Somebody asked the launcher itself to stop it.
     stopped: bool = False

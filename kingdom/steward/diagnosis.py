@@ -1,7 +1,7 @@
 """What is wrong with a role, and what its watcher does about it.
 
 The watcher is the chamberlain; the chamberlain itself is watched by the king. A launcher restarts what crashed, and
-bin/role delays and refuses the lives of a crash loop: the watcher leaves both to them.
+bin/role delays and refuses the starts of a crash loop: the watcher leaves both to them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Observation:
     elsewhere: bool = False
     #: The process that runs has written a heartbeat.
     has_beaten: bool = True
-    #: How its last life ended, as far as its launcher knows.
+    #: The exit code of its last process, as far as its launcher knows.
     code: int | None = None
     #: Somebody asked its launcher to stop it.
     stopped: bool = False

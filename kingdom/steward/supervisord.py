@@ -247,9 +247,9 @@ class Supervisord:
             time.sleep(process_groups.LOOK_SECONDS)
 
     def _wait_until_they_listen(self, pids: Collection[int]) -> None:
-        """Wait until each is its own program: a copy of supervisord, just forked, takes TERM as that does, for itself.
+        """Wait until each process runs its own program.
 
-        It would forget it when it becomes the role, which nobody would have asked to end then.
+        A fork of supervisord that does not yet takes TERM as supervisord does, and forgets it when it becomes the role.
         """
         give_up = time.monotonic() + self._timeouts.stop
         while any(_is_supervisord(pid) for pid in pids) and time.monotonic() < give_up:

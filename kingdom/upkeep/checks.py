@@ -264,7 +264,7 @@ def _promised(view: View) -> Iterator[Fault]:
                     yield Fault(place, f"{path.stem} promised it ({part}), and it is nowhere", about)
 
 
-def _apologise(mender: Mender, fault: Fault) -> None:
+def _say_it_was_lost(mender: Mender, fault: Fault) -> None:
     """Write the message anew; what it said is not known any more."""
     check_name("message", id := fault.path.stem)
     text = f"a message about {fault.about} was lost; `kingdom why {fault.about}` tells how it stands"
@@ -538,7 +538,7 @@ CHECKS: tuple[Check, ...] = (
         "A message whose id was noted has been written.",
         _promised,
         "written, saying that one was lost",
-        _apologise,
+        _say_it_was_lost,
     ),
     Check("last-word", "People got a message about every ended task.", _last_words),
     Check("outcome", "A task that has ended has its result as long as that is kept.", _results),

@@ -71,7 +71,7 @@ class Worker:
             if self._publications is not None:
                 self._publish(CLOSE_SECONDS)
         except KingdomError as error:
-            self._services.log.warn(f"leaves {len(self._in_hand)} messages to its next life: {error}")
+            self._services.log.warn(f"leaves {len(self._in_hand)} messages for its next start: {error}")
         self._topics.close()
         self._database.close()
 

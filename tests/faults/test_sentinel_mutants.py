@@ -37,7 +37,7 @@ MUTANTS = [
     Mutant(
         "a bot's comment hides that a review was asked",
         "kingdom.sentinel.watchers.github:GitHubWatcher._heard",
-        replace("any(A >= since and self._is_deed_for_us(B, C) for entry in done)", "False"),
+        replace("any(A >= since and self._asks_us(B, C) for entry in done)", "False"),
         caught_by=f"{HUB}::test_what_a_person_did_before_a_bot_wrote_is_heard_once",
     ),
     Mutant(

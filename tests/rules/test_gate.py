@@ -163,7 +163,7 @@ def test_a_hold_says_its_reason(home: Path) -> None:
     old = look(home, {"timestamp": "2026-02-07T09:52:00Z"}).holds_because(gate.Work("low"))
     assert old == (
         "the machine is orange (the vitals are 600 s old), so only what needs no model starts "
-        "until the chamberlain has measured again; `kingdom status` shows whether it beats"
+        "until the chamberlain has measured again; `kingdom status` shows whether it works"
     )
     vitals = {"timestamp": "2026-02-07T10:01:50Z", "health": "yellow", "system": {"cpu_percent": 71.6, "x": 1}}
     assert look(home, vitals).holds_because(gate.Work("normal")) == (

@@ -111,7 +111,7 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
         "user|null": "user",
         "object": "_links",
     },
-    "deed": {
+    "issue_event": {
         "integer": "id",
         "string": "node_id url event created_at",
         "user": "actor requested_reviewer? review_requester",
@@ -253,7 +253,7 @@ def of_github() -> Iterator[tuple[str, Any]]:
         yield "user", asked(hub, "GET", "/user", token)
         yield "ticket", asked(hub, "GET", "/repos/acme/shop/issues/1", token)
         yield "pull request", asked(hub, "GET", "/repos/acme/shop/pulls/1", token)
-        for shape, path in (("deed", "issues/1/events"), ("review", "pulls/1/reviews")):
+        for shape, path in (("issue_event", "issues/1/events"), ("review", "pulls/1/reviews")):
             (said,) = asked(hub, "GET", f"/repos/acme/shop/{path}", token)
             yield shape, said
         (said,) = asked(hub, "GET", "/repos/acme/shop/pulls/1/comments", token)

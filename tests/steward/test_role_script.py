@@ -158,7 +158,7 @@ def test_each_short_life_doubles_the_wait(streak: int, seconds: str, script: Scr
     write_ledger(court, streak, 1.0)
     begun = script.begin("king", KINGDOM_DELAY_FIRST="100")
     assert begun.stderr is not None
-    assert begun.stderr.readline() == f"king: waits {seconds} s after {streak + 1} short lives\n"
+    assert begun.stderr.readline() == f"king: waits {seconds} s after {streak + 1} short runs\n"
     begun.terminate()
     assert begun.wait(SOON) == 0
     assert court.lives("king") == []
@@ -167,7 +167,7 @@ def test_each_short_life_doubles_the_wait(streak: int, seconds: str, script: Scr
 def test_the_first_restart_waits_a_second_and_the_first_start_not_at_all(script: Script, court: Court) -> None:
     court.behave("king", "exit=1")
     assert script.run("king", KINGDOM_DELAY_FIRST="100") == (1, "")
-    assert script.run("king", KINGDOM_DELAY_FIRST="1") == (1, "king: waits 0.01 s after a short life\n")
+    assert script.run("king", KINGDOM_DELAY_FIRST="1") == (1, "king: waits 0.01 s after a short run\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -234,7 +234,7 @@ def test_a_life_that_beat_and_crashed_was_short(script: Script, court: Court) ->
     write_ledger(court, 1, 1.0)
     write_beat(court, 99000, "crashed")
     court.behave("king", "exit=1")
-    assert script.run("king", KINGDOM_DELAY_FIRST="1")[1] == "king: waits 0.02 s after 2 short lives\n"
+    assert script.run("king", KINGDOM_DELAY_FIRST="1")[1] == "king: waits 0.02 s after 2 short runs\n"
 
 
 def test_a_role_that_is_killed_while_idle_is_never_quarantined(script: Script, court: Court) -> None:
@@ -337,4 +337,4 @@ def test_without_a_python_it_says_what_to_do(script: Script, court: Court) -> No
     code, said = script.run("king", KINGDOM_PYTHON="/nowhere/python")
     assert code == 1
     assert said == "king: no python at /nowhere/python; run make setup, or name one with KINGDOM_PYTHON\n"
-    assert len(ledger(court)) == 2, "it counts as a short life"
+    assert len(ledger(court)) == 2, "it counts as a short run"

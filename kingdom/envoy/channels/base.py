@@ -133,7 +133,7 @@ class Channel(Protocol):
         return name
 
     def mark(self, room: str, post: str, code: str) -> None:
-        """Show on a post how its task stands, by a message's code. Nobody minds when that fails."""
+        """Show on a post how its task stands, by a message's code. A failure is ignored."""
 
     def folders(self) -> Iterable[Path]:
         """Return folders whose new files wake the envoy, for a channel that receives by files."""

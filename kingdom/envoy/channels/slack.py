@@ -24,7 +24,7 @@ from kingdom.runtime import tables
 from kingdom.times import moment
 
 BLIP_SECONDS = 10.0
-"""A line that is down for less is nobody's business: Slack renews it every few hours."""
+"""A shorter interruption is not reported: Slack renews connections every few hours."""
 CLOCK_SKEW_SECONDS = 600
 PAGES_SEARCHED = 10
 PAGE = 200
@@ -132,7 +132,7 @@ class Slack(Channel):
         return self._listed.press(payload) if request.type == "interactive" else None
 
     def _show_answer(self, said: Said, payload: Mapping[str, Any]) -> None:
-        """Put the answer in place of the buttons, some time."""
+        """Replace the buttons by the answer when the thread has time for it."""
         message = payload["message"]
         blocks = answered(message, said.text, said.user)
         text = str(message.get("text") or said.text)

@@ -124,7 +124,7 @@ class Bridge(Channel):
             return None
 
     def _has_taken(self, name: str) -> bool:
-        """Return whether a request is the bridge's by now, which may yet answer: given again, it would be done twice.
+        """Return whether the bridge has taken a request and may still answer: given again, it would be done twice.
 
         One that has not reported since it was given the request may have forgotten it.
         """

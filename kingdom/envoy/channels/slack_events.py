@@ -82,7 +82,7 @@ class Listed:
         return self._said(kind, *said, is_direct=is_direct)
 
     def _kind_in_channel(self, event: Payload) -> str | None:
-        """Return what a message in a channel is: a reply. What mentions us comes a second time, as a mention."""
+        """Return the type of a message in a channel: a reply or None. What mentions us comes again, as a mention."""
         is_reply = event.get("thread_ts") not in (None, event.get("ts"))
         return IN_THREAD if is_reply and f"<@{self._me.user}" not in str(event.get("text")) else None
 

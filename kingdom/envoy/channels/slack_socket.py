@@ -74,11 +74,11 @@ class Line(threading.Thread):
         self.do(lambda: self._send(request.envelope_id))
 
     def do(self, call: Callable[[], None]) -> None:
-        """Let something be done by this thread when it comes to it; what fails is left undone."""
+        """Have something done by this thread when it is free; a failure is ignored."""
         self._calls.put(call)
 
     def close(self) -> None:
-        """Send what is to be sent and let go, in the background."""
+        """Send what is left and disconnect, in the background."""
         self._calls.put(None)
 
     def run(self) -> None:

@@ -201,7 +201,7 @@ class CommandWatcher:
                     stream.close()
 
     def _end_leftovers(self) -> None:
-        """End what a killed life of the sentinel has left running."""
+        """End a program that a killed sentinel has left running."""
         end_carriers(Markers(frozenset({f"{MARK}={SOURCE}".encode(), home_mark(self._kit.places.home)})))
 
     def _event(self, line: bytes) -> Event:

@@ -26,7 +26,7 @@ GONE = 404
 KINDS = {"PullRequest": "pr", "Issue": "issue"}
 REASONS = {"assign": "assigned", "mention": "mentioned"}
 """Reasons that are called otherwise in the types of events."""
-DEEDS = {"review_requested": "review_requested", "assign": "assigned"}
+ISSUE_EVENTS = {"review_requested": "review_requested", "assign": "assigned"}
 """Reasons that are caused without a word, and what an issue's history calls them: who wrote last says nothing there."""
 URGENT = ("github.pr.review_requested", "github.pr.mentioned", "github.pr.assigned", "github.issue.assigned")
 """Of normal priority; all others are low."""
@@ -202,13 +202,13 @@ class GitHubWatcher(ServiceWatcher):
         if comment is None or self._is_person(comment):
             return [comment]
         # Somebody may have written or asked before us, and neither has been read.
-        since, deed = self._read_until(thread), DEEDS.get(thread["reason"])
+        since, issue_event = self._read_until(thread), ISSUE_EVENTS.get(thread["reason"])
         written = (entry for address in _writings(thread, since) for entry in self._entries(address))
         by_people = (entry for entry in written if _moment_of(entry) >= since and self._is_person(entry))
         if found := list(islice(by_people, 1)):
             return found
-        done = self._entries(f"{_address(thread)}/events?per_page=100") if deed else ()
-        is_asked = any(_moment_of(entry) >= since and self._is_deed_for_us(entry, deed) for entry in done)
+        done = self._entries(f"{_address(thread)}/events?per_page=100") if issue_event else ()
+        is_asked = any(_moment_of(entry) >= since and self._asks_us(entry, issue_event) for entry in done)
         return [] if is_asked else None
 
     def _read_until(self, thread: Notification) -> str:
@@ -219,7 +219,7 @@ class GitHubWatcher(ServiceWatcher):
         return str(thread.get("last_read_at") or self._kit.state.get("begin") or thread["updated_at"])
 
     def _entries(self, address: str) -> Iterator[Any]:
-        """Yield what lies at an address, page by page. What is gone, or has too many pages, may be anybody's."""
+        """Yield what lies at an address, page by page. None for what is gone or has too many pages."""
         for _ in range(MOST_PAGES_OF_THREAD):
             answer = self._answer(address)
             if answer is None:
@@ -230,17 +230,17 @@ class GitHubWatcher(ServiceWatcher):
                 return
         yield None
 
-    def _is_deed_for_us(self, entry: Any, deed: str | None) -> bool:
-        """Return whether somebody, a bot too, has asked this of us; of what cannot be read nobody knows."""
+    def _asks_us(self, entry: Any, issue_event: str | None) -> bool:
+        """Return whether somebody, a bot too, has asked this of us; True for what cannot be read."""
         if not isinstance(entry, dict):
             return True
         asked = entry.get("requested_reviewer") or entry.get("assignee") or {}
         asker = entry.get("review_requester") or entry.get("assigner") or {}
         is_of_us = "requested_team" in entry or asked.get("login") == self._me()
-        return entry.get("event") == deed and is_of_us and asker.get("login") != self._me()
+        return entry.get("event") == issue_event and is_of_us and asker.get("login") != self._me()
 
     def _is_person(self, comment: Any) -> bool:
-        """Return whether somebody else wrote this; of what is gone nobody knows."""
+        """Return whether a person other than us wrote this; True for what is gone."""
         user = comment.get("user") if isinstance(comment, dict) else None
         if not isinstance(user, dict):
             return True

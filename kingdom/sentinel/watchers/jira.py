@@ -151,7 +151,7 @@ class JiraWatcher(ServiceWatcher):
         return {**ticket, "fields": {**ticket["fields"], "comment": {"comments": newest}}}
 
     def _known(self) -> dict[str, Known]:
-        """Return what the tickets were like. Events that a killed life has made count."""
+        """Return what the tickets were like, also those whose events were made just before a kill."""
         kept = self._kit.state.get("known_issues") or {}
         if isinstance(kept, list):
             kept = {str(key): {} for key in kept}

@@ -157,7 +157,7 @@ def _without_own(ending: Ending) -> dict[str, Any]:
 
 
 def _object_in(text: str) -> dict[str, Any] | None:
-    """Return the result that the last words are, with or without a fence around it."""
+    """Return the result in an engine's last message, with or without a code fence; None when it is none."""
     bare = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
     event = event_of(bare)
     return event if event is not None and isinstance(event.get("status"), str) else None

@@ -256,7 +256,7 @@ def restarts(stage: Stage, state: State, owner: Owner) -> None:
 
 def delays(stage: Stage, state: State, owner: Owner) -> None:
     ledger = stage.court.places.starts("king")
-    wait_until(lambda: stage.waits() or ledger.read_text().startswith("streak 1\n"), SOON, "a short life was counted")
+    wait_until(lambda: stage.waits() or ledger.read_text().startswith("streak 1\n"), SOON, "a short run was counted")
 
 
 def refuses(stage: Stage, state: State, owner: Owner) -> None:
