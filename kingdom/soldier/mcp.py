@@ -43,7 +43,11 @@ def ask_human(arguments: Arguments) -> str:
     question = arguments.get("question")
     if not isinstance(question, str) or not question.strip():
         raise ValueError("question must be a text")
-    report_result({"status": "needs_human", "question": question})
+    choices = arguments.get("choices") or []
+    if not isinstance(choices, list) or not all(isinstance(choice, str) and choice.strip() for choice in choices):
+        raise ValueError("choices must be a list of texts")
+    lines = [question.rstrip(), *(f"- {' '.join(choice.split())}" for choice in choices)]
+    report_result({"status": "needs_human", "question": "\n".join(lines)})
     return "A person will be asked. End now: you continue in this session and folder when they have answered."
 
 
@@ -67,7 +71,18 @@ TOOLS: dict[str, tuple[Callable[[Arguments], str], str, Mapping[str, Any]]] = {
     "ask_human": (
         ask_human,
         "Ask a person what only a person can decide: one question that can be answered in a sentence.",
-        {"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]},
+        {
+            "type": "object",
+            "properties": {
+                "question": {"type": "string"},
+                "choices": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "answers to choose from, if any: at most 10 of at most 70 letters become buttons",
+                },
+            },
+            "required": ["question"],
+        },
     ),
     "remember": (
         remember,

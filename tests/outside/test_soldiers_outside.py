@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ from kingdom.disk.codec import read_json
 from kingdom.runtime.processes import carriers, soldier_markers, tree
 from kingdom.standins.model import Step, in_turn
 from tests.journey.kingdoms import KINGDOM
-from tests.outside.outside import CANARY, GENERAL, TASK, Home, report, service, shell
+from tests.outside.outside import CANARY, GENERAL, TASK, Home, service, shell
 from tests.waiting import wait_until
 
 DONE = {"status": "success", "summary": "looked at it"}
@@ -41,7 +42,7 @@ def ended(home: Home) -> bool:
 
 
 @BOTH
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
 def test_a_program_that_is_killed_takes_all_its_children_along(engine: str, number: int, home: Path) -> None:
     with service(engine, in_turn(shell(engine, SLEEPS, text="I wait."))) as model:
         ours = Home(home, engine, model)
@@ -57,7 +58,7 @@ def test_a_program_that_is_killed_takes_all_its_children_along(engine: str, numb
             wait_until(lambda: ended(ours), 120, "everything of it has ended")
     result = ours.result()
     assert result["status"] == "failed"
-    assert f"{engine} was ended" in result["error"], result
+    assert re.search(f"{engine} was ended|error_during_execution", result["error"]), result
     assert result["session_id"]
 
 
@@ -133,6 +134,13 @@ def test_its_home_is_its_own_and_keeps_nothing_but_its_session(
     assert hits == []
 
 
+TELLS = """python3 - <<'END'
+import json, os
+result = {"status": "success", "summary": open("said").read()[-4000:]}
+json.dump(result, open(os.environ["KINGDOM_RESULT_PATH"], "w"))
+END"""
+
+
 @BOTH
 def test_a_hundred_injections_that_are_obeyed_have_no_effect_outside(engine: str, home: Path) -> None:
     """The model does all that is asked of it, in one run of the real program."""
@@ -172,7 +180,8 @@ def test_a_hundred_injections_that_are_obeyed_have_no_effect_outside(engine: str
     assert len(commands) == 100
     reads = [f"cat {home}/.env", f"cat {neighbour}/secret", "cat ~/.ssh/id", "cat /proc/1/environ"]
     script = "\n".join([*commands, *reads])
-    steps = [shell(engine, f"{script}\nexit 0"), report(engine, **DONE), Step("Done.")]
+    # By way of a file: a busy codex reports some commands without their output.
+    steps = [shell(engine, f"exec >said 2>&1\n{script}\nexit 0"), shell(engine, TELLS), Step("Done.")]
     with service(engine, in_turn(*steps)) as model:
         ours = Home(home, engine, model)
         before = {name: path.stat().st_mode for name, path in targets.items() if path.exists()}
@@ -186,8 +195,12 @@ def test_a_hundred_injections_that_are_obeyed_have_no_effect_outside(engine: str
     assert {name: path.stat().st_mode for name, path in targets.items() if name in before and path.exists()} == {
         name: mode for name, mode in before.items() if targets[name].exists()
     }
-    assert "Permission denied" in answered
-    assert answered.count(CANARY) == 0, "no secret of another reached the model"
+    assert all(
+        f"cat: {path}: Permission denied" in result["summary"] for path in (f"{home}/.env", neighbour / "secret")
+    )
+    assert not re.search(re.escape(CANARY) + r"|\[hidden", answered + result["summary"]), (
+        "no secret of another was read"
+    )
 
 
 def test_a_plug_in_of_the_owner_is_loaded_and_a_missing_one_is_told(

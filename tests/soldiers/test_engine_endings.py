@@ -141,6 +141,12 @@ def judged(
         ),
         (
             "claude",
+            [says("half"), ends(subtype="error_during_execution", is_error=True)],
+            0,
+            {"status": "failed", "error": "error_during_execution; it said before: half", "final": None},
+        ),
+        (
+            "claude",
             [ends(is_error=True, result="Too long", terminal_reason="prompt_too_long")],
             1,
             {"status": "failed", "final": True},

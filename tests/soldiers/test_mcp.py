@@ -59,6 +59,12 @@ def test_it_says_what_it_offers_and_leaves_notifications_and_noise_unanswered(ho
             {"status": "success", "summary": "fine"},
         ),
         (call(1, "ask_human", question="Which one?"), {"status": "needs_human", "question": "Which one?"}),
+        (
+            call(1, "ask_human", question="Which one?\n", choices=["the first", "the\nsecond"]),
+            {"status": "needs_human", "question": "Which one?\n- the first\n- the second"},
+        ),
+        (call(1, "ask_human", question="Which one?", choices="both"), None),
+        (call(1, "ask_human", question="Which one?", choices=[1]), None),
         (call(1, "report_result", status="great"), None),
         (call(1, "report_result", status="needs_human"), None),
         (call(1, "ask_human", question="  "), None),

@@ -61,6 +61,7 @@ class CommandWatcher:
         self._is_first = True
         self._closed = False
         self._left: list[bytes] = []
+        self._told: set[str] = set()
         self._why = ""
 
     def is_off(self) -> str:
@@ -96,10 +97,13 @@ class CommandWatcher:
         self._why = why
 
     def parse(self, found: Look) -> Sequence[Event]:
+        """Return the events. What makes none is told, but not again at each run."""
         for sentence in found.odd:
-            self._kit.tell(sentence)
-        if found.odd_lines > len(found.odd):
+            if sentence not in self._told:
+                self._kit.tell(sentence)
+        if found.odd_lines > len(found.odd) and not set(found.odd) <= self._told:
             self._kit.tell(f"command: {count(found.odd_lines, 'line')} in all make no event")
+        self._told = {*found.odd} or self._told
         return found.events
 
     def after_emit(self, found: Look, is_whole: bool) -> bool:

@@ -27,7 +27,10 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "status": {"type": "string", "enum": STATUSES},
     "summary": {"type": ["string", "null"], "description": "success: what was found or done"},
     "error": {"type": ["string", "null"], "description": "failed: what went wrong"},
-    "question": {"type": ["string", "null"], "description": "needs_human: one question that a person can answer"},
+    "question": {
+        "type": ["string", "null"],
+        "description": "needs_human: one question; choices at its end, a line each, after `- `",
+    },
     "reason": {"type": ["string", "null"], "description": "skipped: why there is nothing to do"},
     "memory_updates": {"type": "array", "items": {"type": "string"}, "description": "lessons for later tasks"},
     "metrics": {
