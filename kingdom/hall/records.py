@@ -69,13 +69,16 @@ class MessageCreated(_Event):
 
     schema: ClassVar[str] = "hall/message-created"
 
+    #: Of this event, not of the message.
     event_id: str
     room_id: str
+    #: The user who sent it.
     sender_id: str
     #: The sender's own id of the message, by which a repetition is known.
     client_msg_id: str
     #: TEXT, IMAGE, or SYSTEM from the kingdom.
     message_type: str
+    #: At most LONGEST_CONTENT UTF-16 units.
     content: str
     #: When the gateway took it in.
     produced_at: str
@@ -94,11 +97,13 @@ class MessagePersisted(_Event):
 
     #: Grows within a room.
     message_id: str
+    #: As in MessageCreated, up to the content.
     room_id: str
     sender_id: str
     client_msg_id: str
     message_type: str
     content: str
+    #: When it was stored.
     created_at: str
 
     @property
@@ -111,6 +116,7 @@ class MessagePersisted(_Event):
 class Signal:
     """A passing thing that gateways tell each other: presence, typing, joined, left, read, session_ended."""
 
+    #: One of those words.
     kind: str
     #: The gateway that sent it, under the name that it chose when it started.
     gateway: str

@@ -25,32 +25,54 @@ FIRST_LINE_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
+    """Runs of one general at set times."""
+
+    #: Unique within its manifest.
     name: str
+    #: Five fields: minute hour day month weekday.
     cron: str
+    #: The type of its tasks, and what they get as payload.
     task_type: str
     payload: Mapping[str, Any]
+    #: None: the general's default repository.
     repo: str | None
+    #: What becomes of minutes that were missed: skip, latest or all.
     catch_up: str
+    #: None: that of system.yaml.
     timezone: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
+    """What a general does, when, and within which limits."""
+
     name: str
+    #: One line for people.
     description: str
+    #: For one run of a soldier.
     timeout_seconds: int
+    #: Types of events, also with a wildcard: `github.pr.*`.
     subscribes: tuple[str, ...]
     schedules: tuple[Schedule, ...]
+    #: None: the default engine of system.yaml.
     engine: str | None
     #: Its soldiers ask a model. What needs none is served at any health of the machine.
     needs_model: bool
+    #: If the default engine is not among them, the first is used.
     supported_engines: tuple[str, ...]
+    #: Words in a person's message that select this general.
     keywords: tuple[str, ...]
+    #: For events that name no repository.
     default_repo: str | None
+    #: Plug-ins of Claude Code: `name` or `name@market`.
     cc_plugins: tuple[str, ...]
+    #: At the same time; None: only the limit of king.yaml.
     max_soldiers: int | None
+    #: Names of the variables that its soldiers get.
     env: tuple[str, ...]
+    #: Memory, processor time, processes and cost of one task.
     limits: Mapping[str, Any]
+    #: Whether its soldiers run in a sandbox.
     sandbox: bool
     #: Keys that other kingdoms use and this one does not, each as a sentence that names its line.
     warnings: tuple[str, ...] = ()

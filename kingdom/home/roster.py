@@ -13,6 +13,7 @@ class RoleRow(NamedTuple):
     """One row of the process table. The name is the launcher's, and that of the state folder with the lock."""
 
     name: str
+    #: What `python -m` runs, with this argument if any.
     module: str
     argument: str = ""
     #: It runs without being switched on in system.yaml; the schema of that file has a switch for each other role.

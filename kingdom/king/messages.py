@@ -29,14 +29,18 @@ class MessageDraft:
     #: Unique within its cause, so that a repeat finds its id again: start, update, final, question, proclamation.
     part: str
     task_id: str
+    #: The room it goes to; None: the default one.
     channel: str | None
     content: str
     urgency: str = "normal"
+    #: What the envoy needs to know besides the text.
     context: Mapping[str, Any] | None = None
+    #: Where its cause came from, so that it can be answered there.
     source_ref: Mapping[str, Any] | None = None
     #: The post under which it hangs, when its cause names one.
     thread_ts: str | None = None
     dedup_key: str = ""
+    #: What it says of its task: one of CODES.
     code: str = ""
 
     def message(self, id: str, written_at: str) -> Message:

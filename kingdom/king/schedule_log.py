@@ -30,9 +30,11 @@ class ScheduledRun:
     """One due minute of one schedule."""
 
     entry: ScheduleEntry
+    #: Seconds since the epoch.
     due: float
     #: The task it becomes, if that was noted before a restart.
     task_id: str | None = None
+    #: By part, the ids noted for its messages.
     message_ids: Json = field(default_factory=dict)
 
 

@@ -69,20 +69,20 @@ def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
     return {"answers": answers}
 
 
-def _answer(context: CommandContext, one: Payload, batch: Call, done: Any) -> Data | NotYet:
+def _answer(context: CommandContext, request: Payload, batch: Call, done: Any) -> Data | NotYet:
     """Return the answer to one call of a batch."""
-    number, payload, now = one.get("requestId"), one.get("payload"), context.clock()
+    number, payload, now = request.get("requestId"), request.get("payload"), context.clock()
     name, code = UNKNOWN, None
     try:
         try:
             check_request_id(number)
         except BadName as error:
             raise InvalidRequest(field="requestId", why=str(error)) from None
-        found = find(str(one.get("command")))
+        found = find(str(request.get("command")))
         if found is None or found[0] not in TOGETHER:
             raise InvalidRequest(field="command", why=f"is none of {', '.join(TOGETHER)}")
         name, row = found
-        if (deadline := one.get("deadlineMs") or 0) and not isinstance(deadline, (int, float)):
+        if (deadline := request.get("deadlineMs") or 0) and not isinstance(deadline, (int, float)):
             raise InvalidRequest(field="deadlineMs", why="is not a number")
         if 0 < deadline < now * 1000:
             raise Late

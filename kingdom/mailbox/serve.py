@@ -114,7 +114,7 @@ class Server:
     def serve_arrivals(self, names: Iterable[str] | None) -> bool:
         """Carry out the requests of these names; None: look into the folder. Return whether anything was done.
 
-        StoreError when the store failed: all who asked have been told, and the role shows it.
+        StoreError when the store failed, after all who asked were answered so.
         """
         now = self._context.clock()
         if names is None or self._look_again or now - self._looked >= LOOK_AGAIN_SECONDS or now < self._looked:
@@ -212,9 +212,10 @@ class Server:
             self._leave(name, f"cannot be read: {error}")
             return
         found = commands.find(request.command)
-        name, command = found if found else (UNKNOWN, None)
+        command_name, command = found if found else (UNKNOWN, None)
         locked = f"{self._folders.responses}/{request.client}/{request.locked}" if request.locked else ""
-        pending = PendingRequest(request, f"{self._requests}/{request.filename}", name, command, locked=locked)
+        path = f"{self._requests}/{request.filename}"
+        pending = PendingRequest(request, path, command_name, command, locked=locked)
         group.append(pending)
         if request.deadline_ms and self._context.clock() * 1000 > request.deadline_ms:
             before = " by this manager; one before it may have done it" if request.filename in self._found else ""
@@ -241,7 +242,7 @@ class Server:
         """Move a request to processing/. An older one of its client under the same id is withdrawn with that."""
         if pending.path.startswith(f"{self._processing}/"):
             return
-        apart = _make_room(self._folders.processing, pending.request)
+        apart = _free_path(self._folders.processing, pending.request)
         disk.move(Path(pending.path), apart)
         pending.path = str(apart)
 
@@ -372,10 +373,10 @@ class Server:
                 self._refuse_as_interrupted(request, found[0])
                 continue
             with suppress(FileNotFoundError):
-                if _is_there_anew(self._requests, request):
+                if _holds_same(self._requests, request):
                     os.unlink(self._folders.processing / name)
                 else:
-                    back = _make_room(self._folders.requests, request)
+                    back = _free_path(self._folders.requests, request)
                     self._unsynced.move(self._folders.processing / name, back)
 
     def _refuse_as_interrupted(self, request: Request, name: str) -> None:
@@ -395,12 +396,12 @@ class Server:
         return removed > 0
 
 
-def _make_room(folder: Path, request: Request) -> Path:
+def _free_path(folder: Path, request: Request) -> Path:
     """Return a free path for a request: clients may use the same ids. An older request of its client under the same
     id is removed, which withdraws it."""
     path, number = folder / request.filename, 1
     while os.path.lexists(path):
-        if _is_there_anew(str(folder), request, path.name):
+        if _holds_same(str(folder), request, path.name):
             os.unlink(path)
         else:
             number += 1
@@ -408,7 +409,7 @@ def _make_room(folder: Path, request: Request) -> Path:
     return path
 
 
-def _is_there_anew(folder: str, request: Request, filename: str = "") -> bool:
+def _holds_same(folder: str, request: Request, filename: str = "") -> bool:
     """Return whether a file holds a request of the same client under the same id."""
     try:
         other = requests.read(folder, filename or request.filename)

@@ -13,12 +13,17 @@ from kingdom.records.messages import Event
 
 @dataclass(frozen=True, slots=True)
 class Route:
+    """Who gets an event."""
+
     general: str
+    #: Why, in words for people.
     rule: str
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    """The routes of all installed generals."""
+
     #: General by event type or wildcard.
     claims: Mapping[str, str]
     #: Keywords and their generals, the longest first.

@@ -30,6 +30,7 @@ class ScheduleEntry:
     """One schedule of one general."""
 
     general: str
+    #: Of the general, for schedules that name no repository.
     default_repo: str | None
     schedule: Schedule
     #: The general asks a model.

@@ -1,10 +1,10 @@
 """The sandbox of a soldier's engine. Entered in the child, just before the engine's program starts.
 
-Landlock guards the contents of files, and who gets signals. A read-only view of the disk guards what Landlock does not
-know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on one), leases on files
-(who opens a leased one waits), and changes of limits, processors and priorities of processes that are not the
-soldier's. Rlimits bound memory and processor time, and a soldier gives way to the roles. Root loses its privileges.
-Where the kernel lacks a part, `missing` says so.
+Landlock guards the contents of files, and who gets signals. A mount namespace, read-only for the most part, guards
+what Landlock does not know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on
+one), leases on files (who opens a leased one waits), and changes of limits, processors and priorities of processes
+that are not the soldier's. Rlimits bound memory and processor time, and a soldier gives way to the roles. Root loses
+its privileges. Where the kernel lacks a part, `missing` says so.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ def missing_hold() -> str | None:
     cgroup.create(1)
     held = cgroup.is_there()
     cgroup.kill_all()
-    if held or _may_have_a_view():
+    if held or _can_unshare():
         return None
     return "neither cgroups nor user namespaces here"
 
 
-def _may_have_a_view() -> bool:
-    """Return whether a view of its own can be had: tried in a child, because it cannot be given back."""
+def _can_unshare() -> bool:
+    """Return whether a process may have a mount namespace of its own here: tried in a child, as none can be left."""
     child = os.fork()
     if child == 0:
         os._exit(_unshare())
@@ -181,7 +181,7 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(str(FIRST_TO_GO))
     if order.sandbox:
-        _see_read_only(order.may_write)
+        _mount_read_only(order.may_write)
         os.chdir(order.workspace)
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
@@ -213,8 +213,8 @@ def _own_processes() -> int:
     return count
 
 
-def _see_read_only(but: Iterable[str]) -> None:
-    """Get a view of the disk of its own, read-only but for these folders: this also stops chmod and utime.
+def _mount_read_only(but: Iterable[str]) -> None:
+    """Enter a mount namespace that is read-only but for these folders: this also stops chmod and utime.
 
     Where it cannot be had (no root, and no namespaces for users) Landlock alone guards the contents of files.
     """
@@ -235,7 +235,7 @@ def _see_read_only(but: Iterable[str]) -> None:
 
 
 def _unshare() -> int:
-    """Return 0 when this process has a view of the disk of its own now.
+    """Return 0 when this process has a mount namespace of its own now.
 
     Where it can be had, with System V memory and message queues of its own, which end with its last process.
     """

@@ -85,10 +85,10 @@ def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
 
 def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup, places: Places, prepared: sandbox.Prepared) -> RawReport:
     signal.signal(signal.SIGTERM, _stop_requested)
-    watch = Limits(os.environ["KINGDOM_HOME"], order.limits, (order.out, order.err))
+    bounds = Limits(os.environ["KINGDOM_HOME"], order.limits, (order.out, order.err))
     report = RawReport(order.attempt)
     try:
-        code = _wait(_spawn(order, engine.argv(order), cgroup, prepared), watch)
+        code = _wait(_spawn(order, engine.argv(order), cgroup, prepared), bounds)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
         _keep_output(order, places)
@@ -109,7 +109,7 @@ def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup, places: Places, pr
         result = engine.result(order, code)
     except BadFile as error:
         return report._replace(output_tail=f"its result cannot be read: {error}")
-    if result is None and (exceeded := watch.exceeded_at_end()) is not None:
+    if result is None and (exceeded := bounds.exceeded_at_end()) is not None:
         return _over_limit(order, exceeded)
     return report._replace(result=result)
 
@@ -145,13 +145,13 @@ def _spawn(order: SoldierOrder, argv: list[str], cgroup: Cgroup, prepared: sandb
             os.close(err)
 
 
-def _wait(engine: Popen[bytes], watch: Limits) -> int:
+def _wait(engine: Popen[bytes], bounds: Limits) -> int:
     ended = select.poll()
     ended.register(os.pidfd_open(engine.pid), select.POLLIN)
     try:
         while not ended.poll(LOOK_MILLISECONDS):
             _reap_orphans(engine.pid)
-            if (exceeded := watch.exceeded()) is not None:
+            if (exceeded := bounds.exceeded()) is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 raise LimitExceeded(exceeded)
     except StopRequested:

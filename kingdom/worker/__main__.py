@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from kingdom.runtime.role import RoleSpec, run, wants_once
-from kingdom.worker.job import Worker
+from kingdom.worker.job import WorkerJob
 
 
 def main() -> int:
     names = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     role = "-".join(["worker", *names[:1]])
-    return run(RoleSpec(role, "hall", once=wants_once(sys.argv)), Worker)
+    return run(RoleSpec(role, "hall", once=wants_once(sys.argv)), WorkerJob)
 
 
 if __name__ == "__main__":

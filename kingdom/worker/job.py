@@ -1,4 +1,4 @@
-"""The worker's turn: take messages from the topic, store them, publish what is stored, and only then pass on."""
+"""The worker's turn: read messages from the topic, store them, publish what is stored, and then commit the position."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSING_SECONDS = 600.0
 """How long signals are kept."""
 
 
-class Worker:
+class WorkerJob:
     """Reads `chat.messages.v1` on behalf of its group."""
 
     def __init__(self, services: Services) -> None:
@@ -40,7 +40,7 @@ class Worker:
         self._producer = self._topics.producer(patient=True)
         self._store = Store(self._database, services.clock)
         self._vitals = Vitals(services, self._group)
-        #: What was read and has not been passed.
+        #: What was read and is not committed.
         self._in_hand: Sequence[Record] = ()
         #: What is to be published of it, once it is stored.
         self._publications: list[Publication] | None = None
@@ -54,7 +54,7 @@ class Worker:
         try:
             worked = self._work()
         except (Unavailable, TopicsAway) as error:
-            # Nothing was passed: the same messages are taken up again when it is back.
+            # Nothing was committed: the same messages are taken up again when it is back.
             self._vitals.away(str(error))
             return Turn(worked=False, wait=AWAY_SECONDS, busy=True)
         self._vitals.well()
@@ -76,7 +76,7 @@ class Worker:
         self._database.close()
 
     def _work(self) -> bool:
-        """Carry one group of messages as far as it goes. Return whether all of it was passed."""
+        """Carry one group of messages as far as it goes. Return whether all of it was committed."""
         if not self._is_migrated:
             self._database.migrate()
             self._is_migrated = True
@@ -97,7 +97,7 @@ class Worker:
             return ()
 
     def _publish(self, seconds: float) -> None:
-        """Publish what is stored, and pass on. TopicsAway when not all could be published in this time."""
+        """Publish what is stored, and commit. TopicsAway when not all could be published in this time."""
         assert self._publications is not None
         for publication in self._publications:
             if not publication.is_begun:
@@ -111,11 +111,11 @@ class Worker:
             self._publications = [publication.again() for publication in self._publications[failed:]]
             raise TopicsAway(why=self._publications[0].why)
         self._reader.commit(self._in_hand)
-        self._vitals.passed(self._in_hand, self._store)
+        self._vitals.committed(self._in_hand, self._store)
         self._in_hand, self._publications = (), None
 
     def _trim(self) -> None:
-        """Remove from the topics what everybody has passed."""
+        """Remove from the topics what all groups have committed."""
         now = self._services.monotonic()
         if now < self._trim_at or not self._reader.holds:
             return

@@ -30,7 +30,7 @@ class Vitals:
     def away(self, why: str) -> None:
         """Say, once, that it waits for database or topics."""
         if not self._away:
-            self._services.log.error(f"waits, and passes nothing on: {why}")
+            self._services.log.error(f"waits, and stores nothing: {why}")
         self._away = why
         self._say({"state": "waiting", "why": self._services.log.clean(why)})
 
@@ -44,8 +44,8 @@ class Vitals:
         self._counts["gaps"] += 1
         self._services.log.error(f"messages are lost: {why}")
 
-    def passed(self, records: Sequence[Record], store: Store) -> None:
-        """Count what was passed on."""
+    def committed(self, records: Sequence[Record], store: Store) -> None:
+        """Count what was committed."""
         self._counts["passed"] += len(records)
         self._counts["stored"], self._counts["repeated"] = store.stored, store.repeated
         self._counts["dead"] += len(store.refused)

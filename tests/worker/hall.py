@@ -19,7 +19,7 @@ from kingdom.runtime.role import Services
 from kingdom.topics import open_topics
 from kingdom.topics.base import Outcome, Record, Topics, kit_of
 from kingdom.topics.names import DEAD, MESSAGES, PASSING, PERSISTED
-from kingdom.worker.job import Worker
+from kingdom.worker.job import WorkerJob
 from tests.contracts.topics import Told
 from tests.fixtures import Clock, services
 from tests.waiting import SOON, wait_until
@@ -120,16 +120,16 @@ def message(room: str, sender: str, content: str = "hello", **fields: Any) -> Me
 
 
 @contextmanager
-def at_work(hall: Hall) -> Iterator[Worker]:
+def at_work(hall: Hall) -> Iterator[WorkerJob]:
     """Start a worker, and close it at the end as a role's loop does."""
-    worker = Worker(hall.of("worker"))
+    worker = WorkerJob(hall.of("worker"))
     try:
         yield worker
     finally:
         worker.close()
 
 
-def work(hall: Hall, worker: Worker, passed: int) -> None:
+def work(hall: Hall, worker: WorkerJob, passed: int) -> None:
     """Run turns until its group has read so many more messages."""
     before = hall.topics.lag("chat-persistor", MESSAGES)
 

@@ -10,7 +10,7 @@ import pytest
 from kingdom.disk.codec import read_json
 from kingdom.hall.ids import new_uuid
 from kingdom.topics.names import MESSAGES
-from kingdom.worker.job import Worker
+from kingdom.worker.job import WorkerJob
 from tests.fixtures import Clock
 from tests.waiting import SOON, wait_until
 from tests.worker.hall import Hall, at_work, message, work
@@ -103,7 +103,7 @@ def test_what_a_killed_worker_had_stored_is_told_again_by_the_next_under_the_sam
     user = hall.user()
     room = hall.room(user)
     hall.publish(message(room, user, "one"), message(room, user, "two"))
-    killed = Worker(hall.of("worker"))
+    killed = WorkerJob(hall.of("worker"))
     records = wait_until(lambda: killed._reader.poll(0.1), SOON, "messages")
     killed._store.store(records)
     killed._topics.close()

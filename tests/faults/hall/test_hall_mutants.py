@@ -61,7 +61,7 @@ MUTANTS = [
     ),
     Mutant(
         "messages are passed before they are told",
-        "kingdom.worker.job:Worker._publish",
+        "kingdom.worker.job:WorkerJob._publish",
         before("self._producer.append", "self._reader.commit(self._in_hand)"),
         "worker kill",
         near="persisted",

@@ -24,7 +24,7 @@ MUTANTS = [
         "breakout",
         quick=True,
     ),
-    Mutant("no view of its own", "kingdom.soldier.sandbox", drop("_see_read_only"), "breakout"),
+    Mutant("no view of its own", "kingdom.soldier.sandbox", drop("_mount_read_only"), "breakout"),
     Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout"),
     Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
     Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
