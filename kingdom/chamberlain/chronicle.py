@@ -251,6 +251,8 @@ def _is_cursor(row: Any) -> bool:
         isinstance(row, dict)
         and isinstance(row.get("name"), str)
         and all(isinstance(row.get(key), int) and row[key] >= 0 for key in ("inode", "first", "last", "offset"))
+        and isinstance(recent := row.get("recent", []), list)
+        and all(isinstance(checksum, int) for checksum in recent)
     )
 
 

@@ -2,7 +2,8 @@
 
 Each log file has a cursor of its own: inode and checksum of the first line say which file it is, `offset` up to where
 it was read, the checksum of the `last` bytes before it that they are still there. A rotated log keeps its cursor under
-its new name, so it is read to its end there. The caller keeps cursors in the same file as what it makes of the lines.
+its new name, so it is read to its end there. In a log that was cut or edited, reading goes on after the last of the
+`recent` lines, whose checksums are kept too. The caller keeps cursors in the same file as what it makes of the lines.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ CHUNK = 1 << 20
 LONGEST_FIRST_LINE = 4096
 LOOKED_AT = 256
 """Bytes before a cursor by which a log is known again."""
+RECENT = 128
+"""Lines before a cursor after one of which reading goes on in a log that was cut or edited."""
+MOST_GONE = 20
+"""Cursors that are kept of logs that are gone: one may come back, unpacked or from a backup."""
+NOT_READ: Mapping[str, Any] = {"offset": 0, "last": 0, "recent": []}
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 
 
@@ -72,31 +78,39 @@ def read(path: Path, cursors: Iterable[Mapping[str, Any]], disk: Disk) -> Readin
 
 
 def _read(path: Path, found: list[_Found], known: list[dict[str, Any]], disk: Disk) -> Reading:
-    matched = _match(found, known)
+    matched = _match(path, found, known)
     lines: list[bytes] = []
     gaps = [_replaced(path, cursor) for cursor in known if cursor["name"] == path.name]
-    cursors, total, has_more = [], 0, False
+    cursors = [{**cursor, "name": ""} for cursor in known][-MOST_GONE:]
+    total, has_more = 0, False
     for file, cursor in zip(found, matched, strict=True):
-        offset = min(cursor["offset"], file.size)
-        if offset < cursor["offset"]:
-            gaps.append(_shrunk(file, cursor["offset"]))
-        elif offset and _before(file, offset) != cursor["last"]:
-            gaps.append(_changed(file, offset))
-            offset = file.size
-        if total < CHUNK:
-            new, taken = _lines(file, offset)
-            if taken:
-                is_new = cursor.get("name") != file.path.name
-                disk.sync_open(file.fd, path.parent if is_new else None)
-            lines += new
-            total += taken
-            has_more |= 0 < taken < file.size - offset
-            offset += taken
-        else:
-            has_more |= offset < file.size
-        row = {"name": file.path.name, "inode": file.inode, "first": file.first, "offset": offset}
-        cursors.append({**row, "last": _before(file, offset)})
+        row = {**cursor, "name": file.path.name, "inode": file.inode, "first": file.first}
+        cursors.append(row)
+        if total >= CHUNK:
+            has_more |= row["offset"] != file.size
+            continue
+        offset = row["offset"]
+        if not _is_as_it_was(file, cursor):
+            known_end = _after_recent(file, cursor.get("recent", []))
+            offset = file.size if known_end is None else known_end
+            gaps.append(_damaged(file, row["offset"], known_end))
+        new, taken = _lines(file, offset)
+        if taken:
+            is_new = cursor.get("name") != file.path.name
+            disk.sync_open(file.fd, path.parent if is_new else None)
+        lines += new
+        total += taken
+        has_more |= 0 < taken < file.size - offset
+        offset += taken
+        recent = [*cursor.get("recent", []), *map(crc32, new[-RECENT:])][-RECENT:]
+        row |= {"offset": offset, "last": _before(file, offset), "recent": recent}
     return Reading(lines, cursors, gaps, has_more)
+
+
+def _is_as_it_was(file: _Found, cursor: Mapping[str, Any]) -> bool:
+    """Return whether what was read is still there, as far as its end says."""
+    offset = cursor["offset"]
+    return bool(offset <= file.size and _before(file, offset) == cursor["last"])
 
 
 def _before(file: _Found, offset: int) -> int:
@@ -105,12 +119,23 @@ def _before(file: _Found, offset: int) -> int:
     return crc32(os.pread(file.fd, offset - begin, begin))
 
 
-def _match(found: list[_Found], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _after_recent(file: _Found, recent: Iterable[int]) -> int | None:
+    """Return where the last line ends that was read lately; None when none of these is near the file's end."""
+    known, at, found = set(recent), max(0, file.size - CHUNK), None
+    for line in os.pread(file.fd, CHUNK, at).split(b"\n")[:-1]:
+        at += len(line) + 1
+        if crc32(line) in known:
+            found = at
+    return found
+
+
+def _match(path: Path, found: list[_Found], known: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cursor of each file, and leave in `known` those whose file is gone.
 
-    A file with another inode and a known first line is a copy that took the other's place, as after a restore.
+    A file with another inode and a known first line took the other's place, as after a restore; beside it, it is a
+    copy. The log itself may have lost its first lines and be known by its last.
     """
-    by_file: dict[int, dict[str, Any]] = {}
+    by_file: dict[int, Mapping[str, Any]] = {}
     for same in (("inode", "first"), ("first",)):
         for number, file in enumerate(found):
             if number not in by_file:
@@ -118,7 +143,17 @@ def _match(found: list[_Found], known: list[dict[str, Any]]) -> list[dict[str, A
                 if rows:
                     by_file[number] = rows[0]
                     known.remove(rows[0])
-    return [by_file.get(number, {"offset": 0}) for number in range(len(found))]
+    read_as = {found[number].first for number in by_file}
+    for number, file in reversed(list(enumerate(found))):
+        if number not in by_file and file.first in read_as:
+            by_file[number] = {**NOT_READ, "offset": file.size, "last": _before(file, file.size)}
+        elif number not in by_file:
+            read_as.add(file.first)
+            of_log = next((row for row in known if row["name"] == path.name == file.path.name), None)
+            if of_log is not None and _after_recent(file, of_log.get("recent", [])):
+                by_file[number] = of_log
+                known.remove(of_log)
+    return [by_file.get(number, NOT_READ) for number in range(len(found))]
 
 
 def _lines(file: _Found, offset: int) -> tuple[list[bytes], int]:
@@ -158,20 +193,18 @@ def _open(path: Path) -> _Found | None:
     return _Found(path, fd, about.st_ino, about.st_size, about.st_mtime, crc32(line))
 
 
-def _shrunk(file: _Found, was: int) -> Gap:
-    lost = f"{was - file.size} bytes of {was} are gone"
-    return Gap(
-        f"shrank:{file.first}:{was}:{file.size}",
-        f"{file.path.name} has shrunk: {lost}. Earlier counts stay; counting continues after the rest.",
-    )
-
-
-def _changed(file: _Found, offset: int) -> Gap:
-    unknown = f"{file.size - offset} bytes after byte {offset} may be new and were not counted"
-    return Gap(
-        f"changed:{file.first}:{offset}:{file.size}",
-        f"{file.path.name} was cut or edited and has grown again: {unknown}. Counting continues after them.",
-    )
+def _damaged(file: _Found, counted: int, known_end: int | None) -> Gap:
+    """Return what is told of a log that was cut or edited: how much of it is gone, and where counting goes on."""
+    name = file.path.name
+    if known_end is None:
+        what = f"{name} was cut or edited, and nothing that was counted lately is left of {counted} bytes: what its "
+        what += f"{file.size} bytes hold is not counted, as it may have been before"
+    elif known_end < counted:
+        what = f"{name} was cut: {counted - known_end} bytes of {counted} are gone"
+    else:
+        what = f"{name} was edited: its first {counted} bytes are {known_end} bytes now"
+    cause = f"damaged:{file.first}:{counted}:{file.size if known_end is None else known_end}"
+    return Gap(cause, f"{what}. Earlier counts stay; counting goes on with what is written after that.")
 
 
 def _replaced(path: Path, cursor: Mapping[str, Any]) -> Gap:

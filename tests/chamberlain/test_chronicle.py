@@ -154,19 +154,92 @@ def test_what_a_full_disk_did_not_take_is_saved_later(court: Court) -> None:
     assert court.total() == 6
 
 
-def test_a_log_that_was_cut_and_has_grown_again_is_told_and_counts_nothing_twice(court: Court) -> None:
-    court.write(10)
+def cut(court: Court, lines: int, torn: int = 0) -> None:
+    """Take the last lines out of the log, and some bytes of the one before."""
+    left = court.log.read_bytes().splitlines(keepends=True)[:-lines]
+    os.truncate(court.log, sum(map(len, left)) - torn)
+    if torn:
+        court.log.write_bytes(court.log.read_bytes() + b"\n")  # as whoever appends ends a torn line
+
+
+@pytest.mark.parametrize("new", [1, 3, 30], ids=["it is shorter than it was", "as long", "and longer"])
+@pytest.mark.parametrize("torn", [0, 20])
+def test_of_a_log_that_was_cut_and_has_grown_again_the_new_lines_are_counted(court: Court, new: int, torn: int) -> None:
+    court.write(40)
     court.count()
-    os.truncate(court.log, court.log.stat().st_size - 20)
-    court.log.write_bytes(court.log.read_bytes() + b"\n")
-    court.write(3)
+    cut(court, 3, torn)
+    court.write(new)
+    for _ in range(2):
+        court.count()
+    assert (court.total(), court.total("unreadable")) == (40 + new, bool(torn))
+    (told,) = court.told()
+    assert "events.log was cut: " in told
+
+
+def test_a_log_of_which_nothing_known_is_left_is_told_and_counts_nothing_twice(court: Court) -> None:
+    court.write(20 + event_log.RECENT)
+    court.count()
+    cut(court, event_log.RECENT + 10)
+    court.write(2)
     for _ in range(2):
         court.count()
     (told,) = court.told()
-    assert "may be new and were not counted" in told
-    court.write(2)
+    assert "is not counted, as it may have been before" in told
+    court.write(5)
     court.count()
-    assert court.total() == 12
+    assert court.total() == 20 + event_log.RECENT + 5
+
+
+@pytest.mark.parametrize("line", [0, 5, 29], ids=["the first", "one in the middle", "the last"])
+def test_a_log_that_has_lost_a_line_counts_the_others_once(court: Court, line: int) -> None:
+    court.write(30)
+    court.count()
+    lines = court.log.read_bytes().splitlines(keepends=True)
+    other = court.log.with_name("other")
+    other.write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
+    os.replace(other, court.log)
+    court.write(2)
+    for _ in range(2):
+        court.count()
+    assert court.total() == 32
+    (told,) = court.told()
+    assert f"{len(lines[line])} bytes of {sum(map(len, lines))} are gone" in told
+
+
+@pytest.mark.parametrize("is_counted_before", [True, False])
+def test_a_copy_beside_a_log_is_not_counted(court: Court, is_counted_before: bool) -> None:
+    court.write(4)
+    if is_counted_before:
+        court.count()
+    shutil.copy(court.log, court.log.with_name("events.log.mine"))
+    court.write(4)
+    for _ in range(2):
+        court.count()
+    assert (court.total(), court.told()) == (8, [])
+
+
+def test_a_log_that_comes_back_is_not_counted_twice(court: Court) -> None:
+    court.write(4)
+    court.rotate("events.log.1")
+    court.write(4)
+    court.count()
+    shutil.move(court.log.with_name("events.log.1"), court.log.parent.parent / "packed")
+    court.count()
+    shutil.copy(court.log.parent.parent / "packed", court.log.with_name("events.log.1"))
+    court.count()
+    assert (court.total(), court.told()) == (8, [])
+
+
+def test_cursors_of_logs_that_are_gone_do_not_heap_up(court: Court) -> None:
+    for _ in range(event_log.MOST_GONE + 5):
+        court.write(1)
+        court.count()
+        court.rotate("events.log.1")
+        court.count()
+        court.log.with_name("events.log.1").unlink()
+    court.count()
+    kept = read_json(court.services.places.own("chamberlain") / "chronicle.json")["cursors"]
+    assert (court.total(), len(kept), court.told()) == (court.written, event_log.MOST_GONE, [])
 
 
 def test_a_log_that_is_cut_is_told_once_with_the_size_of_the_gap_and_counted_on(court: Court) -> None:

@@ -82,7 +82,7 @@ MUTANTS = [
     Mutant(
         "a rotated log counts as a new one",
         "kingdom.chamberlain.event_log:_read",
-        replace("min(cursor['offset'], file.size)", "min(cursor['offset'], file.size) if file.path == path else 0"),
+        replace("_match(A, B, C)", "[at if file.path == A else NOT_READ for file, at in zip(B, _match(A, B, C))]"),
         caught_by="kill",
         near="chronicle",
     ),
