@@ -2,6 +2,7 @@
 
 import sys
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.chamberlain.job import ChamberlainJob
 from kingdom.runtime import role
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.gateway.job import GatewayJob
 from kingdom.runtime.role import RoleSpec, Services, run
 

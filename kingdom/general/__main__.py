@@ -2,6 +2,7 @@
 
 import sys
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.errors import Exit
 from kingdom.general.job import GeneralJob
 from kingdom.runtime import role

@@ -2,6 +2,7 @@
 
 import sys
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.king.job import KingJob
 from kingdom.runtime import role
 

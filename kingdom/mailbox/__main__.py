@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.mailbox.manager import Manager
 from kingdom.runtime.role import RoleSpec, Services, run
 

@@ -2,6 +2,7 @@
 
 import sys
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.runtime import role
 from kingdom.sentinel.job import SentinelJob
 

@@ -113,6 +113,7 @@ def environment(places: Places, launcher: str) -> dict[str, str]:
     kept.setdefault("KINGDOM_PYTHON", sys.executable)
     kept.pop("KINGDOM_LAUNCHER_PID", None)
     kept.pop("KINGDOM_BASE_DIR", None)
+    kept.pop("KINGDOM_LEDGER", None)
     return {**kept, "KINGDOM_HOME": str(places.home), "KINGDOM_LAUNCHER": launcher}
 
 

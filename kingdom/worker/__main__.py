@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import kingdom.runtime.early  # noqa: F401
 from kingdom.runtime.role import RoleSpec, run, wants_once
 from kingdom.worker.job import WorkerJob
 

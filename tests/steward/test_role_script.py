@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from kingdom import picture
 from kingdom.home.places import find_data
+from kingdom.home.roster import ROLES, general
 from tests.shell_roles import Court, found_court, runs
 from tests.waiting import wait_until
 
@@ -246,6 +248,43 @@ def test_a_role_that_is_killed_while_idle_is_never_quarantined(script: Script, c
         begun.wait(SOON)
     assert ledger(court)[0] == "streak 1"
     assert not court.places.wanted("king").exists()
+
+
+LOADING = """\
+#!/bin/sh
+exec %s -c 'import kingdom.runtime.early, time
+open("loading", "w").close()
+while True: time.sleep(0.01)'
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_role_that_is_ended_while_it_loads_has_not_crashed(
+    number: signal.Signals, script: Script, court: Court
+) -> None:
+    """As by `supervisorctl restart king`, six times in ten minutes on a busy machine."""
+    (court.places.home / "python").write_text(LOADING % sys.executable)
+    loading = court.places.home / "loading"
+    for _ in range(6):
+        loading.unlink(missing_ok=True)
+        begun = script.begin("king", KINGDOM_DELAY_FIRST="100")
+        wait_until(loading.exists, SOON, "it loads")
+        begun.send_signal(number)
+        assert begun.wait(SOON) == -number, "its launcher sees how it ended"
+    streak, life, asked = ledger(court)
+    assert (streak, life.split()[1], asked) == ("streak 0", str(begun.pid), f"asked {begun.pid}")
+    assert not court.places.wanted("king").exists()
+    assert restarts(court) == 0
+
+
+def test_every_role_can_be_asked_to_end_while_it_loads() -> None:
+    for row in (*ROLES.values(), general("gen-a")):
+        main = find_spec(f"{row.module}.__main__")
+        assert main is not None
+        assert main.origin is not None
+        lines = Path(main.origin).read_text().splitlines()
+        ours = [line for line in lines if line.startswith(("from kingdom", "import kingdom"))]
+        assert ours[0] == "import kingdom.runtime.early  # noqa: F401", row.module
 
 
 def test_newcomers_who_found_another_at_work_did_not_crash(script: Script, court: Court) -> None:
