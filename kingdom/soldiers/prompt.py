@@ -20,7 +20,8 @@ CONTRACT = """
 
 Nobody reads what you say here, and nobody answers while you work. People read your result, which is one JSON object:
 
-- `{{"status": "success", "summary": "…"}}`: it is done. The summary is what people will read: what was found or done.
+- `{{"status": "success", "summary": "…"}}`: it is done. The summary is what people will read in a chat: what was found
+  or done, as plain text without headings, tables or asterisks.
 - `{{"status": "needs_human", "question": "…"}}`: only a person can decide. Ask one question that can be answered in a
   sentence; you will go on in this session and this folder when it is answered. Choices stand at its end, each on a line
   of its own that begins with `- ` and has at most 70 letters: people get a button for each.

@@ -120,14 +120,16 @@ class Workspaces:
             return None
         if not mirror.is_dir():
             target = _unfinished(mirror)
-            self._git(task.id, mirror, target, "clone", "--mirror", "--", self._source(repo), str(target))
+            self._git(task.id, mirror, target, "clone", "--quiet", "--mirror", "--", self._source(repo), str(target))
         elif task.id not in self._fresh:
             # From where the rules say today: the mirror's own idea of it may be from other days.
             fetch = ("fetch", "--prune", "--force", "--", self._source(repo), "+refs/*:refs/*")
             self._git(task.id, mirror, None, "-C", str(mirror), *fetch)
         else:
             target = _unfinished(workspace)
-            self._git(task.id, mirror, target, "clone", "--shared", "--template=", "--", str(mirror), str(target))
+            self._git(
+                task.id, mirror, target, "clone", "--quiet", "--shared", "--template=", "--", str(mirror), str(target)
+            )
         return None
 
     def _finish(self, task_id: str, repo: str, git: GitRun) -> None:
