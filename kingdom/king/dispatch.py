@@ -132,7 +132,7 @@ class Dispatch:
         plan = run.entry.schedule
         task = Task(
             id=task_id,
-            event_id=f"schedule-{plan.name}",
+            event_id=run.entry.event_id,
             target_general=run.entry.general,
             type=plan.task_type,
             repo=plan.repo or run.entry.default_repo,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LATE_SECONDS = 150.0
 """A due minute that is noticed later than this was missed: the king did not run, or the machine slept."""
+SCHEDULED = "schedule-"
+"""How the event ID of a scheduled run begins; the schedule's name follows."""
 MOST_CAUGHT_UP = 1000
 """Runs looked at after a long absence; `all` of a minutely schedule would otherwise be a stampede."""
 
@@ -40,9 +42,18 @@ class ScheduleEntry:
     def key(self) -> str:
         return f"{self.general}:{self.schedule.name}"
 
+    @property
+    def event_id(self) -> str:
+        return f"{SCHEDULED}{self.schedule.name}"
+
     def run_key(self, due: float) -> str:
         """Return by what a run is recognised: one per due minute."""
-        return f"{self.key}:{stamp(due)}"
+        return run_key(self.general, self.event_id, stamp(due))
+
+
+def run_key(general: str, event_id: str, due: str) -> str:
+    """Return by what the run of a scheduled task is recognised."""
+    return f"{general}:{event_id.removeprefix(SCHEDULED)}:{due}"
 
 
 def entries(manifests: Iterable[Manifest]) -> list[ScheduleEntry]:

@@ -25,6 +25,7 @@ from kingdom.disk.codec import read_json, read_json_or, to_json
 from kingdom.errors import BadFile, BadInput, KingdomError
 from kingdom.home.places import Places, is_hidden
 from kingdom.home.states import MOVES
+from kingdom.rules import schedules
 from kingdom.times import stamp
 from kingdom.upkeep.checks import CHECKS
 from kingdom.upkeep.fsck import Finding, View, listed, look, mend
@@ -291,8 +292,8 @@ def _index_runs(copy: Places, disk: Disk) -> None:
     view, lines = View(copy, 0.0), []
     for path, task in view.records("tasks", "pending", "in_progress", "completed"):
         event, due, general = str(task.get("event_id")), task.get("scheduled_for"), task.get("target_general")
-        key = f"{general}:{event.removeprefix('schedule-')}:{due}"
-        if due and event.startswith("schedule-") and key not in view.replayed:
+        key = schedules.run_key(str(general), event, str(due))
+        if due and event.startswith(schedules.SCHEDULED) and key not in view.replayed:
             lines.append(f"{str(due)[:10].replace('-', '')} {key} {path.stem}\n")
     if lines:
         disk.append(copy.replay_index, "".join(lines).encode(), sync=True)

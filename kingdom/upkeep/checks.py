@@ -21,6 +21,7 @@ from kingdom.home.states import MOVES
 from kingdom.records import foreign, notes, sessions
 from kingdom.records.messages import Message, alert
 from kingdom.records.sessions import Sessions
+from kingdom.rules.schedules import SCHEDULED
 from kingdom.times import stamp
 from kingdom.upkeep.fsck import Check, Fault, Mender, View, listed
 from kingdom.upkeep.retention import task_of_result, task_of_soldier_log
@@ -199,7 +200,7 @@ def _one_task(view: View) -> Iterator[Fault]:
             path.stem in again
             or event in requeued
             or task.get("requeued_by")
-            or (event.startswith("schedule-") and not due)
+            or (event.startswith(SCHEDULED) and not due)
         ):
             continue
         by_cause[event, str(due or "")].append(path)

@@ -1,8 +1,9 @@
-"""docs/walk-of-an-event.md names the functions that one event runs through, in their order."""
+"""docs/walk-of-an-event.md names the functions that one event runs through, in their order, and shows its files."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from kingdom.envoy.job import EnvoyJob
 from kingdom.king.job import KingJob
 from kingdom.runtime.processes import carriers, soldier_markers
 from kingdom.runtime.role import Job
-from tests.fixtures import Clock, here, services
+from tests.fixtures import Clock, all_of, here, services
 from tests.general.rig import SOON, TASK, GeneralRig, says
 from tests.waiting import wait_until
 
@@ -60,7 +61,8 @@ def rest(job: Job) -> None:
     job.close()
 
 
-def test_the_page_names_what_an_event_runs_through_in_its_order(general: GeneralRig, home: Path, clock: Clock) -> None:
+def walk(general: GeneralRig, home: Path, clock: Clock) -> list[tuple[str, str]]:
+    """Take one event all the way, and return the calls."""
     general.manifest(keywords=["brief me"])
     general.runs(says(status="success", summary="done"))
     job = general.restart()
@@ -73,6 +75,11 @@ def test_the_page_names_what_an_event_runs_through_in_its_order(general: General
     assert len(here(home, "messages", "sent")) == 2
     wait_until(lambda: not carriers(soldier_markers(home, TASK)), SOON, "the soldier's end")
     job.turn(None)
+    return calls
+
+
+def test_the_page_names_what_an_event_runs_through_in_its_order(general: GeneralRig, home: Path, clock: Clock) -> None:
+    calls = walk(general, home, clock)
 
     stations = named()
     assert 10 <= len({file for _, file, _ in stations}) <= MOST_FILES
@@ -87,3 +94,29 @@ def test_the_page_names_what_an_event_runs_through_in_its_order(general: General
     assert [call for call in on_the_way if call not in calls] == []
     left = iter(calls)
     assert [call for call in on_the_way if call not in left] == [], "in another order"
+
+
+def shown(kind: str) -> list[tuple[dict[str, Any], bool]]:
+    """What the page shows of these files, and whether that is all of it."""
+    blocks = re.findall(rf"^\$ cat {kind}/\S+\.json\n(\{{\n.*?^\}}\n)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [(json.loads(re.sub(r"^  …\n", "", block, flags=re.MULTILINE)), "\n  …\n" not in block) for block in blocks]
+
+
+def keys(value: Any) -> Any:
+    return {key: keys(part) for key, part in value.items() if key != "letters"} if isinstance(value, dict) else None
+
+
+def test_the_page_shows_the_files_with_the_keys_that_they_have(general: GeneralRig, home: Path, clock: Clock) -> None:
+    walk(general, home, clock)
+    start, final = all_of(home, "messages", "sent")
+    (event,), (task,) = all_of(home, "events", "completed"), all_of(home, "tasks", "completed")
+    unposted = [keys({key: part for key, part in message.items() if key != "posted"}) for message in (start, final)]
+    for kind, files in (
+        ("queue/events/(?:pending|dispatched)", [keys(event), keys(event)]),
+        ("queue/tasks/pending", [keys(task)]),
+        ("state/results", [keys(general.result())]),
+        ("queue/messages/pending", unposted),
+        ("queue/messages/sent", [keys(final)]),
+    ):
+        for (page, is_whole), real in zip(shown(kind), files, strict=True):
+            assert keys(page) == (real if is_whole else {key: real.get(key, "is not there") for key in keys(page)})
