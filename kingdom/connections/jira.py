@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
 from kingdom import loopback
 from kingdom.connections.base import Needed, ServiceRefused
@@ -11,8 +13,10 @@ from kingdom.home import config
 from kingdom.home.places import Places
 
 NAME = "Jira"
+GATEWAY = "/ex/jira/"
+"""In the address through which alone a token with scopes works. It is not the one at which people find tickets."""
 URL, EMAIL, TOKEN = NEEDS = (
-    Needed("JIRA_URL", "address (https://your-site.atlassian.net)", is_secret=False),
+    Needed("JIRA_URL", "address (https://your-site.atlassian.net, or as above)", is_secret=False),
     Needed("JIRA_USER_EMAIL", "e-mail address of the account", is_secret=False),
     Needed("JIRA_API_TOKEN", "API token"),
 )
@@ -22,20 +26,40 @@ class Jira:
     serves = "the sentinel reads tickets with it: assigned ones, changes of status, comments"
     needs = NEEDS
     guide = """\
-On id.atlassian.com: Security, API tokens, Create API token (with scopes: `read:jira-work` and `read:jira-user`).
+On id.atlassian.com: Security, API tokens, Create API token. Its address is your site's, https://your-site.atlassian.net.
+Better is a token with scopes, `read:jira-work` and `read:jira-user`, which works at another address alone:
+https://api.atlassian.com/ex/jira/CLOUD-ID (https://your-site.atlassian.net/_edge/tenant_info shows the CLOUD-ID).
 The account must be allowed to browse the projects. Which tickets are looked at is polling.jira.scope.jql_base
 in config/sentinel.yaml. Best is an account of its own for the kingdom: what it writes never comes back as work."""
 
     def try_it(self, places: Places, secrets: Mapping[str, str]) -> str:
         web = connect(secrets, QUICK)
         try:
-            me = web.get("rest/api/3/myself").body
+            me = _me(web, secrets)
             asked = {"jql": _jql(places), "maxResults": 1, "fields": ["summary"]}
             found = web.ask("POST", "rest/api/3/search/jql", body=asked).body
         finally:
             web.close()
         some = "tickets are found" if found["issues"] else "no ticket is found (yet)"
         return f"you are {me['displayName']}, {some} by {_jql(places)}"
+
+
+def site(web: Web, secrets: Mapping[str, str]) -> str:
+    """Return the address at which people find tickets."""
+    address = URL.value(secrets).rstrip("/")
+    if GATEWAY not in urlsplit(address).path:
+        return address
+    return str(web.get("rest/api/3/serverInfo").body["baseUrl"]).rstrip("/")
+
+
+def _me(web: Web, secrets: Mapping[str, str]) -> Any:
+    try:
+        return web.get("rest/api/3/myself").body
+    except ServiceRefused as error:
+        if error.facts.get("status") != 401 or GATEWAY in urlsplit(URL.value(secrets)).path:
+            raise
+        step = f"a token with scopes works only at https://api.atlassian.com{GATEWAY}CLOUD-ID"
+        raise ServiceRefused(service=NAME, why=f"{error.facts['why']}; {step}", status=401) from None
 
 
 def _jql(places: Places) -> str:

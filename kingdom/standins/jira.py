@@ -15,6 +15,8 @@ from typing import Any
 from kingdom.standins.faults import FaultyStandIn
 from kingdom.standins.server import Answer, Request, answer_json
 
+CLOUD, SITE = "1f2a3b4c-0000-4000-8000-000000000000", "https://acme.atlassian.net"
+"""Where a token with scopes is taken, and where people find the tickets then."""
 EMAIL, TOKEN = "kingdom@example.com", "ATATT-standin-0123456789"
 ZONE = timezone(timedelta(hours=9))
 """The account's; what it answers is written in it."""
@@ -31,6 +33,8 @@ class Jira(FaultyStandIn):
         super().__init__(port, journal)
         self.me = person("kingdom-bot")
         self.page_size = MOST_PER_PAGE
+        #: Whether our token is one with scopes, which works at another address alone.
+        self.has_scopes = False
         self.tickets: dict[str, dict[str, Any]] = {}
         for _, name, one in self.noted():
             self.tickets[name] = one
@@ -94,9 +98,15 @@ class Jira(FaultyStandIn):
         basic = base64.b64encode(f"{EMAIL}:{TOKEN}".encode()).decode()
         if request.headers.get("authorization") != f"Basic {basic}":
             return answer_json({"errorMessages": ["Client must be authenticated to access this resource."]}, 401)
-        match (request.method, *request.path.strip("/").split("/")):
+        parts = request.path.strip("/").split("/")
+        is_gateway = parts[:3] == ["ex", "jira", CLOUD]
+        if is_gateway != self.has_scopes:
+            return answer_json({"code": 401, "message": "Unauthorized; scope does not match"}, 401)
+        match (request.method, *(parts[3:] if is_gateway else parts)):
             case ("GET", "rest", "api", "3", "myself"):
                 return answer_json(self.me)
+            case ("GET", "rest", "api", "3", "serverInfo"):
+                return answer_json({"baseUrl": SITE, "version": "1001.0.0-SNAPSHOT", "deploymentType": "Cloud"})
             case ("POST", "rest", "api", "3", "search", "jql"):
                 return self._found(request.json())
             case ("GET", "rest", "api", "3", "issue", key, "comment") if key in self.tickets:

@@ -115,6 +115,14 @@ def test_an_answer_of_another_shape_is_one_line(
     )
 
 
+def test_a_jira_token_with_scopes_is_told_its_address(terminal: Terminal, tickets: Jira, types: io.StringIO) -> None:
+    tickets.has_scopes = True
+    typed(types, tickets.address, jira.EMAIL, jira.TOKEN)
+    assert "works only at https://api.atlassian.com/ex/jira/CLOUD-ID" in terminal("connect", "jira").err
+    typed(types, f"{tickets.address}/ex/jira/{jira.CLOUD}", jira.EMAIL, jira.TOKEN)
+    assert "you are kingdom-bot" in terminal.ok("connect", "jira")
+
+
 @pytest.mark.parametrize("address", ["https://[half", "https://", "ftp://x.example", "jira"])
 def test_what_can_be_no_address_is_refused_in_one_line(terminal: Terminal, types: io.StringIO, address: str) -> None:
     typed(types, address, jira.EMAIL, jira.TOKEN)

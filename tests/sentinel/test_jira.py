@@ -13,7 +13,7 @@ from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
 from kingdom.sentinel.watchers.adf import plain
 from kingdom.standins.faults import Fault, cuts, drops, fails, limits, passes, says
-from kingdom.standins.jira import Jira, document, person
+from kingdom.standins.jira import CLOUD, SITE, Jira, document, person
 from kingdom.times import moment
 from tests.fixtures import Clock
 from tests.sentinel.sentinels import SECRETS, Sentinel
@@ -59,6 +59,15 @@ def test_a_ticket_that_is_seen_first_is_assigned(build: Build, tickets: Jira) ->
         "updated_at": "2026-02-07T19:00:00.000+0900",
         "comments": [],
     }
+
+
+def test_a_token_with_scopes_is_used_at_the_one_address_that_takes_it(home: Path, clock: Clock, tickets: Jira) -> None:
+    tickets.has_scopes = True
+    tickets.ticket("QP-123")
+    secrets = {**SECRETS, "JIRA_URL": f"{tickets.address}/ex/jira/{CLOUD}"}
+    sentinel = Sentinel(home, clock, {"jira": {}}, {name: secrets[name] for name in secrets if name != "GH_TOKEN"})
+    sentinel.settle()
+    assert sentinel.one()["payload"]["url"] == f"{SITE}/browse/QP-123"
 
 
 def test_a_change_of_status_by_others_is_updated(build: Build, tickets: Jira) -> None:

@@ -125,6 +125,11 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
         "boolean": "active?",
         "object": "avatarUrls? groups? applicationRoles?",
     },
+    "site": {
+        "string": "baseUrl? version? deploymentType? buildDate? serverTime? scmInfo? serverTitle?",
+        "integer": "buildNumber?",
+        "array": "versionNumbers? healthChecks?",
+    },
     "found": {"issue[]": "issues?", "boolean": "isLast?", "string|null": "nextPageToken?"},
     "issue": {"string": "id? key? self? expand?", "fields": "fields?", "changelog": "changelog?"},
     "fields": {
@@ -281,6 +286,7 @@ def of_jira() -> Iterator[tuple[str, Any]]:
         tickets.edit("QP-1")
         tickets.comment("QP-1", "hello\n\nthere")
         yield "person", asked(tickets, "GET", "/rest/api/3/myself", token)
+        yield "site", asked(tickets, "GET", "/rest/api/3/serverInfo", token)
         wanted = {"jql": "updated >= -5m ORDER BY key", "fields": ["*all"], "expand": "changelog"}
         first = asked(tickets, "POST", "/rest/api/3/search/jql", token, wanted)
         assert first["issues"][0]["changelog"]["histories"]

@@ -56,6 +56,7 @@ class JiraWatcher(ServiceWatcher):
     def __init__(self, kit: Kit) -> None:
         super().__init__(kit)
         self._me = ""
+        self._site = ""
         self._next: dict[str, tuple[str, Known]] = {}
         self._odd: set[str] = set()
 
@@ -68,6 +69,7 @@ class JiraWatcher(ServiceWatcher):
     def fetch(self) -> Look | None:
         self._note_first_try()
         if not self._me:
+            self._site = jira.site(self._open(), self._kit.secrets)
             self._me = str(self._open().get("rest/api/3/myself").body["accountId"])
         minutes = self._minutes(self._kit.clock())
         tickets, at = self._search(minutes)
@@ -204,7 +206,7 @@ class JiraWatcher(ServiceWatcher):
             "summary": shortened(str(fields["summary"])),
             "status": str(fields["status"]["name"]),
             "previous_status": before,
-            "url": f"{jira.URL.value(self._kit.secrets).rstrip('/')}/browse/{key}",
+            "url": f"{self._site}/browse/{key}",
             "priority": (fields.get("priority") or {}).get("name"),
             "labels": [str(label) for label in fields.get("labels") or []],
             "description": shortened(plain(fields.get("description"))),
