@@ -1,6 +1,6 @@
 #!/bin/sh
 # Become a systemd that is PID 1 of namespaces of its own and knows only a few targets: own_systemd.sh, under unshare.
-# There /srv is an empty disk for a home, and /etc/systemd/system an empty folder for units.
+# There /srv is an empty disk for a home, /tmp is nobody else's, and /etc/systemd/system is an empty folder for units.
 set -eu
 checkout=$(cd "$(dirname "$0")/../../.." && pwd)
 mount --make-rprivate /
@@ -15,5 +15,6 @@ mount --bind /run/targets /lib/systemd/system
 mount --bind /run/units /etc/systemd/system
 mount -t tmpfs tmpfs /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=777 tmpfs /srv
 exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system --unit=basic.target
