@@ -5,6 +5,7 @@ Standard library only, and light: one-shot soldiers import it too.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -118,11 +119,15 @@ def holder_pid(path: Path) -> int | None:
 def is_locked(path: Path) -> bool:
     """Return whether a living process holds the lock at `path`. Works for readers that may not write there."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe
     except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:
         return bool(_listed(path))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False  # a link, which nobody can lock
+        raise
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,7 +15,7 @@ from typing import Any
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes, read_json, to_json
 from kingdom.disk.json_file import LARGEST
-from kingdom.errors import BadFile, BadInput, BadName
+from kingdom.errors import BadFile, BadHome, BadInput, BadName
 from kingdom.home.places import CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
 from kingdom.home.states import MOVES
 from kingdom.records import foreign, notes, sessions
@@ -23,6 +23,7 @@ from kingdom.records.messages import Message, alert
 from kingdom.records.sessions import Sessions
 from kingdom.rules.schedules import SCHEDULED
 from kingdom.times import stamp
+from kingdom.upkeep import versions
 from kingdom.upkeep.fsck import Check, Fault, Mender, View, listed
 from kingdom.upkeep.retention import task_of_result, task_of_soldier_log
 
@@ -396,6 +397,10 @@ def _number_anew(mender: Mender, fault: Fault) -> None:
 
 
 def _index_lines(view: View) -> Iterator[Fault]:
+    mode = _mode(view.places.replay_index)
+    if mode is not None and not stat.S_ISREG(mode):
+        yield Fault(view.places.replay_index, "it is not a regular file", "other")
+        return
     *lines, last = view.replays or [b""]
     for number, line in enumerate(lines, 1):
         parts = line.split(b" ")
@@ -406,6 +411,9 @@ def _index_lines(view: View) -> Iterator[Fault]:
 
 
 def _drop_damaged(mender: Mender, fault: Fault) -> None:
+    if fault.about == "other":
+        mender.set_aside(fault.path)
+        return
     lines = View(mender.places, mender.now).replays[:-1]
     sound = [line for line in lines if line.count(b" ") == 2 and line.split(b" ")[0].isdigit()]
     mender.disk.rewrite(mender.places.replay_index, b"".join(line + b"\n" for line in sound))
@@ -447,6 +455,14 @@ def _open_secrets(view: View) -> Iterator[Fault]:
             mode = os.lstat(path).st_mode
             if stat.S_ISREG(mode) and mode & 0o077:
                 yield Fault(path, f"others may read it (mode {stat.S_IMODE(mode):o})")
+
+
+def _unknown_version(view: View) -> Iterator[Fault]:
+    """Check that `up` will not refuse the home. It is not repaired: what is guessed may damage it."""
+    try:
+        versions.refuse_newer(view.places)
+    except BadHome as error:
+        yield Fault(view.places.version, str(error.facts["why"]))
 
 
 def _owners(view: View) -> Iterator[Fault]:
@@ -499,6 +515,7 @@ DEAD = "moved to dead/ with its reason; what has ended already is set aside"
 ASIDE = "set aside under state/set-aside"
 CHECKS: tuple[Check, ...] = (
     Check("folders", "Every folder that a home needs is there.", _missing_folders, "made", _make),
+    Check("version", "The home says which format it has.", _unknown_version),
     Check("owner", "The home belongs to the user whose roles run in it.", _owners),
     Check("permissions", "Nobody else may enter the folders of a home.", _open_folders, "closed (0700)", _close),
     Check("secrets", "Nobody else may read a file with secrets.", _open_secrets, "closed (0600)", _close),
@@ -532,7 +549,13 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("lost-task", "An event under way has a task.", _lost_tasks),
     Check("ended-early", "An event ends with its task.", _ended_early),
-    Check("index", "Each line of done.idx is whole.", _index_lines, "damaged lines are dropped", _drop_damaged),
+    Check(
+        "index",
+        "done.idx is a file of whole lines.",
+        _index_lines,
+        "damaged lines are dropped; what is no file is set aside",
+        _drop_damaged,
+    ),
     Check("replays", "An event that became a task is in done.idx.", _unindexed, "added", _index),
     Check(
         "promises",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
 from tests.cli.conftest import Terminal
@@ -29,6 +34,16 @@ def test_nothing_is_repaired_while_a_role_runs(terminal: Terminal) -> None:
     lock.release()
     assert (said.code, said.out) == (2, "")
     assert "while something runs (king)" in said.err
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")], ids=["pipe", "link"])
+def test_a_lock_that_cannot_be_locked_is_set_aside(terminal: Terminal, make: Callable[[Path], None]) -> None:
+    lock = terminal.places.lock("king")
+    make_folder(lock.parent)
+    make(lock)
+    assert "it is not a regular file, so it cannot be locked" in terminal("fsck").out
+    assert terminal("fsck", "--repair").code == 0
+    assert terminal.ok("fsck") == "All is well.\n"
 
 
 def test_a_home_goes_into_a_file_and_comes_back(terminal: Terminal, tmp_path: Path) -> None:
