@@ -119,6 +119,12 @@ def test_a_jira_token_with_scopes_is_told_its_address(terminal: Terminal, ticket
     tickets.has_scopes = True
     typed(types, tickets.address, jira.EMAIL, jira.TOKEN)
     assert "works only at https://api.atlassian.com/ex/jira/CLOUD-ID" in terminal("connect", "jira").err
+
+
+def test_a_jira_token_with_scopes_is_taken_at_its_address(
+    terminal: Terminal, tickets: Jira, types: io.StringIO
+) -> None:
+    tickets.has_scopes = True
     typed(types, f"{tickets.address}/ex/jira/{jira.CLOUD}", jira.EMAIL, jira.TOKEN)
     assert "you are kingdom-bot" in terminal.ok("connect", "jira")
 
