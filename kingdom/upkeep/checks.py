@@ -110,11 +110,11 @@ def _mode(path: Path) -> int | None:
 
 STATE_FILES: dict[Callable[[Places], list[Path]], type] = {
     lambda at: [at.sessions]: list,
-    lambda at: [at.resources, at.dashboard, at.budgets, at.watchers, at.cleanup]: dict,
+    lambda at: [at.resources, at.dashboard, at.budgets]: dict,
     lambda at: at.conversations(): object,
-    lambda at: [at.own("king") / name for name in ("schedule-sent.json", "schedules.json")]: dict,
-    lambda at: [at.own("chamberlain") / name for name in ("alerts.json", "chronicle.json")]: dict,
-    lambda at: [at.own("envoy") / "closed-threads.json"]: dict,
+    lambda at: sorted(
+        {path for own in at.scratches() for path in own.parent.glob("*.json")} - {*at.conversations()}
+    ): dict,
     lambda at: sorted(at.answers.glob("*.json")): dict,
 }
 """The small files that roles keep, each with what JSON it holds."""
@@ -441,12 +441,9 @@ def _open_folders(view: View) -> Iterator[Fault]:
     folders += [places.prompts, places.soldiers, places.session_logs]
     folders += [places.folder(kind, state) for kind, state in view.folders()]
     for folder in folders:
-        with suppress(FileNotFoundError):
-            about = os.lstat(folder)
-            if not stat.S_ISDIR(about.st_mode):
-                yield Fault(folder, "it is no folder", "other")
-            elif about.st_mode & 0o077:
-                yield Fault(folder, f"others may enter it (mode {stat.S_IMODE(about.st_mode):o})")
+        mode = _mode(folder)
+        if mode is not None and stat.S_ISDIR(mode) and mode & 0o077:
+            yield Fault(folder, f"others may enter it (mode {stat.S_IMODE(mode):o})")
 
 
 def _open_secrets(view: View) -> Iterator[Fault]:
@@ -474,20 +471,21 @@ def _owners(view: View) -> Iterator[Fault]:
 
 
 def _close(mender: Mender, fault: Fault) -> None:
-    if fault.about == "other":
-        mender.set_aside(fault.path)
-        make_folder(fault.path)
-    else:
-        os.chmod(fault.path, stat.S_IMODE(os.lstat(fault.path).st_mode) & 0o700)
+    os.chmod(fault.path, stat.S_IMODE(os.lstat(fault.path).st_mode) & 0o700)
 
 
 def _missing_folders(view: View) -> Iterator[Fault]:
     for folder in view.places.folders():
-        if not is_there(folder):
+        mode = _mode(folder)
+        if mode is None:
             yield Fault(folder, "it is missing")
+        elif not stat.S_ISDIR(mode):
+            yield Fault(folder, "it is no folder")
 
 
 def _make(mender: Mender, fault: Fault) -> None:
+    if is_there(fault.path):
+        mender.set_aside(fault.path)
     make_folder(fault.path)
 
 
@@ -514,7 +512,7 @@ def _wanted(view: View) -> Iterator[Fault]:
 DEAD = "moved to dead/ with its reason; what has ended already is set aside"
 ASIDE = "set aside under state/set-aside"
 CHECKS: tuple[Check, ...] = (
-    Check("folders", "Every folder that a home needs is there.", _missing_folders, "made", _make),
+    Check("folders", "Every folder that a home needs is there.", _missing_folders, "made anew", _make),
     Check("version", "The home says which format it has.", _unknown_version),
     Check("owner", "The home belongs to the user whose roles run in it.", _owners),
     Check("permissions", "Nobody else may enter the folders of a home.", _open_folders, "closed (0700)", _close),

@@ -220,21 +220,17 @@ class Cleaning:
 
     def _clean_folder(self, rule: Rule, folder: Path, open_: Open) -> Iterator[None]:
         oldest = self._now - self._days[rule.days] * DAY
-        with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            for entry in entries:
-                yield
-                if is_hidden(entry.name) or not rule.takes(entry.name):
-                    continue
-                with suppress(FileNotFoundError):
-                    about = entry.stat(follow_symlinks=False)
-                    is_one = stat.S_ISDIR(about.st_mode) if rule.is_tree else stat.S_ISREG(about.st_mode)
-                    if (
-                        is_one
-                        and about.st_mtime < oldest
-                        and not rule.is_exempt(Found(self._places, Path(entry), open_))
-                    ):
-                        self._delete(rule, Path(entry))
-                        self.tally.add(rule.what, about.st_size)
+        for entry in _entries(folder):
+            yield
+            if is_hidden(entry.name) or not rule.takes(entry.name):
+                continue
+            with suppress(FileNotFoundError):
+                about = entry.stat(follow_symlinks=False)
+                is_one = stat.S_ISDIR(about.st_mode) if rule.is_tree else stat.S_ISREG(about.st_mode)
+                is_old = is_one and about.st_mtime < oldest
+                if is_old and not rule.is_exempt(Found(self._places, Path(entry), open_)):
+                    self._delete(rule, Path(entry))
+                    self.tally.add(rule.what, about.st_size)
 
     def _delete(self, rule: Rule, path: Path) -> None:
         if self._deleter is None:
@@ -247,22 +243,26 @@ class Cleaning:
 
 def open_tasks(places: Places, now: float) -> Iterator[set[str]]:
     """Yield the tasks of open questions and conversations, and those with which running tasks go on."""
-    with os.scandir(places.results) as entries:
-        for entry in entries:
-            task = entry.name.removesuffix(CHECKPOINT)
-            with suppress(FileNotFoundError, BadFile, BadName):
-                if task != entry.name and notes.asks(places, task):
-                    checkpoint = read_json_or(places.checkpoint(task), {})
-                    yield {task, *_texts(checkpoint.get("thread_task_id"))}
-            yield set()
+    for entry in _entries(places.results):
+        task = entry.name.removesuffix(CHECKPOINT)
+        with suppress(FileNotFoundError, BadFile, BadName):
+            if task != entry.name and notes.asks(places, task):
+                checkpoint = read_json_or(places.checkpoint(task), {})
+                yield {task, *_texts(checkpoint.get("thread_task_id"))}
+        yield set()
     yield from map(_tasks_of_row, _conversations(places, now))
     for state in RUNNING_STATES:
-        with os.scandir(places.folder("tasks", state)) as entries:
-            for entry in entries:
-                task_file = read_json_or(entry.path, {}) if not is_hidden(entry.name) else {}
-                payload = task_file.get("payload")
-                original = payload.get("original_task_id") if isinstance(payload, dict) else None
-                yield {*_texts(original, task_file.get("thread_task_id"))}
+        for entry in _entries(places.folder("tasks", state)):
+            task_file = read_json_or(entry.path, {}) if not is_hidden(entry.name) else {}
+            payload = task_file.get("payload")
+            original = payload.get("original_task_id") if isinstance(payload, dict) else None
+            yield {*_texts(original, task_file.get("thread_task_id"))}
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield what lies in a folder; nothing where there is no folder."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        yield from entries
 
 
 def _conversations(places: Places, now: float) -> Iterator[dict[str, Any]]:

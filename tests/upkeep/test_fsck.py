@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,7 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
     "a checkpoint of zeros": ("results", spoil(lambda at: at.checkpoint(ASKED), "\0\0\0"), True),
     "sessions.json cut in half": ("state", spoil(lambda at: at.sessions, "[{"), True),
     "thread-mappings.json cut in half": ("state", spoil(lambda at: at.conversations()[0], "{"), True),
+    "reports.json cut in half": ("state", spoil(lambda at: at.own("chamberlain") / "reports.json", "{"), True),
     "alerts.json of another form": ("state", spoil(lambda at: at.own("chamberlain") / "alerts.json", "[]"), True),
     "a task in two states": ("one-place", copied("tasks", "in_progress", "completed", RUNS), True),
     "an event in two states": ("one-place", copied("events", "completed", "dispatched", "evt-1"), True),
@@ -166,8 +168,10 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
     "an unfinished file in a queue": ("litter", stale(lambda at: at.folder("events", "pending") / ".evt.tmp"), True),
     "an unfinished file of a writer": ("litter", stale(lambda at: at.scratch("king") / "1-1.tmp"), True),
     "a folder of a queue is gone": ("folders", lambda at: at.folder("orders", "done").rmdir(), True),
+    "a queue is gone": ("folders", lambda at: shutil.rmtree(at.folder("tasks", "pending").parent), True),
+    "logs/ is a file": ("folders", lambda at: (shutil.rmtree(at.logs), at.logs.write_text("x")), True),
     "a folder of a queue is a file": (
-        "permissions",
+        "folders",
         lambda at: (at.folder("orders", "done").rmdir(), at.folder("orders", "done").write_text("x")),
         True,
     ),
