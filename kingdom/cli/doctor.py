@@ -239,7 +239,7 @@ def _generals(places: Places) -> Iterator[Finding]:
     for error in bad:
         yield Finding("bad", "generals", one_line(error, 300))
     for general in good:
-        if not (places.package(general.name) / "prompt.md").is_file():
+        if not _has_prompt(places, general.name):
             step = f"install it again with `{home.command()} generals install PATH`"
             yield Finding("bad", "generals", f"{general.name} has no package in {places.packages}", step)
     if good:
@@ -247,6 +247,12 @@ def _generals(places: Places) -> Iterator[Finding]:
     elif not bad:
         step = f"`{home.command()} generals install PATH` installs one"
         yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
+
+
+def _has_prompt(places: Places, general: str) -> bool:
+    """Return whether there is any prompt, in its package or where packages of other kingdoms install theirs."""
+    templates = places.extras("templates")
+    return any(places.package(general).glob("prompt*.md")) or any(templates.glob(f"{general}[-.]*md"))
 
 
 def _engines(places: Places) -> Iterator[Finding]:

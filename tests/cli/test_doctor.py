@@ -93,6 +93,14 @@ def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: 
     assert "king.yaml:1: concurrency.max_soldiers" in terminal("doctor").out
 
 
+def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: Terminal) -> None:
+    lost_package(terminal.places)
+    templates = terminal.places.extras("templates")
+    templates.mkdir(exist_ok=True)
+    (templates / "gen-herald-mentioned.md").write_text("Look at {{TASK_ID}}.\n")
+    assert "gen-herald has no package" not in terminal("doctor").out
+
+
 @pytest.mark.parametrize(
     ("break_it", "level", "said"),
     [
