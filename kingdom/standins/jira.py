@@ -126,16 +126,20 @@ class Jira(FaultyStandIn):
         size = min(int(asked.get("maxResults") or 50), self.page_size)
         shown = [self._shown(self.tickets[key], asked) for key in keys[begin : begin + size]]
         more = begin + size < len(keys)
-        told = {"issues": shown, "isLast": not more}
-        return answer_json(told | ({"nextPageToken": str(begin + size)} if more else {}))
+        answer = {"issues": shown, "isLast": not more}
+        return answer_json(answer | ({"nextPageToken": str(begin + size)} if more else {}))
 
     def _shown(self, ticket: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         wanted = asked.get("fields") or ["id"]
         fields = {name: value for name, value in ticket["fields"].items() if name in wanted or "*all" in wanted}
         if "comment" in fields:
             every = fields["comment"]["comments"]
-            told = {"self": f"{ticket['self']}/comment", "total": len(every), "startAt": 0}
-            fields["comment"] = {**told, "maxResults": len(every[:COMMENTS_SHOWN]), "comments": every[:COMMENTS_SHOWN]}
+            bounds = {"self": f"{ticket['self']}/comment", "total": len(every), "startAt": 0}
+            fields["comment"] = {
+                **bounds,
+                "maxResults": len(every[:COMMENTS_SHOWN]),
+                "comments": every[:COMMENTS_SHOWN],
+            }
         shown = {name: ticket[name] for name in ("id", "key", "self")} | {"fields": fields}
         if "changelog" in str(asked.get("expand") or ""):
             histories = list(reversed(ticket["changelog"]["histories"]))
@@ -168,8 +172,8 @@ class Jira(FaultyStandIn):
 
 def person(name: str, *, is_app: bool = False) -> dict[str, Any]:
     """Return a user as Jira tells of one."""
-    told = {"accountId": f"712020:{name}", "displayName": name, "active": True, "timeZone": "Asia/Seoul"}
-    return {**told, "accountType": "app" if is_app else "atlassian"}
+    user = {"accountId": f"712020:{name}", "displayName": name, "active": True, "timeZone": "Asia/Seoul"}
+    return {**user, "accountType": "app" if is_app else "atlassian"}
 
 
 def document(text: str) -> dict[str, Any]:

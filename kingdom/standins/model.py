@@ -76,8 +76,8 @@ class Model(StandIn):
 
     def takes(self, request: Request) -> bool:
         """Return whether a request brings the right key."""
-        told = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        return not self.key or told == self.key
+        shown = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        return not self.key or shown == self.key
 
     def is_question(self, request: Request) -> bool:
         """Return whether a request asks the model to say something."""

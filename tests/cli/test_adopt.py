@@ -183,5 +183,5 @@ def test_the_king_serves_what_was_petitioned(terminal: Terminal, old: Path) -> N
     king = KingJob(services(terminal.places.home, "king", Clock()))
     while king.turn(None).worked:
         pass
-    (made,) = [one for one in all_of(terminal.places.home, "tasks", "pending") if one["event_id"] == PETITION["id"]]
+    (made,) = [task for task in all_of(terminal.places.home, "tasks", "pending") if task["event_id"] == PETITION["id"]]
     assert (made["target_general"], made["reply_to"]["user"]) == ("gen-x", "U1")

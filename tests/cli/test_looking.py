@@ -610,7 +610,7 @@ def test_each_watcher_is_shown_with_its_last_and_its_next_look(terminal: Termina
     assert re.search(r"\ngithub  ok, looked 1\d s ago, next in (49|50) min\n", shown), shown
     assert re.search(r"\njira  refused, has not looked yet, next in \d+ min: refused: Bad credentials\n", shown), shown
     assert "files" not in shown
-    assert [one["watcher"] for one in seen] == ["github", "jira"]
+    assert [row["watcher"] for row in seen] == ["github", "jira"]
 
 
 def spent(usd: float, account: str = "claude", task: str = "task-1") -> dict[str, Any]:

@@ -202,7 +202,7 @@ def test_messages_are_stored_in_their_order_under_ids_that_grow_whatever_the_clo
     for at, now in enumerate((2000.5, 1000.25)):
         batch = [arrival(rooms[n % 2], user, f"0:{10 * at + n}", content=f"{at}-{n}") for n in range(4)]
         told = database.run(lambda db, batch=batch, now=now: persist(db, batch, now))  # type: ignore[misc]
-        assert [one.content for one in told if one] == [f"{at}-{n}" for n in range(4)]
+        assert [message.content for message in told if message] == [f"{at}-{n}" for n in range(4)]
     for rest, room in enumerate(rooms):
         rows = database.read(lambda db, room=room: db.all("messages_after", room_id=room, after="", most=9))  # type: ignore[misc]
         assert [row["content"] for row in rows] == [f"{at}-{n}" for at in range(2) for n in (rest, rest + 2)]

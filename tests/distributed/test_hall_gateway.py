@@ -118,6 +118,6 @@ async def test_without_the_broker_messages_fail_and_what_is_sent_again_is_there_
                 pass
         await hers.send(room, "after")
         await hers.wait("newMessage", lambda told: told["content"] == "after", 2 * SECONDS)
-        told = [one["content"] for one in hers.all("newMessage")]
+        told = [message["content"] for message in hers.all("newMessage")]
     assert told == [row["content"] for row in anna.history(room)] == ["before", "meanwhile", "after"]
     wait_until(lambda: is_well(hall), SOON, "/health is green again")

@@ -380,7 +380,9 @@ def test_a_question_waits_for_whole_days_since_people_were_reminded(
     asked = {"task_id": TASK, "thread_ts": "1.2", "channel": "C1", "on": "grumpy", "question": "Which?"}
     (given.places.own("envoy") / "awaiting-responses.json").write_text(json.dumps([{**asked, **row}]))
     waiting = list(Conversations(given).overdue())
-    assert [(one.days, one.thread, one.text) for one in waiting] == ([(days, IN_THREAD, "Which?")] if days else [])
+    assert [(question.days, question.thread, question.text) for question in waiting] == (
+        [(days, IN_THREAD, "Which?")] if days else []
+    )
 
 
 def test_nobody_is_reminded_of_a_question_that_has_its_answer(home: Path, clock: Clock) -> None:

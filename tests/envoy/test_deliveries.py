@@ -135,7 +135,7 @@ def test_what_could_not_be_posted_waits_and_may_have_been(
     for why in (ChannelDown(channel="errand", why="no route"), OSError("full")):
         Errand.raises.append(why)
         begin(deliveries, a_message("msg-1"))
-        assert [one.id for one in outcomes(deliveries).uncertain] == ["msg-1"]
+        assert [message.id for message in outcomes(deliveries).uncertain] == ["msg-1"]
         assert (deliveries.take_due(), len(deliveries)) == ([], 1)
         clock.pass_(60)
         ((room, queued),) = deliveries.take_due()

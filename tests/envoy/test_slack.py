@@ -410,7 +410,7 @@ def test_people_are_told_elsewhere_and_once_that_slack_does_not_take_our_token(
         sent(home, envoy, f"msg-{number}")
         envoy.job.turn(None)
         clock.pass_(60)
-    alerts = [one for one in all_of(home, "messages", "sent") if one.get("code") == "alert"]
-    assert [one["posted"]["channel"] for one in alerts] == ["console"] * 2, "one for each time that it began"
+    alerts = [message for message in all_of(home, "messages", "sent") if message.get("code") == "alert"]
+    assert [alert["posted"]["channel"] for alert in alerts] == ["console"] * 2, "one for each time that it began"
     assert "slack does not take our token: token_revoked; `kingdom connect slack` takes new" in alerts[0]["content"]
     assert len(slack.from_kingdom()) == 2, "nothing of it in Slack"

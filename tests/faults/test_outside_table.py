@@ -185,7 +185,12 @@ def _posted(home: Path, envoy: Envoy) -> Seen:
     turn_until(envoy, lambda: envoy.job.turn(None) and "msg-1" in here(home, "messages", "sent"), "it is sent")
     path = Places(home).role_log("envoy")
     said = path.read_text().splitlines() if path.exists() else []
-    alerts = [one for state in ("pending", "sent") for one in all_of(home, "messages", state) if one["id"] != "msg-1"]
+    alerts = [
+        message
+        for state in ("pending", "sent")
+        for message in all_of(home, "messages", state)
+        if message["id"] != "msg-1"
+    ]
     return Seen(0, [line for line in said if " error " in line], len(alerts))
 
 

@@ -93,11 +93,16 @@ def test_a_call_that_fails_loses_and_doubles_nothing_and_bothers_nobody(
             envoy.job.close()
         posted = sorted(str(post["text"]) for post in slack.from_kingdom())
     said = sorted(
-        one["payload"].get("human_response", one["payload"]["text"]) for one in all_of(home, "events", "pending")
+        event["payload"].get("human_response", event["payload"]["text"]) for event in all_of(home, "events", "pending")
     )
     path = Places(home).role_log("envoy")
     lines = [line for line in path.read_text().splitlines() if " error " in line] if path.exists() else []
-    alerts = [one for state in ("pending", "sent") for one in all_of(home, "messages", state) if one["id"] not in TEXTS]
+    alerts = [
+        message
+        for state in ("pending", "sent")
+        for message in all_of(home, "messages", state)
+        if message["id"] not in TEXTS
+    ]
     told = " ".join(lines[0].split()[2:])[:90] if lines else "nothing"
     record_property("figure", f"Slack's {call} x {fault}: people see {json.dumps(told)}; {len(alerts)} alerts")
     assert posted == sorted(TEXTS.values())

@@ -37,7 +37,7 @@ def prepare(home: Path) -> None:
         world.tickets.move("QP-2", "Done")
     known = {"QP-2": {"status": "To Do", "updated": "20260101000000", "comment": 0}}
     homes.write(places.own("sentinel") / "jira-state.json", {"known_issues": known})
-    expected = [f"evt-github-{one['id']}-{one['updated_at']}" for one in list(world.hub.threads.values())[:2]]
+    expected = [f"evt-github-{thread['id']}-{thread['updated_at']}" for thread in list(world.hub.threads.values())[:2]]
     (home / "expected").write_text(json.dumps(expected))
 
 
@@ -50,7 +50,7 @@ def check(home: Path) -> list[str]:
     for key in ("QP-1", "QP-2"):
         wrong += oracle.exactly(f"events of {key}", 1, sum(name.startswith(f"evt-jira-{key}-") for name in made))
     wrong += oracle.exactly("events in all", len(expected) + 2, len(made))
-    unread = [one["subject"]["url"] for one in _threads(home) if one["unread"]]
+    unread = [thread["subject"]["url"] for thread in _threads(home) if thread["unread"]]
     if unread != [f"{HUB}/repos/elsewhere/x/pulls/3"]:
         wrong.append(f"unread are {unread}")
     return wrong + _markers(home, made)

@@ -160,7 +160,7 @@ async def test_a_reconnect_storm_is_survived(own: Hall, figure: Figure) -> None:
             await one.wait("newMessage")
         figure(f"row 27 coming back at once: {len(sockets)} of 150 are told what is said then")
     finally:
-        await asyncio.gather(*(one.client.shutdown() for one in sockets))
+        await asyncio.gather(*(socket.client.shutdown() for socket in sockets))
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,10 @@ def fill(q: Session) -> None:
 
 
 def said(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(({key: one[key] for key in SAID if key in one} for one in messages), key=lambda one: one["payload"])
+    return sorted(
+        ({key: message[key] for key in SAID if key in message} for message in messages),
+        key=lambda message: message["payload"],
+    )
 
 
 def drain(home: Path, *words: str) -> Ended:
@@ -70,8 +73,8 @@ def test_from_any_store_to_any_other_nothing_is_lost(home: Path, source: str, ta
 
 def are_alike(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
     """A time to live goes on but for the moment of the handing over."""
-    ends = [[one.get("expiresAt") or 0 for one in messages] for messages in (some, others)]
-    rest = [[{**one, "expiresAt": 0} for one in messages] for messages in (some, others)]
+    ends = [[message.get("expiresAt") or 0 for message in messages] for messages in (some, others)]
+    rest = [[{**message, "expiresAt": 0} for message in messages] for messages in (some, others)]
     return rest[0] == rest[1] and all(abs(one - other) < 1000 for one, other in zip(*ends, strict=True))
 
 
@@ -121,7 +124,7 @@ def test_what_the_target_refuses_stays(home: Path) -> None:
     assert (ended.returncode, answer["moved"], answer["refused"]) == (1, 1, 1)
     assert answer["errors"][0]["code"] == "ERR_VALIDATION_FAILED"
     with kingdom.mq.open(config(home, "sqlite")) as q:
-        assert [one["payload"] for one in q.peek("q")] == ["7"]
+        assert [message["payload"] for message in q.peek("q")] == ["7"]
 
 
 def drain_here(here: Path, there: Path) -> None:
@@ -167,7 +170,7 @@ def test_what_a_holder_is_not_heard_of_again_comes_back(box: ByHand) -> None:
     box.data("publish", {"queue": "q", "message": "a", "ttlSec": 3600})
     box.data("publish", {"queue": "q", "message": "b", "delayMs": 10_000})
     offered = box.data("hand_over", {"queue": "q", "holder": "h"})["messages"]
-    assert [one["payload"] for one in offered] == ["a", "b"]
+    assert [message["payload"] for message in offered] == ["a", "b"]
     assert box.data("consume_next", {"queue": "q"}) == {"message": None}
     assert box.data("hand_over", {"queue": "q", "holder": "other"})["heldByOthers"] == 2
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2

@@ -94,7 +94,7 @@ def test_of_a_large_batch_that_arrives_while_one_waits_what_is_there_is_handed_o
     while answer is None:
         empty.turn()
         answer = empty.answer(name)
-    handed_out = [one["message"]["payload"] for one in answer["data"]["messages"]]
+    handed_out = [message["message"]["payload"] for message in answer["data"]["messages"]]
     assert handed_out == [str(number) for number in range(len(handed_out))]
     assert 0 < len(handed_out) <= 600
     assert ready(empty) == 700 - len(handed_out)

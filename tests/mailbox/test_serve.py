@@ -330,7 +330,7 @@ def test_what_a_turn_has_no_time_for_comes_first_in_the_next(box: ByHand, monkey
         box.turn()
         turns += 1
     assert turns > 1
-    texts = [one["message"]["payload"] for one in box.data("consume_batch", {"queue": "q"})["messages"]]
+    texts = [message["message"]["payload"] for message in box.data("consume_batch", {"queue": "q"})["messages"]]
     assert texts == [str(number) for number in range(60)]
 
 

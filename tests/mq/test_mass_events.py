@@ -220,9 +220,11 @@ def test_late_dead_letters_alone_are_counted(mass: Rig) -> None:
 def test_a_large_batch_is_handed_out_and_acknowledged_in_parts(mass: Rig) -> None:
     publish_many(mass)
     delivered = answered(mass, "consume_batch", limit=MANY)["messages"]
-    assert [one["message"]["payload"] for one in delivered] == [str(number) for number in range(MANY)]
-    results = answered(mass, "ack_batch", acks=[one["lease"] for one in delivered])["results"]
-    assert [one["messageKey"] for one in results if one["ok"]] == [one["lease"]["messageKey"] for one in delivered]
+    assert [message["message"]["payload"] for message in delivered] == [str(number) for number in range(MANY)]
+    results = answered(mass, "ack_batch", acks=[message["lease"] for message in delivered])["results"]
+    assert [result["messageKey"] for result in results if result["ok"]] == [
+        message["lease"]["messageKey"] for message in delivered
+    ]
     assert mass.counts() == (0, 0, 0, 0)
 
 
@@ -256,16 +258,16 @@ def test_many_messages_are_looked_at_in_parts(mass: Rig) -> None:
     die_all(mass)
     publish_many(mass)
     numbers = [str(number) for number in range(MANY)]
-    assert [one["payload"] for one in answered(mass, "peek", limit=MANY)["messages"]] == numbers
-    assert [one["payload"] for one in answered(mass, "peek", limit=MANY, dlq=True)["messages"]] == numbers
+    assert [message["payload"] for message in answered(mass, "peek", limit=MANY)["messages"]] == numbers
+    assert [message["payload"] for message in answered(mass, "peek", limit=MANY, dlq=True)["messages"]] == numbers
 
 
 def test_messages_of_another_store_are_taken_over_and_dropped_in_parts(mass: Rig) -> None:
     publish_many(mass)
     seen = answered(mass, "peek", limit=MANY)["messages"]
     taken = answered(mass, "take_over", queue="there", messages=seen)["messages"]
-    assert len({one["messageKey"] for one in taken}) == MANY
-    keys = [one["messageKey"] for one in seen]
+    assert len({message["messageKey"] for message in taken}) == MANY
+    keys = [message["messageKey"] for message in seen]
     assert answered(mass, "handed_over", holder="h", messageKeys=keys) == {"dropped": MANY}
     assert (mass.counts()[0], mass.counts("there")[0]) == (0, MANY)
 
@@ -341,7 +343,7 @@ def test_acks_of_what_is_not_there_are_answered_in_parts(mass: Rig) -> None:
     publish_many(mass)
     (leased,) = mass.mq.lease(QUEUE, "c")
     acks = [{"messageKey": key, "leaseId": leased.lease_id} for key in (UNKNOWN, leased.message_key, UNKNOWN)]
-    assert [one["ok"] for one in answered(mass, "ack_batch", acks=acks)["results"]] == [False, True, False]
+    assert [result["ok"] for result in answered(mass, "ack_batch", acks=acks)["results"]] == [False, True, False]
     keys = [UNKNOWN, mass.mq.peek(QUEUE, 1)[0].message_key, UNKNOWN]
     assert answered(mass, "handed_over", holder="h", messageKeys=keys) == {"dropped": 1}
     assert mass.counts()[0] == MANY - 2

@@ -80,7 +80,7 @@ ROWS: list[tuple[str, Ask, Mapping[str, Any], tuple[str, dict[str, Any], float |
     ),
     (
         "many, waiting",
-        lambda q: [one.message_key for one in q.consume_batch("jobs", 7, wait=2, timeout=0)],
+        lambda q: [message.message_key for message in q.consume_batch("jobs", 7, wait=2, timeout=0)],
         {"messages": [LEASED]},
         ("consume_batch", {"queue": "jobs", "limit": 7, "waitMs": 2000}, 2),
         [KEY],

@@ -49,7 +49,7 @@ def test_many_reviews_that_are_asked_for_at_once_are_each_made_and_told_once(
 ) -> None:
     with ExitStack() as services:
         model = services.enter_context(service(engine, reviews(engine)))
-        slack, hub = (services.enter_context(one) for one in (Slack(), GitHub()))
+        slack, hub = (services.enter_context(service) for service in (Slack(), GitHub()))
         hub.poll_interval = 1
 
         def prepare(kingdom: Kingdom) -> None:

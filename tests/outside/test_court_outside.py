@@ -61,14 +61,16 @@ class Court:
 
     def thread(self, task: str) -> list[dict[str, Any]]:
         """A task's posts in Slack: the one that opens its thread, and those that hang under it."""
-        sent = [one for one in self.kingdom.all("messages", "sent") if one["task_id"] == task]
-        ts = next(one["posted"]["post"] for one in sent if one["type"] == "thread_start")
+        sent = [message for message in self.kingdom.all("messages", "sent") if message["task_id"] == task]
+        ts = next(message["posted"]["post"] for message in sent if message["type"] == "thread_start")
         return [post for post in self.slack.from_kingdom(ROOM) if ts in (post["ts"], post.get("thread_ts"))]
 
     def way(self, event: str, task: str) -> str:
         """The files of an event, each as `cat` finds it, for whoever reads the run."""
         places, sent = self.kingdom.places, self.kingdom.all("messages", "sent")
-        messages = [places.queue_file("messages", "sent", one["id"]) for one in sent if one["task_id"] == task]
+        messages = [
+            places.queue_file("messages", "sent", message["id"]) for message in sent if message["task_id"] == task
+        ]
         ended = [places.queue_file("events", "completed", event), places.queue_file("tasks", "completed", task)]
         paths = [*ended, places.results / f"{task}.json", *messages]
         assert all(json.loads(path.read_text()) for path in paths)
@@ -104,7 +106,7 @@ def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cou
     source = a_repository(tmp_path_factory.mktemp("acme"))
     with ExitStack() as services:
         model = services.enter_context(service(engine, in_turn(Step("ok"))))
-        slack, hub, tickets = (services.enter_context(one) for one in (Slack(), GitHub(), Jira()))
+        slack, hub, tickets = (services.enter_context(service) for service in (Slack(), GitHub(), Jira()))
         hub.poll_interval = 1
 
         def prepare(kingdom: Kingdom) -> None:

@@ -80,14 +80,14 @@ class Sentinel:
         return self.settle()
 
     def events(self) -> list[str]:
-        return sorted(one["id"] for one in self.all())
+        return sorted(event["id"] for event in self.all())
 
     def all(self) -> list[dict[str, Any]]:
         paths = [path for state in MOVES["events"] for path in self.places.folder("events", state).glob("*.json")]
         return [json.loads(path.read_text()) for path in sorted(paths)]
 
     def types(self) -> list[str]:
-        return sorted(one["type"] for one in self.all())
+        return sorted(event["type"] for event in self.all())
 
     def one(self) -> dict[str, Any]:
         (event,) = self.all()
@@ -111,4 +111,4 @@ class Sentinel:
 def detected(home: Path) -> list[str]:
     """Return the IDs named in internal events."""
     lines = Places(home).events_log.read_text().splitlines()
-    return [one["data"]["event_id"] for one in map(json.loads, lines) if one["type"] == "event.detected"]
+    return [event["data"]["event_id"] for event in map(json.loads, lines) if event["type"] == "event.detected"]

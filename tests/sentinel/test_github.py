@@ -34,7 +34,7 @@ def build(home: Path, clock: Clock, hub: GitHub) -> Build:
 
 
 def asked(hub: GitHub, method: str = "GET", path: str = "/notifications") -> list[Request]:
-    return [one for one in hub.requests if one.method == method and one.path.startswith(path)]
+    return [request for request in hub.requests if request.method == method and request.path.startswith(path)]
 
 
 def test_a_service_that_hangs_is_not_waited_for(hub: GitHub) -> None:
@@ -124,7 +124,7 @@ def test_a_look_that_fails_half_way_does_not_ask_all_of_it_again(build: Build, h
     sentinel = build()
     assert sentinel.settle() == []
     assert len(sentinel.look()) == 3
-    paths = [one.path for one in asked(hub, path="/repos/acme/shop/pulls/")]
+    paths = [request.path for request in asked(hub, path="/repos/acme/shop/pulls/")]
     assert paths == [f"/repos/acme/shop/pulls/{number}" for number in (3, 2, 2, 1)]
 
 
@@ -171,7 +171,7 @@ def test_a_look_at_what_has_not_changed_costs_nothing(build: Build, hub: GitHub)
     before = len(hub.requests)
     for _ in range(3):
         sentinel.look()
-    assert [one.headers.get("if-none-match", "") != "" for one in hub.requests[before:]] == [True] * 3
+    assert [request.headers.get("if-none-match", "") != "" for request in hub.requests[before:]] == [True] * 3
 
 
 def test_it_looks_no_oftener_than_github_asks(build: Build, hub: GitHub) -> None:
@@ -361,7 +361,7 @@ def test_who_wrote_before_our_own_words_is_heard(build: Build, hub: GitHub) -> N
     sentinel = build()
     sentinel.settle()
     assert sentinel.types() == ["github.pr.mentioned"]
-    assert [one["text"] for one in sentinel.one()["payload"]["comments"]] == ["please look"]
+    assert [comment["text"] for comment in sentinel.one()["payload"]["comments"]] == ["please look"]
 
 
 def test_a_review_of_a_bots_pull_request_is_work(build: Build, hub: GitHub) -> None:

@@ -78,7 +78,7 @@ def test_a_change_of_status_by_others_is_updated(build: Build, tickets: Jira) ->
     tickets.move("QP-1", "In Progress")
     sentinel.settle()
     assert sentinel.types() == ["jira.ticket.assigned", "jira.ticket.updated"]
-    (moved,) = [one for one in sentinel.all() if one["type"] == "jira.ticket.updated"]
+    (moved,) = [event for event in sentinel.all() if event["type"] == "jira.ticket.updated"]
     assert (moved["payload"]["previous_status"], moved["payload"]["status"]) == ("To Do", "In Progress")
 
 
@@ -89,9 +89,11 @@ def test_words_of_others_are_commented_with_what_they_say(build: Build, tickets:
     sentinel.time.pass_(PERIOD)
     tickets.comment("QP-1", "please hurry")
     sentinel.settle()
-    (said,) = [one for one in sentinel.all() if one["type"] == "jira.ticket.commented"]
+    (said,) = [event for event in sentinel.all() if event["type"] == "jira.ticket.commented"]
     assert said["priority"] == "low"
-    assert [(one["author"], one["text"]) for one in said["payload"]["comments"]] == [("dana", "please hurry")]
+    assert [(comment["author"], comment["text"]) for comment in said["payload"]["comments"]] == [
+        ("dana", "please hurry")
+    ]
 
 
 def test_what_we_and_programs_do_never_comes_back(build: Build, tickets: Jira) -> None:
@@ -124,7 +126,7 @@ def test_a_move_with_words_is_one_event_that_carries_them(build: Build, tickets:
     tickets.move("QP-1", "Done")
     tickets.comment("QP-1", "it is done")
     sentinel.settle()
-    (moved,) = [one for one in sentinel.all() if one["type"] != "jira.ticket.assigned"]
+    (moved,) = [event for event in sentinel.all() if event["type"] != "jira.ticket.assigned"]
     assert moved["type"] == "jira.ticket.updated"
     assert moved["payload"]["comments"][0]["text"] == "it is done"
 
@@ -178,8 +180,8 @@ def test_the_newest_of_many_comments_is_heard(build: Build, tickets: Jira) -> No
     sentinel.time.pass_(PERIOD)
     tickets.comment("QP-1", "new")
     sentinel.settle()
-    (said,) = [one for one in sentinel.all() if one["type"] == "jira.ticket.commented"]
-    assert [one["text"] for one in said["payload"]["comments"]] == ["new"]
+    (said,) = [event for event in sentinel.all() if event["type"] == "jira.ticket.commented"]
+    assert [comment["text"] for comment in said["payload"]["comments"]] == ["new"]
 
 
 def test_the_first_look_goes_ten_minutes_back(build: Build, tickets: Jira, clock: Clock) -> None:
@@ -255,7 +257,7 @@ def test_after_a_change_over_what_was_known_is_not_seen_first_again(
     tickets.comment("QP-1", "hello", at=clock.now - 30)
     sentinel = build()
     sentinel.settle()
-    assert sorted((one["payload"]["ticket_key"], one["type"]) for one in sentinel.all()) == [
+    assert sorted((event["payload"]["ticket_key"], event["type"]) for event in sentinel.all()) == [
         ("QP-1", "jira.ticket.commented"),
         ("QP-2", "jira.ticket.updated"),
         ("QP-3", "jira.ticket.assigned"),

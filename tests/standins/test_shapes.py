@@ -209,7 +209,7 @@ def wrong_in(shape: str, value: Any, where: str = "") -> Iterator[str]:
     if shape == "any":
         return
     if "|" in shape:
-        tried = [list(wrong_in(one, value, where)) for one in shape.split("|")]
+        tried = [list(wrong_in(part, value, where)) for part in shape.split("|")]
         yield from [] if not all(tried) else min(tried, key=len)
     elif shape in PLAIN:
         if not isinstance(value, PLAIN[shape]) or (shape == "integer" and isinstance(value, bool)):

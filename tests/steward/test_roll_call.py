@@ -115,7 +115,7 @@ def calls(roll: RollCall, clock: Clock, seconds: float, step: float = PERIOD) ->
 
 
 def told(findings: Sequence[Finding]) -> list[tuple[str, What, str]]:
-    return [(one.role, one.what, one.detail) for one in findings]
+    return [(finding.role, finding.what, finding.detail) for finding in findings]
 
 
 @pytest.fixture
@@ -354,7 +354,7 @@ def test_a_launcher_that_cannot_be_started_is_tried_again(
     launcher.runs, launcher.raises = False, raises
     assert len(calls(roll, clock, 20)) == found, "told once"
     launcher.raises = None
-    assert [one.what for one in roll.call(THRESHOLD, PERIOD)] == [What.LAUNCHER_STARTED]
+    assert [finding.what for finding in roll.call(THRESHOLD, PERIOD)] == [What.LAUNCHER_STARTED]
 
 
 def test_after_the_end_of_a_watched_process_it_looks_again_soon_for_a_while(
@@ -393,11 +393,11 @@ def test_each_finding_is_a_warning_and_some_are_events(home: Path, clock: Clock)
     lines = given.places.role_log("chamberlain").read_text().splitlines()
     assert [line.split(" ", 1)[1].split("chamberlain: ")[1] for line in lines] == [f"king: {w} (why)" for w in What]
     events = [json.loads(line) for line in given.places.events_log.read_text().splitlines()]
-    assert [one["type"] for one in events] == [
+    assert [event["type"] for event in events] == [
         "system.heartbeat_missed",
         *["recovery.session_restarted"] * 2,
         "recovery.session_killed",
         *["recovery.session_restarted"] * 2,
     ]
-    assert [one["data"].get("threshold_seconds") for one in events] == [30.0, *[None] * 5]
+    assert [event["data"].get("threshold_seconds") for event in events] == [30.0, *[None] * 5]
     assert str(Finding("king", What.REARMED, "x")) == "king: its quarantine is over"

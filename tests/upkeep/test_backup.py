@@ -193,7 +193,7 @@ def test_what_happens_between_two_files_leaves_a_home_in_which_everything_holds(
         of_event = list(again.queue.glob(f"events/*/{one['event_id']}.json"))
         assert [read_json(path)["task_id"] for path in of_event] == [one["id"]], "its event knows it"
     told = {read_json(path)["task_id"] for path in again.queue.glob("messages/*/*.json")}
-    assert told <= {one["id"] for one in tasks}, "nobody is told of a task that is not there"
+    assert told <= {task["id"] for task in tasks}, "nobody is told of a task that is not there"
 
 
 def test_a_copy_with_a_damage_that_the_home_has_not_is_made_again_and_then_refused(
@@ -256,7 +256,7 @@ def test_a_home_at_work_comes_back_and_goes_on(home: Path, tmp_path: Path, recor
         roles.raise_all()
         is_done = trees.until(lambda: (roles.raise_all(), kills.ended(again))[1] == told and kills.quiet(again), 120)
         roles.stop()
-    tasks = Counter(one["event_id"] for one in oracle.contents(again.home, "tasks"))
+    tasks = Counter(task["event_id"] for task in oracle.contents(again.home, "tasks"))
     wrong += oracle.by_fsck(again.home)
     record_property(
         "figure", f"backups of a home at work: {len(archives)}, {told} events in the last, {len(wrong)} wrong"

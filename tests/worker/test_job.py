@@ -56,7 +56,7 @@ def test_a_worker_that_starts_first_after_a_hundred_messages_stores_them_all_in_
     for rest, room in enumerate(rooms):
         assert [row["content"] for row in hall.history(room)] == [str(n) for n in range(rest, 100, 2)]
     told = hall.told(100)
-    assert [one["messageId"] for one in told if one["roomId"] == rooms[0]] == [
+    assert [message["messageId"] for message in told if message["roomId"] == rooms[0]] == [
         row["id"] for row in hall.history(rooms[0])
     ]
 
@@ -83,7 +83,7 @@ def test_bad_events_become_dead_letters_and_those_behind_them_are_stored(hall: H
         assert why.lower() in letter["reason"].lower()
         assert (letter["topic"], letter["size"]) == (MESSAGES, len(value))
     assert len({letter["position"] for letter in letters}) == len(bad)
-    assert [one["content"] for one in hall.told(2 * len(bad))] == ["before", "after"] * len(bad)
+    assert [message["content"] for message in hall.told(2 * len(bad))] == ["before", "after"] * len(bad)
 
 
 def test_what_a_client_sends_again_is_stored_and_told_once(hall: Hall) -> None:
@@ -96,7 +96,7 @@ def test_what_a_client_sends_again_is_stored_and_told_once(hall: Hall) -> None:
         hall.publish(sent, message(room, user, "another"))
         work(hall, worker, 2)
     assert [row["content"] for row in hall.history(room)] == ["hello", "another"]
-    assert [one["content"] for one in hall.told(2)] == ["hello", "another"]
+    assert [message["content"] for message in hall.told(2)] == ["hello", "another"]
 
 
 def test_what_a_killed_worker_had_stored_is_told_again_by_the_next_under_the_same_id(hall: Hall) -> None:
@@ -112,7 +112,7 @@ def test_what_a_killed_worker_had_stored_is_told_again_by_the_next_under_the_sam
     with at_work(hall) as worker:
         work(hall, worker, 2)
     told = hall.told(2)
-    assert [(one["messageId"], one["createdAt"]) for one in told] == [
+    assert [(message["messageId"], message["createdAt"]) for message in told] == [
         (row["id"], row["created_at"]) for row in hall.history(room)
     ]
 
