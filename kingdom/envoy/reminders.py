@@ -27,6 +27,7 @@ class Reminders:
 
     def _messages(self, question: Waiting) -> list[Message]:
         now, day = stamp(self._services.clock()), question.asked_at[:10].replace("-", "")
+        asked = one_line(question.text.removeprefix("[question] "), 300)  # "" where another envoy has asked
         waits = f"has waited for an answer for {count(question.days, 'day')}"
         reminder = Message(
             id=f"msg-{day}-envoy-waits-{question.task[:150]}-{question.days}",
@@ -35,7 +36,7 @@ class Reminders:
             channel=question.thread.room,
             thread_ts=question.thread.thread,
             urgency="normal",
-            content=f"[reminder] this question {waits}: {one_line(question.text.removeprefix('[question] '), 300)}",
+            content=f"[reminder] this question {waits}{asked and ': '}{asked}",
             context={},
             source_ref={"source": question.thread.channel},
             created_at=now,

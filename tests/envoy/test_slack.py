@@ -394,6 +394,11 @@ def test_a_question_of_another_envoy_is_waited_for_in_slack(home: Path, slack: S
     (own / "awaiting-responses.json").write_text(json.dumps([{**asked, "reply_context": {"task_id": TASK}}]))
     write(own / "thread-mappings.json", {TASK: {"thread_ts": "5.5", "channel": GENERAL}})
     envoy = listening(slack_envoy(home, clock, slack), slack)
+    clock.pass_(86_400)
+    envoy.job.turn(None)
+    turn_until(envoy, lambda: not here(home, "messages", "pending"), "people are reminded")
+    (reminder,) = slack.from_kingdom()
+    assert reminder["text"] == "[reminder] this question has waited for an answer for 1 day"
     slack.say("yes", channel=GENERAL, thread_ts="5.5")
     heard(envoy, slack)
     (event,) = all_of(home, "events", "pending")
