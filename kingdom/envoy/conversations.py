@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kingdom.disk.json_file import JsonFile
-from kingdom.envoy.channels import CHANNELS, default_channel, default_room
+from kingdom.envoy.channels import CHANNELS, default_channel, default_room, is_set_up
 from kingdom.errors import BadInput
 from kingdom.records import notes
 from kingdom.records.messages import Json, Message, alert
@@ -102,19 +102,23 @@ class Conversations:
     def address(self, message: Message) -> Address:
         """Return where to post a message: where it says, else in its task's thread, else where its cause came from.
 
-        News for a room that is neither the thread's nor that of the person who asked leave the thread.
+        News for a room that is neither the thread's nor that of the person who asked leave the thread. What belongs on
+        a channel that is not set up goes to the default one.
         """
+        config = self._services.config
         source = str((message.source_ref or {}).get("source", ""))
         asked_in = (message.source_ref or {}).get("channel")
-        channel = source if source in CHANNELS else default_channel(self._services.config)
+        channel = source if is_set_up(config, source) else default_channel(config)
         if message.type == "notification" and asked_in and message.channel not in (None, asked_in):
-            channel = default_channel(self._services.config)
-        elsewhere = Address(channel, message.channel or default_room(self._services.config, channel), None)
-        if message.channel and message.thread_ts:
+            channel = default_channel(config)
+        elsewhere = Address(channel, message.channel or default_room(config, channel), None)
+        if message.channel and message.thread_ts and (source == channel or source not in CHANNELS):
             return elsewhere._replace(thread=message.thread_ts)
         row = self._threads.get(message.task_id, self._closed.get(message.task_id)) if message.task_id else None
         thread = _address(row)
         if row is None or thread is None or not THREAD_RULES[message.type].in_thread:
+            return elsewhere
+        if not is_set_up(config, thread.channel):
             return elsewhere
         if message.type == "notification" and message.channel not in (None, thread.room, row.get("named"), asked_in):
             return elsewhere

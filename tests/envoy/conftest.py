@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kingdom.envoy import channels
 from kingdom.envoy.channels import CHANNELS
 from tests.envoy import grumpy
 from tests.fixtures import Clock
@@ -19,6 +20,7 @@ def more_channels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Add the test channels' rows: one more channel is one file and one row."""
     monkeypatch.setitem(CHANNELS, "grumpy", "tests.envoy.grumpy:Grumpy")
     monkeypatch.setitem(CHANNELS, "pigeon", "tests.envoy.pigeon:Pigeon")
+    monkeypatch.setattr(channels, "WITHOUT_SETTINGS", {"console", "errand", "grumpy", "pigeon"})
     grumpy.posted.clear()
     grumpy.refusals.clear()
     yield

@@ -154,13 +154,16 @@ def test_a_damaged_file_of_threads_stops_no_message(home: Path, clock: Clock, co
     assert "msg-1" in posted(home)
 
 
-def test_a_thread_on_a_channel_that_is_gone_is_a_refusal(home: Path, clock: Clock) -> None:
-    services(home, "envoy", clock, envoy={"retry": {"attempts": 1}})
+def test_what_belongs_in_a_thread_on_a_channel_that_is_gone_is_posted_on_the_default_one(
+    home: Path, clock: Clock
+) -> None:
+    services(home, "envoy", clock)
     entry = {"channel": "raven", "room": "r", "thread": "t"}
     write(Places(home).own("envoy") / "thread-mappings.json", {TASK: entry})
     put(home, "messages", "pending", **message(task_id=TASK))
     settle(home, clock)
-    assert "raven did not take" in read(home, "messages", "failed", "msg-1")["refused_because"]
+    (line,) = transcript(home)
+    assert (line["letter"], line["room"], line["thread"]) == ("msg-1", "console", None)
 
 
 def test_every_type_of_message_has_its_rule() -> None:

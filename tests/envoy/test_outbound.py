@@ -46,6 +46,23 @@ def test_a_message_is_posted_and_filed_with_its_address(home: Path, clock: Clock
     assert (here(home, "messages", "pending"), traces(home)) == ([], [])
 
 
+@pytest.mark.parametrize("channel", ["slack", "webhook", "email"])
+def test_what_belongs_on_a_channel_that_is_not_set_up_is_posted_on_the_default_one(
+    channel: str, home: Path, clock: Clock
+) -> None:
+    """As when its part was taken out of envoy.yaml, or when an event says that it came from there."""
+    services(home, "envoy", clock)
+    mapped = {"thread_ts": "1.2", "channel": "C1", "on": channel}
+    write(Places(home).own("envoy") / "thread-mappings.json", {TASK: mapped})
+    asked_there = {"source": channel, "channel": "C1", "thread_ts": "1.2"}
+    put(home, "messages", "pending", **message("msg-1", source_ref=asked_there, thread_ts="1.2", channel="C1"))
+    put(home, "messages", "pending", **message("msg-2", type="thread_update", task_id=TASK))
+    settle(home, clock)
+    assert posted(home) == ["msg-1", "msg-2"]
+    assert read(home, "messages", "sent", "msg-1")["posted"]["channel"] == "console"
+    assert read(home, "messages", "sent", "msg-2")["posted"]["thread"] is None
+
+
 def test_the_most_urgent_is_posted_first(home: Path, clock: Clock) -> None:
     services(home, "envoy", clock)
     put(home, "messages", "pending", **message("msg-4", created_at="2026-01-01T00:00:00Z"))

@@ -14,12 +14,19 @@ CHANNELS = {
     "webhook": "kingdom.envoy.channels.webhook:Webhook",
     "email": "kingdom.envoy.channels.email:Email",
 }
+WITHOUT_SETTINGS = frozenset({"console"})
+"""Channels that need no part of their own in envoy.yaml."""
 
 
 def default_channel(config: Config) -> str:
     """Return the channel for messages that answer nobody: the configured one, else the first with settings."""
     named = config.get("channel")
     return str(named or next((name for name in CHANNELS if name in config), "console"))
+
+
+def is_set_up(config: Config, channel: str) -> bool:
+    """Return whether a channel can be posted to: most need a part of their own in envoy.yaml."""
+    return channel in CHANNELS and channel in (*config, *WITHOUT_SETTINGS, default_channel(config))
 
 
 def default_room(config: Config, channel: str) -> str:
