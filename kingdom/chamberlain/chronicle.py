@@ -25,7 +25,7 @@ HOUR = 3600.0
 DAYS_KEPT = 62
 FAILURES_KEPT = 200
 MOST_TIMES = 100
-"""Moments of an hour that are remembered; more of them change nothing."""
+"""Moments of an hour that are remembered at most; more would change nothing."""
 DAY = "day "
 UNREADABLE = "unreadable"
 ALWAYS_SHOWN = ("task.completed", "task.failed", "soldier.spawned", "soldier.timeout")
@@ -53,7 +53,7 @@ class Chronicle:
 
     def read(self, alerts: Alerts) -> bool:
         """Count what is new. Return whether there is more to count at once."""
-        self._file.save()  # what a full disk did not take
+        self._file.save()  # what could not be written while the disk was full
         services = self._services
         reading = event_log.read(services.places.events_log, self._file.get("cursors", []), services.disk)
         count = _Count(self._file, self._zone, services.clock())

@@ -41,7 +41,7 @@ class Ledger:
 
     def read(self, alerts: Alerts) -> None:
         """Take over what the generals have counted, and tell of budgets that draw to their end."""
-        self._file.save()  # what a full disk did not take
+        self._file.save()  # what could not be written while the disk was full
         places = self._services.places
         try:
             about = os.stat(places.budgets)

@@ -41,7 +41,7 @@ class Reports:
 
     def send(self, view: Picture, days: Days, spent: Callable[[str], float], next_id: Callable[[], str]) -> None:
         """Send the reports that are due. `spent` returns the dollars of the days since one, `next_id` a free id."""
-        self._file.save()  # what a full disk did not take
+        self._file.save()  # what could not be written while the disk was full
         day = self._due_day()
         friday = day - timedelta(days=(day.weekday() - FRIDAY) % 7)
         for kind, due in (("daily", day), ("weekly", friday)):

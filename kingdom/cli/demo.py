@@ -38,9 +38,9 @@ LOOK_SECONDS = 0.05
 SETTLE_SECONDS = 10.0
 """The king may still be filing what people have been told already."""
 WHAT_COLUMNS = 26
-"""So wide is what somebody did; the file stands behind it."""
+"""The width of the column that says what somebody did; the file follows."""
 STYLES = {"GitHub": "bold magenta", "Jira": "bold magenta", "Slack": "bold green", "kill -9": "bold red"}
-"""Of those that are no roles."""
+"""Styles of actors that are no roles."""
 CLEANER = """\
 cat
 for try in 1 2 3; do "$1" -P -m kingdom -C "$2/home" down --soldiers && break; done

@@ -25,7 +25,7 @@ SLICE_SECONDS = 1.0
 LOOK_SECONDS = 0.2
 LONGEST_SECONDS = 3600.0
 PATIENCE_SECONDS = 60.0
-"""For the chamberlain to begin."""
+"""How long the chamberlain may take to begin."""
 
 
 @click.command(short_help="Delete old files now.")

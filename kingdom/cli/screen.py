@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INDENT = 2
 MOST_ROWS = 3
-"""Of one line, where rows are few."""
+"""Rows that one line may take where there are few."""
 PLAIN_TERMINALS = ("", "dumb", "unknown")
 OTHER_SCREEN, OWN_SCREEN = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
 TO_THE_TOP, END_OF_LINE, REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"

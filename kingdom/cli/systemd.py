@@ -29,20 +29,20 @@ Type=notify
 WatchdogSec=300
 ExecStart={program} up --foreground
 ExecStopPost=-{program} down
-# A dead launcher is raised by the chamberlain within seconds; this is for the day when both are dead.
+# The chamberlain restarts a dead launcher within seconds; this is for the day when both are dead.
 Restart=on-failure
 RestartSec=15
 TimeoutStartSec=infinity
 TimeoutStopSec=60
-# Soldiers finish their work: `down` ends the roles, and nobody is shot for belonging to this unit.
+# Soldiers finish their work: `down` ends the roles, and systemd kills none of the other processes.
 KillMode=process
 # One soldier that the kernel ends for its memory does not end the kingdom.
 OOMPolicy=continue
 UMask=0077
 LimitNOFILE=65536
 
-# Nothing is written outside the home. Soldiers are caged by Landlock and by namespaces of their own, and programs of
-# models compile code as they run: so those three are open, and there is no MemoryDenyWriteExecute.
+# Nothing is written outside the home. Sandboxes of soldiers need Landlock and namespaces of their own, and programs
+# of models compile code as they run: so those three are open, and there is no MemoryDenyWriteExecute.
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=

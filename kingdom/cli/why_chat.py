@@ -21,7 +21,7 @@ from kingdom.times import moment, stamp
 from kingdom.words import count, one_line
 
 MOST = 5
-"""Messages of one sender's ID that are told of: each sender chooses these alone."""
+"""Messages with one sender's ID that are shown at most: senders choose these IDs, and may choose the same."""
 _ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _EVENT_IDS = ("eventId", "clientMsgId")
 

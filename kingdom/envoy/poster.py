@@ -16,7 +16,7 @@ from kingdom.runtime.wake import Alarm
 POST, MARK, END = 1, 2, 0
 """In this order: whoever waits for a post comes before marks, and an end before both."""
 MOST_MARKS = 200
-"""So many marks wait; later ones are left out: they are ornaments."""
+"""Marks that wait at most; later ones are left out, since nothing depends on them."""
 
 
 class Attempt(NamedTuple):

@@ -71,7 +71,7 @@ class Delivery:
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._crashed: BaseException | None = None
         self._follower: Follower | None = None
-        #: Rung whenever the thread has come round: it lives, whether or not there was anything.
+        #: Rung after each round of the thread, as a sign of life, whether or not there was anything.
         self.moved = asyncio.Event()
         #: Whether there is a position from which on nothing is missed: sockets may come.
         self.follows = False

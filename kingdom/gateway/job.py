@@ -20,7 +20,7 @@ DRAIN_SECONDS = 3.0
 END_SECONDS = 2.0
 FIGURES_SECONDS = 10.0
 SWITCH_SECONDS = 0.0005
-"""How long the event loop keeps the other threads waiting while it computes: what they bring, somebody waits for."""
+"""How long the event loop computes before other threads get a turn: somebody waits for what they bring."""
 
 
 class GatewayJob:

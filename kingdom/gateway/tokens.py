@@ -18,7 +18,7 @@ ALGORITHM = "HS256"
 AUDIENCE = "kingdom-hall"
 LIFETIME_SECONDS = 86_400
 SECRET = "KINGDOM_JWT_SECRET"
-"""Names a secret in the environment or in `.env` that is taken instead of one made here."""
+"""The variable, of the environment or `.env`, with a secret that is used instead of one made here."""
 SHORTEST_SECRET = 32
 
 

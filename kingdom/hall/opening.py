@@ -12,7 +12,7 @@ from kingdom.home.places import Places
 from kingdom.runtime.tables import load
 
 ADDRESS = "KINGDOM_DATABASE_URL"
-"""Names an address in `.env`, where a password may stand."""
+"""The variable of `.env` that may hold the address, since there may be a password in it."""
 
 
 def open_database(config: Config, secrets: Mapping[str, str], places: Places) -> Database:

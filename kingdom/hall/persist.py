@@ -16,7 +16,7 @@ class Arrival:
 
     event: MessageCreated
     topic: str
-    #: By this a redelivery is told from a message that its client sent again.
+    #: It distinguishes a redelivery from a message that its client sent again.
     position: str
 
 

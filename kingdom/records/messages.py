@@ -60,7 +60,7 @@ class Queued(NamedTuple):
 ACCOUNT = "account"
 """What a task waits for that may start as soon as money or a quota is there again."""
 WHEN_SET = {"when_set": True}
-"""Of a field that is written only when it is set: a file of ours does not grow a dozen nulls."""
+"""Metadata of a field that is written only when it is set, so that files do not hold a dozen nulls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ class Result(Record):
     proclamation: Json | None = None
     #: duration_seconds, tokens_used, cost_usd, files_touched, retry_count.
     metrics: Json = field(default_factory=dict)
-    #: By which the engine can go on.
+    #: The session in which its engine can go on.
     session_id: str | None = field(default=None, metadata=WHEN_SET)
     #: The engine met a limit of its account: `resets_at`.
     quota: Json | None = field(default=None, metadata=WHEN_SET)
@@ -299,7 +299,7 @@ class Message(Filed):
     urgency: str
     #: What people read.
     content: str
-    #: What whoever handles it later has to know.
+    #: What its readers have to know besides.
     context: Json
     #: Where the person is whom it answers.
     source_ref: Json | None
@@ -313,7 +313,7 @@ class Message(Filed):
     code: str | None = field(default=None, metadata=WHEN_SET)
     #: The post under which it hangs, in a person's thread; other envoys read it.
     thread_ts: str | None = field(default=None, metadata=WHEN_SET)
-    #: Of a question: the context's, where other envoys look for it.
+    #: A copy of `context.reply_context`, where other envoys look for it.
     reply_context: Json | None = field(default=None, metadata=WHEN_SET)
     #: How often its channel has refused it.
     tries: int | None = field(default=None, metadata=WHEN_SET)
@@ -412,7 +412,7 @@ class Checkpoint(Record):
     matter: str | None = None
     #: As in its task.
     repo: str | None = None
-    #: By which the engine can go on.
+    #: The session in which its engine can go on.
     session_id: str | None = None
     #: The folder it worked in.
     workspace: str | None = None

@@ -25,7 +25,7 @@ from kingdom.times import stamp
 R = TypeVar("R", bound=Filed)
 
 SETTLING_SECONDS = 2.0
-"""A file that cannot be read may still be in the making for so long: somebody writes it in place."""
+"""How long a file that cannot be read may be unfinished: its writer may write it in place."""
 
 
 class Queue(Generic[R]):

@@ -61,7 +61,7 @@ class SoldierOrder(NamedTuple):
     may_not_read: Sequence[str]
     #: Variables of its environment, beside those of the process that serves it.
     env: Mapping[str, str]
-    #: By which the engine can resume, when its task is the answer to a question.
+    #: The session to resume, when its task is the answer to a question.
     session_id: str | None = None
     #: The manifest's plug-ins, for an engine that has such.
     plugins: Sequence[str] = ()

@@ -31,7 +31,7 @@ class Markers(NamedTuple):
 
     #: `NAME=value` of the environment that they were started with, all of them. A process can start another without.
     environment: frozenset[bytes]
-    #: A folder that is a mount point in the sandbox's own view of the disk. No process of a sandbox gets rid of it.
+    #: A folder that is a mount point in the sandbox's own namespace. No process of a sandbox gets rid of it.
     mount: bytes | None = None
 
 
@@ -147,7 +147,7 @@ def _environment(pid: int) -> frozenset[bytes]:
 
 
 def _own_mounts(pid: int) -> frozenset[bytes]:
-    """Return the mount points of a process that has another view of the disk than we have."""
+    """Return the mount points of a process in another mount namespace than ours."""
     try:
         if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
             return frozenset()

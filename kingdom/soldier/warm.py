@@ -43,7 +43,7 @@ def serve_warm(descriptor: int) -> int:
     while (found := _next_request(general)) is not None:
         request, lock = found
         if not prepared.is_fresh:
-            with suppress(OSError, BadFile, TypeError):  # then it is said by who serves this soldier
+            with suppress(OSError, BadFile, TypeError):  # then the process that serves this soldier reports it
                 order = SoldierOrder.from_json(read_json(request["environment"]["KINGDOM_ORDER"]))
                 prepared.renew(order.may_not_read)
         pid = os.fork()

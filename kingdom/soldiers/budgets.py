@@ -26,11 +26,11 @@ BEHIND_SECONDS = 5.0
 MOST_MET = 64
 """So many tasks that have met an account's limit are remembered."""
 DAYS_KEPT = 40
-"""Of spending: a month's budget needs all of it."""
+"""Days of spending that are kept: a month's budget needs all of its days."""
 MOST_TASKS = 1000
-"""Of a general and a day, those whose cost is kept apart; of today and yesterday alone."""
+"""Tasks of a general and a day whose cost is kept by task, today's and yesterday's alone."""
 MOST_RUNS = 200
-"""So many of a general's last runs are known again: after a kill what a run cost is reported twice."""
+"""A general's last runs that are remembered: after a kill the cost of one may be reported twice."""
 Days = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """What was spent: by day, as 2026-02-07, and by general."""
 

@@ -26,7 +26,7 @@ def recall(places: Places, general: str, repo: str | None) -> str:
     """
     own = places.general_memory(general)
     of_repo = _text(own / _repo_file(repo)).strip() if repo else ""
-    # As other kingdoms have it: one for all generals, under a name from which the repository cannot be told.
+    # As other kingdoms have it: one for all generals, under a name that does not reveal the repository.
     of_others = _text(places.memory / f"repo-{repo.replace('/', '-')}.md") if repo and _REPO.fullmatch(repo) else ""
     known_of_repo = set(of_repo.splitlines())
     learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in known_of_repo)

@@ -37,9 +37,9 @@ Json = dict[str, Any]
 class Fault:
     """How a method fails the next times."""
 
-    #: The HTTP status, with which nothing is done.
+    #: The HTTP status; with another than 200 the call is not carried out.
     status: int = 200
-    #: Slack's own error, with which nothing is done.
+    #: Slack's own error; with one the call is not carried out.
     error: str = ""
     #: Of 429: when to come back.
     retry_after: float = 1.0

@@ -20,7 +20,7 @@ STARTING_SECONDS = 15.0
 ENDED_SECONDS = 2.0
 """A role that ended with 0 and should run is started again after so long, or two looks if that is less."""
 LONGEST_ENDED_SECONDS = 300.0
-"""One that ends so again and again is started ever later, at last after so long: see `patience`."""
+"""The longest pause before a role that keeps ending with 0 is started again: see `patience`."""
 
 
 class State(StrEnum):

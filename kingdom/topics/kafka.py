@@ -215,7 +215,7 @@ class KafkaTopics:
             "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
-            # A position that is gone is told, never jumped over.
+            # A position that is gone is reported, never skipped in silence.
             "auto.offset.reset": "error",
             # A killed member's partitions go to the others after this time.
             "session.timeout.ms": 6_000,

@@ -27,7 +27,7 @@ from kingdom.upkeep import retention
 
 DAY = 86_400.0
 SOON = 0.9
-"""Of the days for which something is kept: younger than that, it cannot have been deleted for its age."""
+"""A share of the days for which something is kept: what is younger cannot have been deleted for its age."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

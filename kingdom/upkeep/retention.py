@@ -187,7 +187,7 @@ class Deleter:
 
     disk: Disk
     remove_tree: Callable[[Disk, Path], None]
-    #: Whether whoever deletes has counted the internal events.
+    #: Whether the caller has counted the internal events.
     counts_events: bool = False
 
 

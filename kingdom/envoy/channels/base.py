@@ -100,7 +100,7 @@ class Draft(NamedTuple):
 class Post(NamedTuple):
     """A post that people can read."""
 
-    #: Under which threads hang.
+    #: The ID under which threads hang.
     id: str
     #: The room as the channel itself calls it.
     room: str

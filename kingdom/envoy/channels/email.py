@@ -36,7 +36,7 @@ class Email(Channel):
             with _explained():
                 server = held.enter_context(email.signed_in(self._kit.config, self._kit.secrets, CALL_SECONDS))
                 refused = server.send_message(letter)
-            # Noted before the goodbye: it is sent, whatever the server says to that.
+            # Noted before QUIT: it is sent, whatever the server answers to that.
             post = self._journal.add(draft, letter["Message-ID"])
         self._note_refused(refused)
         return post

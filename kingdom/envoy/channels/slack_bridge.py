@@ -25,7 +25,7 @@ from kingdom.home.places import as_filename, is_hidden
 
 STALE_SECONDS = 30.0
 LATEST_ANSWER_SECONDS = 600.0
-"""A request that the bridge has taken is not given to it again before, while it lives."""
+"""How long a bridge that runs may take for a request before it is given the request again."""
 LOOK_SECONDS = 0.05
 KEPT_SECONDS = 60.0
 """A result that was read stays for so long: our own receipt is written after it was read."""

@@ -8,7 +8,7 @@ from kingdom.envoy.channels.base import ChannelDown, ChannelLocked, ChannelRefus
 
 BUSY = "ratelimited"
 OF_TOKENS = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "missing_scope")
-"""The owner's to mend: what is meant for Slack waits for it."""
+"""Errors that the owner has to correct: messages for Slack wait until then."""
 PASSING = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "accesslimited")
 HINTS: Mapping[str, str] = {
     "not_in_channel": "invite the app there",

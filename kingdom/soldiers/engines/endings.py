@@ -20,7 +20,7 @@ FAILURE, FINAL, LIMIT, SET_UP = "failure", "final", "limit", "set-up"
 LONGEST_LINE = 8 << 20
 """Longer lines of an engine's output are skipped: what ends a run is short."""
 MOST_SAID = 1500
-"""So many letters of an engine's last words go into a reason."""
+"""Characters of an engine's last message that go into a reason."""
 
 STATUSES = ("success", "failed", "skipped", "needs_human")
 FIELDS: Mapping[str, Mapping[str, Any]] = {
@@ -57,7 +57,7 @@ class Ending(NamedTuple):
     kind: str = FAILURE
     #: When a limit ends, in seconds since the epoch, if it says so.
     resets_at: float | None = None
-    #: By which the engine can go on.
+    #: The session in which the engine can go on.
     session_id: str | None = None
     #: What this run used: cost_usd, tokens_used.
     metrics: Mapping[str, Any] = {}

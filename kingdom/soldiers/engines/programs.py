@@ -13,7 +13,7 @@ from glob import escape, glob
 from kingdom.soldiers.engines.base import NeedsSetUp
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "NODE_EXTRA_CA_CERTS")
-"""Variables by which programs find their way out."""
+"""Variables that programs may need to reach the network."""
 
 
 def find(name: str, command: str, natives: Sequence[str]) -> str:
