@@ -269,6 +269,20 @@ def test_an_interrupted_post_is_not_looked_for_before_it_has_had_the_time_to_app
     assert turned(job) == ["msg-1"]
 
 
+def test_what_may_have_been_posted_is_not_looked_for_before_it_has_had_the_time_to_appear(
+    job: EnvoyJob, clock: Clock
+) -> None:
+    job.turn(None)
+    Errand.raises.append(ChannelDown(channel="errand", why="no answer"))
+    clock.pass_(3)
+    assert turned(job) == []
+    assert Errand.raises == [], "it was tried"
+    clock.pass_(2)
+    assert turned(job) == []
+    clock.pass_(1)
+    assert turned(job) == ["msg-1"]
+
+
 def test_new_configuration_comes_at_once_but_not_while_a_channel_is_being_called(
     job: EnvoyJob, given: Services, clock: Clock
 ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import select
+import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from slack_sdk.socket_mode.builtin import connection
 
 from kingdom.disk.codec import read_json
+from kingdom.envoy.channels.base import ChannelDown
+from kingdom.envoy.channels.slack import Slack as SlackChannel
 from kingdom.home.places import Places
 from kingdom.standins.slack import BOT_USER, Slack
 from tests.envoy.envoys import TASK, Envoy, threads, traces
@@ -363,6 +367,18 @@ def test_it_is_acknowledged_when_its_event_is_safe_and_not_before(home: Path, en
     pending.with_name("gone").rename(pending)
     heard(envoy, slack)
     assert len(here(home, "events", "pending")) == 1
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [(8.0, False), (10.2, True)])
+def test_a_line_that_is_renewed_within_ten_seconds_is_nobodys_business(
+    envoy: Envoy, slack: Slack, seconds: float, is_told: bool
+) -> None:
+    turn_until(envoy, lambda: slack.lines, "it listens")
+    channel = envoy.job._channels.get("slack")
+    assert isinstance(channel, SlackChannel)
+    channel._line.down_since = time.monotonic() - seconds
+    with pytest.raises(ChannelDown) if is_told else nullcontext():
+        assert channel.read() == []
 
 
 # Reminders

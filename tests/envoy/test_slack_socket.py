@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from kingdom.envoy.channels import slack_socket
 from kingdom.envoy.channels.base import Stuck
 from kingdom.envoy.channels.slack import _silent
-from kingdom.envoy.channels.slack_socket import Line
+from kingdom.envoy.channels.slack_socket import Line, why
 from kingdom.standins.slack import Slack
 from tests.envoy.slacks import SECRETS
 from tests.waiting import SOON, wait_until
@@ -145,3 +147,10 @@ def test_who_asks_a_line_that_does_not_move_is_told(open_line: Callable[..., Lin
     line.join(SOON)
     with pytest.raises(Stuck):
         line.heard()
+
+
+def test_why_it_is_down_is_told_in_two_hundred_characters() -> None:
+    assert why(OSError("x" * 300)) == f"OSError: {'x' * 191}"
+    answer = SimpleNamespace(data={"ok": False, "error": "e" * 300}, status_code=200)
+    assert why(SlackApiError("no", answer)) == "e" * 200
+    assert why(SlackApiError("no", SimpleNamespace(data="<html>", status_code=502))) == "HTTP 502"

@@ -14,13 +14,16 @@ import pytest
 from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import read_json
 from kingdom.general import report
+from kingdom.home import schemas
 from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
 from kingdom.records.backlog import refresh_due
+from kingdom.records.messages import Task
 from kingdom.records.queues import Queues
 from kingdom.records.soldiers import RawReport
 from kingdom.soldiers import engine_homes
+from kingdom.soldiers.handle import Look
 from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
 from tests.records.test_soldiers import ORDER
@@ -581,9 +584,13 @@ def test_tokens_of_the_owner_that_were_lent_stand_neither_in_what_was_printed_no
     soldier = general.soldier()
     soldier.control_folder.mkdir(parents=True)
     write(soldier.control_folder / "order.json", order.to_json())
-    told = RawReport(0, result={"summary": f"it is {lent}"}, output_tail=lent)
-    told = report._keep_session(general.job._general, soldier, told)
-    assert (told.result, told.output_tail) == ({"summary": "it is [hidden]"}, "[hidden]")
+    told = RawReport(0, result={"task_id": TASK, "status": "success", "summary": f"it is {lent}"}, output_tail=lent)
+    kept = report._keep_session(general.job._general, soldier, told)
+    assert kept.result is not None
+    assert (kept.result["summary"], kept.output_tail) == ("it is [hidden]", "[hidden]")
+    one = Task.from_json(schemas.check("task", task()))
+    assert report.receive(general.job._general, one, soldier, Look(False, None, None, None), told)
+    assert read_json(general.places.result(TASK))["summary"] == "it is [hidden]"
     assert [Path(path).read_text() for path in (order.out, order.err)] == [f"it is {'*' * len(lent)}\n"] * 2
 
 
