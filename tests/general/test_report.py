@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterable
@@ -19,9 +20,9 @@ from kingdom.king.context import Context
 from kingdom.king.orders import Orders
 from kingdom.records import notes
 from kingdom.records.backlog import refresh_due
-from kingdom.records.messages import Task
+from kingdom.records.messages import Result, Task
 from kingdom.records.queues import Queues
-from kingdom.records.soldiers import RawReport
+from kingdom.records.soldiers import RawReport, Started
 from kingdom.soldiers import engine_homes
 from kingdom.soldiers.handle import Look
 from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
@@ -130,6 +131,17 @@ def test_a_workspace_kept_for_an_answer_is_removed_though_its_general_was_killed
     assert not workspace.exists()
 
 
+@pytest.mark.parametrize("status", ["success", "failed"])
+def test_a_workspace_of_a_done_task_that_a_killed_general_has_left_goes_and_one_of_a_failed_task_stays(
+    general: GeneralRig, status: str
+) -> None:
+    workspace = general.places.workspace(GENERAL, TASK)
+    workspace.mkdir(parents=True)
+    write(general.places.result(TASK), {"task_id": TASK, "status": status})
+    general.restart()
+    assert workspace.exists() == (status == "failed")
+
+
 def test_what_is_out_of_scope_is_not_tried_again(general: GeneralRig) -> None:
     general.runs(says(status="skipped", reason="merged"))
     put(general.home, "tasks", "pending", **task())
@@ -229,10 +241,11 @@ def test_a_killed_soldier_is_a_failure_and_takes_its_engine_along(general: Gener
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
 def test_down_with_soldiers_does_not_use_up_a_retry(general: GeneralRig, signal_number: int) -> None:
     (general.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
-    general.runs(SLEEPS)
+    general.runs(f"ls >>$KINGDOM_HOME/found; touch litter $KINGDOM_HOME/looked.$$\n{SLEEPS}")
     general.restart()
     put(general.home, "tasks", "pending", **task())
     general.engine()
+    wait_until(lambda: [*general.home.glob("looked.*")], SOON, "the first has looked around", (general.home,))
     notes.note_stopped_by_down(general.places, general.services.disk, general.soldier().control_folder)
     soldier = general.started()
     assert soldier is not None
@@ -243,6 +256,8 @@ def test_down_with_soldiers_does_not_use_up_a_retry(general: GeneralRig, signal_
     second = general.started()
     assert second is not None
     assert second.attempt == 0
+    wait_until(lambda: len([*general.home.glob("looked.*")]) == 2, SOON, "so has the second", (general.home,))
+    assert (general.home / "found").read_text() == "", "its workspace is a fresh one"
     assert f"info {TASK} starts again: its soldier was ended by `down --soldiers`" in general.log()
     os.kill(second.pid, signal.SIGKILL)
     assert general.result()["error"].startswith("its soldier died"), "the next one was not called back"
@@ -614,3 +629,38 @@ def test_what_a_soldier_adds_to_its_copy_of_the_memory_is_there_with_its_result(
     general.result()
     learned = general.places.general_memory(GENERAL) / "learned-patterns.md"
     assert learned.read_text() == "- tabs are four wide\n"
+
+
+def test_a_run_that_is_reported_twice_is_counted_once(general: GeneralRig) -> None:
+    one = Task.from_json(schemas.check("task", task()))
+    used = Result(task_id=TASK, status="failed", error="no", metrics={"cost_usd": 2.0, "tokens_used": 70})
+    for start in (99, 99, 111):
+        look = Look(False, Started(7, start, 0), None, None)
+        report._record_cost(general.job._general, one, "command:gen-pr", used, look)
+    assert _cost(general)["usd"] == 4.0
+
+
+def test_the_account_of_a_soldier_that_left_no_order_is_that_of_the_engine_it_would_have(general: GeneralRig) -> None:
+    assert report._account(general.job._general, general.soldier()) == "command:gen-pr"
+    general.job._general.manifest = replace(general.job._general.manifest, engine="of-another-kingdom")
+    assert report._account(general.job._general, general.soldier()) == "of-another-kingdom"
+
+
+def test_a_soldier_within_its_budget_leaves_its_general_at_rest(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
+    general.manifest(limits={"budget_usd": 2.5})
+    general.runs(DEAR)
+    job = general.restart()
+    put(general.home, "tasks", "pending", **task())
+    said = general.soldier().result_path
+    general.until(lambda: said.exists() and said.stat().st_size, "it has used 2 of 2.5 USD")
+    assert not job.turn({}).worked
+
+
+def test_a_list_of_soldiers_that_a_power_cut_has_torn_can_be_read_after_a_look(general: GeneralRig) -> None:
+    for torn in (b"", b'[\n  {"task_id": "task-1"'):
+        general.places.sessions.write_bytes(torn)
+        general.job.turn(None)
+        assert json.loads(general.places.sessions.read_text()) == []
