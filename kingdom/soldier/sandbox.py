@@ -29,6 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+_SECCOMP_MODE_FILTER = 2
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWIPC = 0x00020000, 0x10000000, 0x08000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 _MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8000
@@ -59,6 +60,8 @@ _AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
 _ITSELF = 0
 _STEP = struct.Struct("=HBBI")
 """One step of a filter's program."""
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+"""Where what it looks at stands: struct seccomp_data."""
 
 FRESH_SECONDS = 1.0
 MOST_HELD = 256
@@ -123,7 +126,7 @@ def _can_unshare() -> bool:
 
 def adopt_orphans() -> None:
     """Make whatever the engine leaves behind our child, so that we can end it."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Prepared:
@@ -189,7 +192,7 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
             _landlock(order.may_write, [order.out, order.err], order.may_read, prepared)
         _filter_calls()
     # Last, as a change of credentials takes it back.
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _limit(limits: Mapping[str, int], processes: int) -> None:
@@ -258,7 +261,7 @@ def _set_mount(path: str, flags: int, on: int, off: int) -> None:
 def _drop_privileges() -> None:
     """Drop every capability of root that would lead out of the sandbox; it keeps its user id and its files."""
     for capability in range(_CAPABILITIES):
-        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+        if _libc.prctl(_PR_CAPBSET_DROP, capability) < 0:
             break  # the last that this kernel knows was dropped before, or we have none to drop
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     _must(_libc.capset(header, bytes(24)), "capset")
@@ -269,12 +272,7 @@ def _landlock_version() -> int:
 
 
 def _landlock(may_write: Sequence[str], logs: Sequence[str], may_read: Sequence[str], prepared: Prepared) -> None:
-    version = _landlock_version()
-    handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
-    handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    handled |= _IOCTL_DEV if version >= 5 else 0
-    scoped = _SCOPE_SIGNALS_AND_ABSTRACT_SOCKETS if version >= 6 else 0
-    attributes = struct.pack("=QQQ", handled, 0, scoped)[: 8 if version < 4 else 16 if version < 6 else 24]
+    handled, attributes = _handled(_landlock_version())
     rules = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     _must(rules, "landlock_create_ruleset")
     _allow(rules, "/", _READ_DIR)
@@ -289,6 +287,19 @@ def _landlock(may_write: Sequence[str], logs: Sequence[str], may_read: Sequence[
         _allow(rules, f"/dev/{device}", handled & (_READ_FILE | _WRITE_FILE | _IOCTL_DEV))
     _must(_libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, ctypes.c_uint(0)), "landlock_restrict_self")
     os.close(rules)
+
+
+def _handled(version: int) -> tuple[int, bytes]:
+    """Return the rights that this version of Landlock can forbid, and how it is told that all of them are."""
+    handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
+    handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    handled |= _IOCTL_DEV if version >= 5 else 0
+    told = [handled]
+    if version >= 4:
+        told.append(0)  # the network stays as it is
+    if version >= 6:
+        told.append(_SCOPE_SIGNALS_AND_ABSTRACT_SOCKETS)
+    return handled, struct.pack(f"={len(told)}Q", *told)
 
 
 def _real_paths(paths: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -351,7 +362,7 @@ def _filter_calls() -> None:
     if code := _system_calls():
         buffer = ctypes.create_string_buffer(code, len(code))
         filter_ = struct.pack("@HP", len(code) // _STEP.size, ctypes.addressof(buffer))
-        _must(_libc.prctl(_PR_SET_SECCOMP, 2, filter_, 0, 0), "seccomp")
+        _must(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filter_), "seccomp")
 
 
 @cache
@@ -361,36 +372,40 @@ def _system_calls() -> bytes:
     if calls is None:
         return b""
     load, jump_if_equal, jump_if_at_least, answer, keep_bits = 0x20, 0x15, 0x35, 0x06, 0x54
-    allow, refuse = (answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050000 | 1)
 
-    def when(call: int, *then: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
-        return [(load, 0, 0, 0), (jump_if_equal, 0, len(then), call), *then]
+    def step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+        """Return one step; a jump passes over so many of the next ones."""
+        return _STEP.pack(code, then, otherwise, value)
 
-    def argument(index: int) -> tuple[int, int, int, int]:
-        return load, 0, 0, 16 + 8 * index
+    def when(call: int, *steps: bytes) -> list[bytes]:
+        return [step(load, _NUMBER), step(jump_if_equal, call, otherwise=len(steps)), *steps]
 
+    def argument(index: int) -> bytes:
+        return step(load, _ARGUMENTS + 8 * index)
+
+    allow, refuse = step(answer, 0x7FFF0000), step(answer, 0x00050000 | 1)
     program = [
-        (load, 0, 0, 4),
-        (jump_if_equal, 1, 0, calls.audit),
+        step(load, _ARCHITECTURE),
+        step(jump_if_equal, calls.audit, then=1),
         refuse,
-        (load, 0, 0, 0),
-        (jump_if_at_least, 0, 1, 0x40000000),
+        step(load, _NUMBER),
+        step(jump_if_at_least, 0x40000000, otherwise=1),
         refuse,
-        *when(calls.socket, argument(0), (jump_if_equal, 0, 1, _AF_UNIX), refuse),
-        *when(calls.fcntl, argument(1), (jump_if_equal, 0, 1, _F_SETLEASE), refuse),
+        *when(calls.socket, argument(0), step(jump_if_equal, _AF_UNIX, otherwise=1), refuse),
+        *when(calls.fcntl, argument(1), step(jump_if_equal, _F_SETLEASE, otherwise=1), refuse),
     ]
     # A pair that is not of connected kinds could send to any Unix socket, descriptors included.
-    connected = [(jump_if_equal, 2, 0, _SOCK_STREAM), (jump_if_equal, 1, 0, _SOCK_SEQPACKET), refuse]
-    program += when(calls.socketpair, argument(1), (keep_bits, 0, 0, _SOCKET_KIND), *connected)
+    connected = [step(jump_if_equal, _SOCK_STREAM, then=2), step(jump_if_equal, _SOCK_SEQPACKET, then=1), refuse]
+    program += when(calls.socketpair, argument(1), step(keep_bits, _SOCKET_KIND), *connected)
+    is_itself = step(jump_if_equal, _ITSELF, then=1)
     for call, whose in ((calls.setpriority, _PRIO_PROCESS), (calls.ioprio_set, _IOPRIO_WHO_PROCESS)):
-        others = [(jump_if_equal, 1, 0, whose), refuse, argument(1), (jump_if_equal, 1, 0, _ITSELF), refuse]
-        program += when(call, argument(0), *others)
+        is_one = step(jump_if_equal, whose, then=1)
+        program += when(call, argument(0), is_one, refuse, argument(1), is_itself, refuse)
     for call in (calls.prlimit64, *calls.of_scheduling):
-        program += when(call, argument(0), (jump_if_equal, 1, 0, _ITSELF), refuse)
+        program += when(call, argument(0), is_itself, refuse)
     for call in calls.refused:
         program += when(call, refuse)
-    program.append(allow)
-    return b"".join(_STEP.pack(*step) for step in program)
+    return b"".join([*program, allow])
 
 
 def _must(code: int, what: str) -> None:

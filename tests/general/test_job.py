@@ -118,6 +118,9 @@ def test_a_restarted_general_finds_its_soldier_at_work(general: GeneralRig) -> N
     for _ in range(3):
         general.restart().turn(None)
         general.job.turn(None)
+    started = general.started()
+    assert started is not None
+    assert os.getsid(started.pid) == started.pid, "what ends the general's session does not end it"
     (general.home / "go").touch()
     assert select.select([general.services.exits], [], [], SOON)[0], "its end wakes the general"
     assert general.result()["status"] == "success"
@@ -457,6 +460,18 @@ def test_a_task_that_rests_leaves_its_generals_room_to_others(general: GeneralRi
     clock.pass_(3601)
     general.job.turn(None)
     assert not general.soldier("task-1").is_running(), "its place is taken"
+
+
+def test_a_task_that_has_rested_takes_its_room_again(general: GeneralRig, clock: Clock) -> None:
+    general.manifest(max_soldiers=1)
+    general.runs(SLEEPS)
+    put(general.home, "tasks", "in_progress", **task("task-1", not_before=stamp(clock() + 3600)))
+    general.restart().turn(None)
+    clock.pass_(3601)
+    general.engine()
+    put(general.home, "tasks", "pending", **task("task-2"))
+    general.job.turn(None)
+    assert here(general.home, "tasks", "pending") == ["task-2"]
 
 
 def test_tasks_that_come_back_all_at_once_get_no_more_soldiers_than_the_king_allows(

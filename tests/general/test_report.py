@@ -664,3 +664,32 @@ def test_a_list_of_soldiers_that_a_power_cut_has_torn_can_be_read_after_a_look(g
         general.places.sessions.write_bytes(torn)
         general.job.turn(None)
         assert json.loads(general.places.sessions.read_text()) == []
+
+
+def test_a_soldier_whose_engine_has_printed_very_much_keeps_to_its_engines_own_bound(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
+    general.manifest(limits={"budget_usd": 1.5})
+    general.runs(f"until [ -e {general.home}/go ]; do sleep 0.05; done\n{DEAR}")
+    job = general.restart()
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    out = general.places.session_log(f"soldier-{TASK}-0", "out")
+    os.truncate(out, (4 << 20) + 1)
+    (general.home / "go").touch()
+    said = general.soldier().result_path
+    wait_until(lambda: said.exists() and said.stat().st_size, SOON, "it has used too much", (said.parent,))
+    assert not job.turn({}).worked
+    os.truncate(out, 4 << 20)
+    assert job.turn({}).worked
+    assert f"warn the soldier of {TASK} is asked to end: its budget of 1.5 USD is used up" in general.log()
+
+
+def test_what_its_sandbox_lacked_is_told(general: GeneralRig) -> None:
+    one = Task.from_json(schemas.check("task", task()))
+    for lacks in (None, "this kernel has no Landlock"):
+        told = RawReport(0, result={"task_id": TASK, "status": "success"}, missing_sandbox=lacks)
+        report.receive(general.job._general, one, general.soldier(), Look(False, None, None, None), told)
+    lines = [line for line in general.log() if "NO WHOLE SANDBOX" in line]
+    assert lines == [f"warn NO WHOLE SANDBOX for the soldier of {TASK}: this kernel has no Landlock"]

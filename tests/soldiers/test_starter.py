@@ -45,7 +45,8 @@ def lock(home: Path) -> Iterator[Lock]:
 
 def start(starter: Starter, lock: Lock, home: Path) -> int | None:
     """Start one that has no order: it says so and ends."""
-    environment = {"KINGDOM_HOME": str(home), "PATH": os.environ["PATH"], "KINGDOM_ORDER": str(home / "none.json")}
+    own = {"KINGDOM_HOME": str(home), "KINGDOM_SOLDIER": TASK, "KINGDOM_ORDER": str(home / "none.json")}
+    environment = {"PATH": os.environ["PATH"], **own}
     return starter.start(TASK, environment, home / "errors", lock)
 
 
@@ -117,6 +118,13 @@ def test_what_ends_is_waited_for_and_what_runs_is_kept(starter: Starter, lock: L
     wait_until(lambda: (starter.reap(), starter._children)[1] == [], SOON, "its end is taken")
     assert not runs(pid)
     assert (home / "errors").exists()
+
+
+def test_what_is_forked_says_where_it_failed(starter: Starter, lock: Lock, home: Path) -> None:
+    assert start(starter, lock, home) is not None
+    errors = home / "errors"
+    wait_until(lambda: errors.exists() and "none.json" in errors.read_text(), SOON, "it says what is wrong")
+    assert errors.stat().st_mode & 0o777 == 0o600
 
 
 def test_it_starts_with_nothing_of_anybodys_secrets(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
