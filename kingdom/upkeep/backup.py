@@ -68,7 +68,6 @@ def capture(places: Places, copy: Path, disk: Disk, *, secrets: bool, clock: Cal
     wrong: list[Finding] = []
     for _ in range(TRIES):
         shutil.rmtree(copy, ignore_errors=True)
-        make_folder(copy)
         _copy_once(places, Places(copy), disk, secrets, clock())
         known = {(found.check, found.path.relative_to(places.home)) for found in look(places, CHECKS, clock)}
         found = look(Places(copy), CHECKS, clock)
@@ -232,8 +231,8 @@ def _copy_database(path: Path, to: Path) -> None:
 def _settle(places: Places, copy: Places, disk: Disk, begun: float) -> None:
     for kind in MOVES:
         _keep_latest(places, copy, kind)
-    dropped = _drop_young_tasks(places, copy, begun)
-    _drop_young_messages(copy, begun, dropped)
+    _drop_young_tasks(places, copy, begun)
+    _drop_young_messages(copy, begun)
     _index_runs(copy, disk)
     mend(copy, [check for check in CHECKS if check.name in MENDED], disk, lambda: begun)
     shutil.rmtree(copy.set_aside, ignore_errors=True)
@@ -252,9 +251,9 @@ def _keep_latest(places: Places, copy: Places, kind: str) -> None:
                 path.unlink()
 
 
-def _drop_young_tasks(places: Places, copy: Places, begun: float) -> set[str]:
-    """Take out tasks whose events were copied before they became tasks. Return them."""
-    live, view, dropped = View(places, begun), View(copy, begun), set()
+def _drop_young_tasks(places: Places, copy: Places, begun: float) -> None:
+    """Take out tasks whose events were copied before they became tasks."""
+    live, view = View(places, begun), View(copy, begun)
     for path, task in view.records("tasks", "pending", "in_progress", "completed"):
         event = task.get("event_id")
         if os.lstat(path).st_mtime < begun - 60 or not isinstance(event, str) or "/" in event:
@@ -264,12 +263,10 @@ def _drop_young_tasks(places: Places, copy: Places, begun: float) -> set[str]:
         is_noted = any(record.get("task_id") for record in known)
         if (known and not is_noted and view.is_made("events", event)) or (not known and live.is_made("events", event)):
             path.unlink()
-            dropped.add(path.stem)
-    return dropped
 
 
-def _drop_young_messages(copy: Places, begun: float, dropped: set[str]) -> None:
-    """Take out messages that nothing in the copy promises, and those of tasks that are not in it."""
+def _drop_young_messages(copy: Places, begun: float) -> None:
+    """Take out messages that nothing in the copy promises, and those of others about tasks that are not in it."""
     view = View(copy, begun)
     promised = {
         id for kind in ("events", "tasks") for _, record in view.records(kind, *MOVES[kind]) for id in _letters(record)
@@ -278,7 +275,7 @@ def _drop_young_messages(copy: Places, begun: float, dropped: set[str]) -> None:
         task, is_young = message.get("task_id"), os.lstat(path).st_mtime >= begun
         is_ours = isinstance(message.get("dedup_key"), str)
         has_cause = path.stem in promised if is_ours else view.is_made("tasks", task)
-        if task in dropped or (isinstance(task, str) and is_young and not has_cause):
+        if isinstance(task, str) and is_young and not has_cause:
             path.unlink()
 
 

@@ -170,7 +170,6 @@ class Tally:
 
     files: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
-    errors: int = 0
 
     @property
     def total(self) -> int:

@@ -25,7 +25,7 @@ from kingdom.upkeep.fsck import look
 from tests.faults import oracle, trees
 from tests.faults import test_random_kills as kills
 from tests.fixtures import Clock, event, message, put, task
-from tests.upkeep.homes import DAY, healthy
+from tests.upkeep.homes import DAY, RUNS, healthy
 
 NOW = Clock().now + 3600
 
@@ -162,6 +162,7 @@ MEANWHILE: dict[str, Callable[[Places], object]] = {
         (at.folder("events", "pending") / "evt-4.json").unlink(),
         put(at.home, "tasks", "pending", **task("task-20260207-004", event_id="evt-4")),
         put(at.home, "messages", "pending", **message("msg-y", task_id="task-20260207-004")),
+        at.prompt("task-20260207-004").write_text("Do it"),
     ),
 }
 
@@ -194,6 +195,38 @@ def test_what_happens_between_two_files_leaves_a_home_in_which_everything_holds(
         assert [read_json(path)["task_id"] for path in of_event] == [one["id"]], "its event knows it"
     told = {read_json(path)["task_id"] for path in again.queue.glob("messages/*/*.json")}
     assert told <= {task["id"] for task in tasks}, "nobody is told of a task that is not there"
+    assert {path.stem for path in again.prompts.iterdir()} <= {task["id"] for task in tasks}
+    assert not again.set_aside.exists(), "what was taken out of the copy is not in it"
+
+
+def test_what_moves_while_its_queue_is_copied_is_copied_once_as_it_was_later(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, copied = healthy(home, NOW - 60), []
+    ended = places.folder("tasks", "completed") / f"{RUNS}.json"
+    listed = backup._of_queue
+
+    def while_it_moves(at: Places, kind: str) -> Iterator[Path]:
+        for path in listed(at, kind):
+            copied.append(path)
+            yield path
+            if path.parent.name == "in_progress":
+                path.rename(ended)
+
+    monkeypatch.setattr(backup, "_of_queue", while_it_moves)
+    again = restored(made(places, tmp_path / "archives"), tmp_path / "again")
+    assert [path.parent.name for path in copied if path.stem == RUNS] == ["in_progress", "completed"], (
+        "at the first try"
+    )
+    assert [path.parent.name for path in again.queue.glob(f"tasks/*/{RUNS}.json")] == ["completed"]
+
+
+def test_what_lies_in_two_states_comes_back_in_both(home: Path, tmp_path: Path) -> None:
+    places = healthy(home, NOW - 60)
+    once_more = places.folder("events", "pending") / "evt-1.json"
+    once_more.write_bytes((places.folder("events", "completed") / "evt-1.json").read_bytes())
+    again = restored(made(places, tmp_path / "archives"), tmp_path / "again")
+    assert sorted(path.parent.name for path in again.queue.glob("events/*/evt-1.json")) == ["completed", "pending"]
 
 
 def test_a_copy_with_a_damage_that_the_home_has_not_is_made_again_and_then_refused(

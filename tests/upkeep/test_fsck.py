@@ -155,6 +155,16 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
     "a receipt of nothing": ("receipts", lambda at: write(at.posting()[1] / "msg-9.json", {"letter": "msg-9"}), True),
     "a counter that went back": ("numbers", lambda at: (at.own("king") / "task-seq").write_text(f"{DAY}:001\n"), True),
     "a counter of zeros": ("numbers", lambda at: (at.own("king") / "msg-seq").write_text("\0\0\0"), True),
+    "a counter that is a folder": (
+        "numbers",
+        lambda at: ((at.own("king") / "msg-seq").unlink(), (at.own("king") / "msg-seq").mkdir()),
+        True,
+    ),
+    "a counter of zeros of which no number is in use": (
+        "numbers",
+        lambda at: (at.own("chamberlain") / "msg-seq").write_text("\0"),
+        True,
+    ),
     "queue/ is open to others": ("permissions", lambda at: at.queue.chmod(0o755), True),
     ".env is open to others": ("secrets", lambda at: at.env_file.chmod(0o644), True),
     "a copy of .env is open to others": (
@@ -166,7 +176,7 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
     "a lock that is a pipe": ("locks", lambda at: os.mkfifo(at.own("king") / "lock"), True),
     "a lock that is a link": ("locks", lambda at: (at.own("king") / "lock").symlink_to(at.env_file), True),
     "an unfinished file in a queue": ("litter", stale(lambda at: at.folder("events", "pending") / ".evt.tmp"), True),
-    "an unfinished file of a writer": ("litter", stale(lambda at: at.scratch("king") / "1-1.tmp"), True),
+    "an unfinished file of a writer": ("litter", stale(lambda at: at.scratch("king") / "1-1"), True),
     "a folder of a queue is gone": ("folders", lambda at: at.folder("orders", "done").rmdir(), True),
     "a queue is gone": ("folders", lambda at: shutil.rmtree(at.folder("tasks", "pending").parent), True),
     "logs/ is a file": ("folders", lambda at: (shutil.rmtree(at.logs), at.logs.write_text("x")), True),
@@ -175,6 +185,7 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
         lambda at: (at.folder("orders", "done").rmdir(), at.folder("orders", "done").write_text("x")),
         True,
     ),
+    "a mark of two words": ("wanted", lambda at: (at.wanted_folder / "king").write_text("down now"), True),
     "a mark that says nothing": ("wanted", lambda at: (at.wanted_folder / "king").write_text("maybe"), True),
 }
 """By what was done to a home: the check that finds it, the damage, whether it can be repaired."""
@@ -230,13 +241,39 @@ def test_nothing_is_deleted_by_a_repair(home: Path) -> None:
     assert read_json(aside)["task_id"] == "task-9"
 
 
-def test_a_lost_message_is_told_of(home: Path) -> None:
+@pytest.mark.parametrize(("number", "about"), [("002", T1), ("005", RUNS)], ids=["the last one", "the first one"])
+def test_a_lost_message_is_told_of(home: Path, number: str, about: str) -> None:
     places = healthy(home, NOW - 60)
-    queued("messages", "sent", f"msg-{DAY}-002")(places).unlink()
+    queued("messages", "sent", f"msg-{DAY}-{number}")(places).unlink()
     repair(home)
-    told = read_json(queued("messages", "pending", f"msg-{DAY}-002")(places))
-    assert told["task_id"] == T1
-    assert f"kingdom why {T1}" in told["content"]
+    told = read_json(queued("messages", "pending", f"msg-{DAY}-{number}")(places))
+    assert told["task_id"] == about
+    assert f"kingdom why {about}" in told["content"]
+
+
+def test_of_two_states_the_later_one_stays(home: Path) -> None:
+    places = healthy(home, NOW - 60)
+    DAMAGES["a task in two states"][1](places)
+    repair(home)
+    assert [path.parent.name for path in places.queue.glob(f"tasks/*/{RUNS}.json")] == ["completed"]
+
+
+@pytest.mark.parametrize("content", [f"{DAY}:001\n", "\0", "3", ""])
+def test_a_counter_goes_on_after_the_highest_number_in_use(home: Path, content: str) -> None:
+    places = healthy(home, NOW - 60)
+    counter = places.own("king") / "task-seq"
+    counter.write_text(content)
+    repair(home)
+    assert counter.read_text() == f"{DAY}:003\n"
+
+
+def test_only_the_damaged_line_of_the_index_is_dropped(home: Path) -> None:
+    places = healthy(home, NOW - 60)
+    lines = places.replay_index.read_text()
+    places.replay_index.write_text(f"{lines}no line\nof us all\n")
+    assert [finding.what for finding in found(home)] == ["line 4 is damaged", "line 5 is damaged"]
+    repair(home)
+    assert places.replay_index.read_text() == lines
 
 
 def test_what_moves_meanwhile_is_no_finding(home: Path) -> None:
@@ -278,6 +315,14 @@ HALFWAY: dict[str, Damage] = {
             made="task-20260207-000",
         ),
     ),
+    "a task that was tried again, as it says itself": lambda at: (
+        put(at.home, "tasks", "pending", **task("task-20260207-000", event_id="evt-1")),
+        write(
+            queued("tasks", "completed", T1)(at),
+            {**read_json(queued("tasks", "completed", T1)(at)), "retried_as": ["task-20260207-000"]},
+        ),
+    ),
+    "a result of hours ago": lambda at: left(at.result(T1)),
     "scheduled runs of one schedule": lambda at: [
         put(at.home, "tasks", "pending", **task(name, event_id="schedule-morning", scheduled_for=due))
         for name, due in (("task-20260206-001", "2026-02-06T09:00:00Z"), ("task-20260206-002", "2026-02-07T09:00:00Z"))

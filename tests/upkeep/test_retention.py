@@ -13,11 +13,13 @@ from kingdom.disk.atomic import Disk
 from kingdom.home import config
 from kingdom.home.places import Places
 from kingdom.soldiers.cleanup import remove_tree
+from kingdom.times import stamp
 from kingdom.upkeep import retention, rotation
 from kingdom.upkeep.retention import RULES, Cleaning, Deleter
 from tests.fixtures import Clock, event, founded, message, put, services, task, write
 
 DAY = 86_400
+MOMENT = 1 / DAY
 T, ASKED = "task-20260101-001", "task-20260101-002"
 
 KINDS = {
@@ -97,7 +99,7 @@ def test_what_is_old_goes_and_what_is_younger_stays(home: Path, what: str) -> No
     founded(home)
     rule, now = next(rule for rule in RULES if rule.what == what), Clock().now
     days = float(config.load(Places(home), "chamberlain")["retention"][rule.days])
-    old, young = lay(home, KINDS[what], days + 0.1, now), lay(home, younger(KINDS[what]), days - 0.1, now)
+    old, young = lay(home, KINDS[what], days + MOMENT, now), lay(home, younger(KINDS[what]), days - MOMENT, now)
     cleaning = clean(home, now)
     assert (old.exists(), young.exists()) == (False, True)
     assert cleaning.tally.files == {what: 1}
@@ -187,7 +189,7 @@ def test_when_it_was_answered_and_is_over_all_of_it_goes(home: Path) -> None:
     paths = of_an_old_task(home, now)
     answered(home)
     (home / "state/envoy").mkdir(parents=True, exist_ok=True)
-    over = {"17.2": {"task_id": ASKED, "expires_at": "2026-01-01T00:00:00Z"}}
+    over = {"17.2": {"task_id": ASKED, "expires_at": stamp(now)}}
     write(home / "state/envoy/conversation-threads.json", over)
     clean(home, now)
     # The workspace goes with the next cleaning at the latest: it stays as long as its task is there.
@@ -236,7 +238,34 @@ def test_a_dry_run_counts_and_deletes_nothing(home: Path) -> None:
     paths = [lay(home, name, 400, now) for name in KINDS.values() if T not in name or "queue" not in name]
     would = clean(home, now, dry=True).tally
     assert remaining(paths) == [path.name for path in paths]
-    assert would.files == clean(home, now).tally.files
+    assert would == clean(home, now).tally
+    assert would.bytes >= 2 * would.total, "the size of each"
+
+
+def test_a_link_stays_whatever_it_leads_to(home: Path) -> None:
+    founded(home)
+    now = Clock().now
+    elsewhere = lay(home, "elsewhere.json", 400, now)
+    link = home / "queue/events/completed/evt-1.json"
+    link.symlink_to(elsewhere)
+    clean(home, now)
+    assert link.is_symlink()
+
+
+def test_what_somebody_else_has_deleted_is_not_counted(home: Path) -> None:
+    founded(home)
+    now = Clock().now
+    path = lay(home, KINDS["ended events"], 400, now)
+
+    class Late(Disk):
+        def remove(self, path: Path) -> None:
+            raise FileNotFoundError(path)
+
+    places = Places(home)
+    deleter = Deleter(Late(places.scratch("chamberlain"), durability="process"), remove_tree)
+    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
+    cleaning.go_on(60)
+    assert (path.exists(), cleaning.tally.total) == (True, 0)
 
 
 def test_a_year_is_cleaned_in_slices(home: Path) -> None:
