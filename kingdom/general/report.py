@@ -118,7 +118,7 @@ def failed(
     rules, log = general.king_config["retry"], general.services.log
     spent: dict[str, Any] = results.spent(task, outcome.result)
     if (end := results.budget_reached(general.manifest.limits, spent)) is not None:
-        outcome = replace(outcome, why=f"{outcome.why} (and {end})")
+        outcome = replace(outcome, why=outcome.why if end in outcome.why else f"{outcome.why} (and {end})")
     elif retry.may_retry(task.attempt + 1, rules["max_attempts"]):
         later = stamp(general.services.clock() + retry.pause(rules, task.attempt + 1))
         because = f"attempt {task.attempt + 1} failed: {log.clean(outcome.why)}"

@@ -532,7 +532,7 @@ def test_a_soldier_that_uses_up_its_budget_is_ended_and_what_it_had_used_is_coun
     put(general.home, "tasks", "pending", **task())
     result = general.result()
     assert (result["status"], result["metrics"]["cost_usd"]) == ("failed", 2.0)
-    assert "its budget of 1.5 USD is used up" in result["error"]
+    assert result["error"].count("its budget of 1.5 USD is used up") == 1
     assert f"warn the soldier of {TASK} is asked to end: its budget of 1.5 USD is used up" in general.log()
     assert _cost(general) == {"usd": 2.0, "tokens": 70, "tasks": [TASK]}
 
