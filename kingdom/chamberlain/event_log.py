@@ -133,7 +133,7 @@ def _match(path: Path, found: list[_Found], known: list[dict[str, Any]]) -> list
     """Return the cursor of each file, and leave in `known` those whose file is gone.
 
     A file with another inode and a known first line took the other's place, as after a restore; beside it, it is a
-    copy. The log itself may have lost its first lines and be known by its last.
+    copy, which is not read.
     """
     by_file: dict[int, Mapping[str, Any]] = {}
     for same in (("inode", "first"), ("first",)):
@@ -144,16 +144,25 @@ def _match(path: Path, found: list[_Found], known: list[dict[str, Any]]) -> list
                     by_file[number] = rows[0]
                     known.remove(rows[0])
     read_as = {found[number].first for number in by_file}
-    for number, file in reversed(list(enumerate(found))):
-        if number not in by_file and file.first in read_as:
-            by_file[number] = {**NOT_READ, "offset": file.size, "last": _before(file, file.size)}
-        elif number not in by_file:
+    for number, file in reversed(list(enumerate(found))):  # the log itself before copies of it
+        if number not in by_file:
+            by_file[number] = _as_read(file) if file.first in read_as else _cursor_without_head(path, file, known)
             read_as.add(file.first)
-            of_log = next((row for row in known if row["name"] == path.name == file.path.name), None)
-            if of_log is not None and _after_recent(file, of_log.get("recent", [])):
-                by_file[number] = of_log
-                known.remove(of_log)
-    return [by_file.get(number, NOT_READ) for number in range(len(found))]
+    return [by_file[number] for number in range(len(found))]
+
+
+def _as_read(file: _Found) -> Mapping[str, Any]:
+    """Return the cursor of a file that was read to its end."""
+    return {**NOT_READ, "offset": file.size, "last": _before(file, file.size)}
+
+
+def _cursor_without_head(path: Path, file: _Found, known: list[dict[str, Any]]) -> Mapping[str, Any]:
+    """Return the cursor of the log itself if it has lost its first lines and is known by its last; else a new one."""
+    for row in known:
+        if row["name"] == path.name == file.path.name and _after_recent(file, row.get("recent", [])) is not None:
+            known.remove(row)
+            return row
+    return NOT_READ
 
 
 def _lines(file: _Found, offset: int) -> tuple[list[bytes], int]:
