@@ -43,8 +43,9 @@ MANY, MANY_IN_PART = 2_400, 1_200
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make no pause between two groups a quiet moment, however slow the machine is."""
+    """Make no pause between two groups a quiet moment, however slow the machine is; fewer changes are many."""
     monkeypatch.setattr(sqlite, "QUIET_S", 3600.0)
+    monkeypatch.setattr(sqlite, "MOST_UNSETTLED", 1_000)
 
 
 def logged(rig: Rig) -> int:

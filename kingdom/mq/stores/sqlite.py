@@ -24,8 +24,9 @@ from kingdom.mq.stores.reserve import Reserve
 
 HERE = Path(__file__).parent
 QUIET_S = 0.05
-MOST_UNSETTLED = 1_000
+MOST_UNSETTLED = 4_000
 SETTLED_AT_ONCE = 250
+LINES_TRIMMED_AT_ONCE = 2_000
 MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
 MOST_REMEMBERED = 1_000_000
@@ -84,7 +85,9 @@ class SqliteStore:
         self._steps: list[Step] = []
         #: By key, in the order of their first lines in the log.
         self._changes: dict[str, Change] = {}
-        #: Whether changes go into the tables with every commit, until there are none: then the log is emptied at once.
+        #: Up to which line the log says nothing that the tables do not hold, while they are being deleted; else 0.
+        self._spent = 0
+        #: Whether changes go into the tables with every commit, until there are none.
         self._settling = False
         self._large: dict[str, str] = {}
         self._bytes = 0
@@ -144,11 +147,14 @@ class SqliteStore:
         self.drop(queue, state, name)
 
     def archived(self, queue: str, most: int) -> list[str]:
-        self._settle_all("list the archive")
-        return [name for (name,) in self._query("select_some_archived", (queue, most))]
+        """Return what the tables list and the log does not say otherwise of, and what is archived in the log alone."""
+        changes = self._changes
+        archived = [change.name for change in changes.values() if (change.queue, change.state) == (queue, "archived")]
+        listed = self._query("select_some_archived", (queue, most + len(changes)))
+        archived += [name for (name,) in listed if names.key_of(queue, name) not in changes]
+        return archived[:most]
 
     def remove_queue(self, queue: str) -> bool:
-        self._settle_all("delete a queue")
         self._query("delete_body", (f"policy:{queue}",))
         return True
 
@@ -209,8 +215,8 @@ class SqliteStore:
             if self._reserve.spent:
                 self._write(steps)
                 self._settle_if_there_is_room()
-            elif self._settling or now - before >= QUIET_S or self._is_much_unsettled():
-                self._write(steps, settle=max(len(steps) + len(steps) // 4, SETTLED_AT_ONCE))
+            elif self._settling or self._spent or now - before >= QUIET_S or self._is_much_unsettled():
+                self._write(steps, settle=max(len(steps) + len(steps) // 2, SETTLED_AT_ONCE))
             elif len(steps) == 1:
                 self._connection.execute(*steps[0])
             else:
@@ -224,7 +230,7 @@ class SqliteStore:
     def _write(self, steps: Sequence[Step], settle: int = 0) -> None:
         """Log the steps, and bring so many changes into the tables, the oldest first."""
         settled = dict(islice(self._changes.items(), settle))
-        if not steps and not settled:
+        if not steps and not settled and not self._spent:
             return
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
@@ -233,9 +239,10 @@ class SqliteStore:
                 execute(statement, values)
         else:
             self._write_many(steps)
-        if settled:
-            self._settle(settled)
+        spent = self._settle(settled) if settled else self._spent
+        left = self._trim_log(spent) if spent else 0
         execute("COMMIT")
+        self._spent = left
         if settled:
             for key in settled:
                 del self._changes[key]
@@ -271,9 +278,9 @@ class SqliteStore:
             self._connection.executemany(statement, [values for _, values in steps[start:end]])
             start = end
 
-    def _settle(self, changes: Mapping[str, Change]) -> None:
-        """Bring the oldest changes into the two tables. The log is emptied with the last of them: until then it
-        tells a start more than is needed, and comes to the same."""
+    def _settle(self, changes: Mapping[str, Change]) -> int:
+        """Bring the oldest changes into the two tables. Return the last line of the log that is spent: with the last
+        change all of them are. Until they are deleted they tell a start more than is needed, and come to the same."""
         bodies, states, ended = [], [], []
         for key, change in changes.items():
             if change.state == GONE:
@@ -288,8 +295,17 @@ class SqliteStore:
         many(self._sql["upsert_state"], states)
         many(self._sql["delete_state"], ended)
         many(self._sql["delete_body"], ended)
-        if len(changes) == len(self._changes):
-            self._connection.execute(self._sql["clear_log"])
+        return self._place_in_log("max") if len(changes) == len(self._changes) else self._spent
+
+    def _trim_log(self, spent: int) -> int:
+        """Delete some of the lines that are spent, up to this one. Return it again as long as any are left, else 0."""
+        end = min(spent, self._place_in_log("min") + LINES_TRIMMED_AT_ONCE)
+        self._connection.execute(self._sql["trim_log"], (end,))
+        return spent if end < spent else 0
+
+    def _place_in_log(self, which: Literal["min", "max"]) -> int:
+        ((place,),) = self._connection.execute(self._sql[f"select_{which}_of_log"])
+        return place or 0
 
     def _row_of_state(self, key: str, change: Change) -> tuple[Any, ...]:
         name, state = change.name, change.state
@@ -314,6 +330,7 @@ class SqliteStore:
         self._large.clear()
         self._changes.clear()
         self._settling = False
+        self._spent = 0
         self._bytes = 0
 
     def tidy(self, now: int, idle: bool) -> bool:
@@ -323,7 +340,7 @@ class SqliteStore:
                 self._settle_if_there_is_room()
                 return False
             self._write([], settle=2 * SETTLED_AT_ONCE)
-            if self._changes:
+            if self._changes or self._spent:
                 return True
             if now - self._forgot_at >= DAY_MS // 24 and not self._forget_some(now):
                 self._forgot_at = now

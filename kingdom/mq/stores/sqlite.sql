@@ -2,15 +2,22 @@
 --
 -- kv holds the messages, msg_index their states. Both are written behind: what a group of requests changes goes to
 -- the end of msg_log in one transaction, and from there into the two tables: at once while little happens, else when
--- there are many or after a second, a part in each transaction until the log can be emptied. A message that is published, leased and acknowledged meanwhile never touches them. Large bodies go to kv right away.
+-- there are many or after a second, a part in each transaction until there are none; then the log is emptied in parts.
+-- A message that is published, leased and acknowledged meanwhile never touches them. Large bodies go to kv right away.
 
 -- name: append_log
 -- a change of state; with a body when that is new, an empty one when it is large; the state gone ends it
 INSERT INTO msg_log (message_key, queue, state, name, body) VALUES (?, ?, ?, ?, ?);
 
--- name: clear_log
--- all of it stands in the tables now
-DELETE FROM msg_log;
+-- name: select_min_of_log
+SELECT min(position) FROM msg_log;
+
+-- name: select_max_of_log
+SELECT max(position) FROM msg_log;
+
+-- name: trim_log
+-- what these lines say stands in the tables now
+DELETE FROM msg_log WHERE position <= ?;
 
 -- name: select_log
 SELECT message_key, queue, state, name, body FROM msg_log ORDER BY position;
