@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -31,7 +30,7 @@ MOST_UNSETTLED_BYTES = 4 << 20
 LARGE = 8 << 10
 MOST_REMEMBERED = 1_000_000
 FORGOTTEN_AT_ONCE = 1_000
-CHECKPOINT_PAGES = 2_000
+CHECKPOINT_PAGES = 3_000
 LEAST_FREE = 32 << 10
 BYTES_OF_A_STATE = 400
 CACHE_KIB = 16_384
@@ -215,9 +214,9 @@ class SqliteStore:
             if self._reserve.spent:
                 self._write(steps)
                 self._settle_if_there_is_room()
-            elif self._settling or self._spent or now - before >= QUIET_S or self._is_much_unsettled():
+            elif self._settling or now - before >= QUIET_S or self._is_much_unsettled():
                 self._write(steps, settle=max(len(steps) + len(steps) // 2, SETTLED_AT_ONCE))
-            elif len(steps) == 1:
+            elif len(steps) == 1 and not self._spent:
                 self._connection.execute(*steps[0])
             else:
                 self._write(steps)
@@ -228,8 +227,8 @@ class SqliteStore:
             self._large.clear()
 
     def _write(self, steps: Sequence[Step], settle: int = 0) -> None:
-        """Log the steps, and bring so many changes into the tables, the oldest first."""
-        settled = dict(islice(self._changes.items(), settle))
+        """Log the steps, bring the oldest changes into the tables, and trim the log."""
+        settled = self._oldest(settle) if settle else {}
         if not steps and not settled and not self._spent:
             return
         execute = self._connection.execute
@@ -248,6 +247,17 @@ class SqliteStore:
                 del self._changes[key]
             self._bytes = sum(len(change.body) for change in self._changes.values() if change.body)
             self._settling = bool(self._changes)
+
+    def _oldest(self, most: int) -> dict[str, Change]:
+        """Return so many changes that the tables have to take in, and those before them that ended in the log."""
+        found: dict[str, Change] = {}
+        for key, change in self._changes.items():
+            if not (change.born and change.state == GONE):
+                if most == 0:
+                    break
+                most -= 1
+            found[key] = change
+        return found
 
     def _is_much_unsettled(self) -> bool:
         return len(self._changes) >= MOST_UNSETTLED or self._bytes >= MOST_UNSETTLED_BYTES
