@@ -59,6 +59,16 @@ def not_taken_in(rig: Rig) -> int:
     return len(rig.mq.store._changes)  # type: ignore[attr-defined]
 
 
+def spent(rig: Rig) -> int:
+    """Return up to which line the log may be emptied, as long as it is not."""
+    return int(rig.mq.store._spent)  # type: ignore[attr-defined]
+
+
+def tidy(rig: Rig) -> None:
+    while (due := rig.mq.sweep()) is not None and due <= rig.clock.now:
+        pass
+
+
 def publish_many(rig: Rig, many: int) -> list[int]:
     """Publish in groups. Return how many changes the tables took in with each."""
     taken_in = []
@@ -120,6 +130,35 @@ def test_what_the_tables_took_in_half_is_whole_after_a_kill(open_rig: Callable[.
     assert (rig.counts(), rig.counts("there")) == expected
     assert logged(rig) == 0
     assert rig.mq.check() == []
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_log_that_is_emptied_in_parts_is_whole_after_a_kill_at_any_of_them(
+    open_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first lines are gone; those behind say what the tables hold already, and the last ones what they do not."""
+    monkeypatch.setattr(sqlite, "LINES_TRIMMED_AT_ONCE", 50)
+    rig = open_rig("sqlite", policy={"retry": {"initialDelaySec": 0}})
+    lengths = []
+    for _ in range(3):
+        tidy(rig)
+        while not spent(rig):
+            publish_many(rig, 100)
+        taken = rig.mq.lease(QUEUE, "c", 20)
+        rig.mq.commit()
+        for at, leased in enumerate(taken):
+            if at % 2:
+                rig.mq.ack(leased.message_key, leased.lease_id)
+            else:
+                rig.mq.nack(leased.message_key, leased.lease_id, requeue=True)
+        rig.mq.commit()
+        expected = rig.counts()
+        lengths.append(logged(rig))
+        rig.reopen(kill=True)
+        assert rig.counts() == expected
+    assert min(lengths) > 100
+    tidy(rig)
+    assert (spent(rig), logged(rig), rig.mq.check()) == (0, 0, [])
 
 
 @pytest.mark.parametrize("kill", [True, False])
