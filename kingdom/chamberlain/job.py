@@ -174,7 +174,7 @@ class ChamberlainJob:
                 continue
             if watcher.get("state") == "refused":
                 step = f"`kingdom connect {name} --check` tries it"
-                why = one_line(str(watcher.get("why")).removeprefix("refused: "), 300)
+                why = one_line(watcher.get("why"), 300)
                 self._alerts.tell(f"watcher {name}", f"{name} refuses the sentinel: {why}; {step}")
             elif watcher.get("state") in ("ok", "off"):
                 self._alerts.forget(f"watcher {name}")

@@ -61,6 +61,8 @@ class Watch:
         self._left: list[Event] = []
         self._is_whole = True
         self._failures = 0
+        #: What kind of trouble there is: limited, refused, down; "" for none.
+        self._trouble = ""
         self._problem = ""
         self._since = services.clock()
         self._held = ""
@@ -101,7 +103,7 @@ class Watch:
         """Return how it is, for those who look at the kingdom."""
         if self.off:
             return {"state": "off", "why": self.off}
-        state = {"limited": "limited", "refused": "refused", "": "ok"}.get(self._kind(), "down")
+        state = self._trouble or "ok"
         status: dict[str, Any] = {"state": state, "why": self._problem, "since": stamp(self._since)}
         status["next_at"] = stamp(self._next_at)
         if self._looked_at is not None:
@@ -171,9 +173,9 @@ class Watch:
         period = max(self._interval, self._watcher.least_wait)
         self._rest(0.0 if again else min(period, self._watcher.most_wait))
         self._state.remove("not_before")
-        if self._problem:
+        if self._trouble:
             self._tell(f"{self.name}: answers again after {duration(self._services.clock() - self._since)}")
-            self._problem, self._since = "", self._services.clock()
+            self._trouble, self._problem, self._since = "", "", self._services.clock()
         self._failures = 0
         self._state.save()
         give_back_memory()
@@ -208,15 +210,11 @@ class Watch:
 
     def _say_trouble(self, kind: str, why: str) -> None:
         """Log a failure once, and again only when it is of another kind."""
-        problem = f"{kind}: {one_line(self._services.log.clean(why), 300)}"
-        if self._kind() != kind:
+        if self._trouble != kind:
             self._services.log.error(one_line(why, 300))
-            if not self._problem:
+            if not self._trouble:
                 self._since = self._services.clock()
-        self._problem = problem
-
-    def _kind(self) -> str:
-        return self._problem.partition(":")[0]
+        self._trouble, self._problem = kind, one_line(self._services.log.clean(why), 300)
 
     def _hold(self, number: int, why: str) -> None:
         if number and not self._held:

@@ -190,8 +190,8 @@ def test_a_source_that_refuses_us_is_told_once_until_it_lets_us_in_again(home: P
     clock = Clock()
     chamberlain = ChamberlainJob(replace(services(home, "chamberlain", clock), monotonic=clock))
     Places(home).own("sentinel").mkdir()
-    refused = {"state": "refused", "why": "refused: GitHub refuses: Bad credentials (HTTP 401)"}
-    for shown in (refused, refused, {"state": "ok", "why": ""}, {"state": "down", "why": "down: HTTP 502"}, refused):
+    refused = {"state": "refused", "why": "GitHub refuses: Bad credentials (HTTP 401)"}
+    for shown in (refused, refused, {"state": "ok", "why": ""}, {"state": "down", "why": "HTTP 502"}, refused):
         write(Places(home).watchers, {"github": shown, "jira": {"state": "off", "why": "no token"}})
         chamberlain.turn(None)
         clock.pass_(4000)

@@ -283,7 +283,7 @@ def test_what_cannot_stand_in_one_line_is_refused(value: str) -> None:
     ("shown", "mark", "told"),
     [
         ({"state": "ok", "why": ""}, "ok", "watchers: github at work; off: jira"),
-        ({"state": "down", "why": "down: HTTP 502"}, "warn", "watcher github: down: down: HTTP 502"),
+        ({"state": "down", "why": "HTTP 502"}, "warn", "watcher github: down: HTTP 502"),
         ({"state": "limited", "why": "w", "until": "2026-02-07T10:00:00Z"}, "warn", "limited until 2026-02-07"),
         ({"state": "refused", "why": "HTTP 401"}, "BAD", "watcher github: refused: HTTP 401"),
     ],

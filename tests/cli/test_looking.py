@@ -600,7 +600,7 @@ def test_a_gateway_that_runs_is_shown_with_what_it_has_answered(terminal: Termin
 def test_each_watcher_is_shown_with_its_last_and_its_next_look(terminal: Terminal) -> None:
     now = time.time()
     well = {"state": "ok", "why": "", "looked_at": stamp(now - 12), "next_at": stamp(now + 3000)}
-    shut = {"state": "refused", "why": "refused: Bad credentials", "next_at": stamp(now + 3000)}
+    shut = {"state": "refused", "why": "Bad credentials", "next_at": stamp(now + 3000)}
     make_folder(terminal.places.own("sentinel"))
     terminal.places.watchers.write_text(json.dumps({"github": well, "jira": shut, "files": {"state": "off"}}))
     assert "github" not in terminal("status").out, "nobody looks"
@@ -608,7 +608,7 @@ def test_each_watcher_is_shown_with_its_last_and_its_next_look(terminal: Termina
         shown = terminal("status").out
         seen = json.loads(terminal("status", "--json").out)["watchers"]
     assert re.search(r"\ngithub  ok, looked 1\d s ago, next in (49|50) min\n", shown), shown
-    assert re.search(r"\njira  refused, has not looked yet, next in \d+ min: refused: Bad credentials\n", shown), shown
+    assert re.search(r"\njira  refused, has not looked yet, next in \d+ min: Bad credentials\n", shown), shown
     assert "files" not in shown
     assert [row["watcher"] for row in seen] == ["github", "jira"]
 

@@ -172,8 +172,15 @@ MUTANTS = [
     Mutant(
         "each failure of a service is said",
         "kingdom.sentinel.watch:Watch._say_trouble",
-        replace("self._kind() != A", "True"),
+        replace("self._trouble != A", "True"),
         caught_by="tests/faults/test_outside_table.py",
+    ),
+    Mutant(
+        "a new session does not know what its conversation was about",
+        "kingdom.soldiers.prepare:_first_of",
+        body("return None"),
+        caught_by="tests/soldiers/test_prepare.py::"
+        "test_whoever_goes_on_in_a_new_session_knows_the_question_and_what_it_was_about",
     ),
     Mutant(
         "what another try cannot change is tried again",

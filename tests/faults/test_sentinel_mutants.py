@@ -59,9 +59,27 @@ MUTANTS = [
         caught_by=f"{HUB}::test_a_secondary_limit_is_waited_out_exactly_also_by_the_next_life",
     ),
     Mutant(
+        "a soldier is not told what is asked of it",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._asked",
+        body("return {}"),
+        caught_by=f"{HUB}::test_who_mentions_us_is_heard",
+    ),
+    Mutant(
+        "a look that fails half-way asks all of it again",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._remembered",
+        body("return self._asked(thread)"),
+        caught_by=f"{HUB}::test_a_look_that_fails_half_way_does_not_ask_all_of_it_again",
+    ),
+    Mutant(
+        "a token with scopes is used at the site",
+        "kingdom.connections.jira:site",
+        body("return URL.value(secrets)"),
+        caught_by=f"{TICKETS}::test_a_token_with_scopes_is_used_at_the_one_address_that_takes_it",
+    ),
+    Mutant(
         "a failure is told at every look",
         "kingdom.sentinel.watch:Watch._say_trouble",
-        replace("self._kind() != A", "True"),
+        replace("self._trouble != A", "True"),
         caught_by=f"{HUB}::test_a_service_that_fails_is_told_once_and_nothing_is_lost_or_doubled",
     ),
     Mutant(
