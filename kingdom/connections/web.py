@@ -167,10 +167,10 @@ class Web:
         at = _moment(headers.get("date", ""), now)
         if status >= 400:
             why = _said(status, data)
-            pause = _pause(status, headers, at, why)
-            if pause is not None:
-                named = pause != GUESSED_PAUSE
-                raise ServiceLimited(service=self._service, seconds=pause, named=named, why=why)
+            if _is_limit(status, headers, why):
+                pause = _named_pause(headers, at)
+                seconds = GUESSED_PAUSE if pause is None else min(max(1.0, pause), LONGEST_PAUSE)
+                raise ServiceLimited(service=self._service, seconds=seconds, named=pause is not None, why=why)
             if status >= 500 or status == 408:
                 raise ServiceDown(service=self._service, why=why)
             raise ServiceRefused(service=self._service, why=why, status=status)
@@ -188,25 +188,26 @@ def _keep(request: Any) -> Any:
     return request
 
 
-def _pause(status: int, headers: Mapping[str, str], at: float, why: str) -> float | None:
-    """Return how long a service asks to be left alone; None when it does not.
+def _is_limit(status: int, headers: Mapping[str, str], why: str) -> bool:
+    """Return whether an error asks us to leave the service alone for a while."""
+    names_pause = "retry-after" in headers or _is_used_up(headers)
+    return status == 429 or (status in (403, 503) and names_pause) or (status == 403 and "rate limit" in why.lower())
+
+
+def _is_used_up(headers: Mapping[str, str]) -> bool:
+    return headers.get("x-ratelimit-remaining") == "0" and headers.get("x-ratelimit-reset", "").isdigit()
+
+
+def _named_pause(headers: Mapping[str, str], at: float) -> float | None:
+    """Return how many seconds a service asks to be left alone; None when it names no time.
 
     Times are compared by the service's own clock, so that ours may be wrong.
     """
-    if status not in (403, 429, 503):
-        return None
     if "retry-after" in headers:
-        return _seconds(headers["retry-after"], at)
-    if headers.get("x-ratelimit-remaining") == "0" and headers.get("x-ratelimit-reset", "").isdigit():
-        return min(max(1.0, float(headers["x-ratelimit-reset"]) - at), LONGEST_PAUSE)
-    if status == 429 or (status == 403 and "rate limit" in why.lower()):
-        return GUESSED_PAUSE
-    return None
-
-
-def _seconds(text: str, at: float) -> float:
-    seconds = float(text) if text.isdigit() else _moment(text, at + GUESSED_PAUSE) - at
-    return min(max(1.0, seconds), LONGEST_PAUSE)
+        text = headers["retry-after"]
+        until = at + float(text) if text.isdigit() else _moment(text, 0.0)
+        return until - at if until else None
+    return float(headers["x-ratelimit-reset"]) - at if _is_used_up(headers) else None
 
 
 def _moment(text: str, otherwise: float) -> float:
