@@ -159,3 +159,27 @@ print(before - resident())
 def test_freed_memory_is_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", HOARDS], capture_output=True, text=True, check=True)
     assert int(done.stdout) * os.sysconf("SC_PAGE_SIZE") > 20 << 20
+
+
+ENDS_WITH_ITS_PARENT = """
+import os, signal, sys, time
+from kingdom.runtime.processes import end_with_parent
+if (pid := os.fork()) == 0:
+    end_with_parent(signal.SIGTERM)
+    print(os.getpid(), flush=True)
+    time.sleep(300)
+sys.stdin.read()
+"""
+
+
+def test_who_ends_with_its_parent_does_so_however_that_ends() -> None:
+    words = [sys.executable, "-c", ENDS_WITH_ITS_PARENT]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        (pid,) = pids_said(parent, 1)
+        start = started_at(pid)
+        assert start is not None
+        parent.kill()
+    try:
+        wait_until(lambda: started_at(pid) != start, SOON, "its end")
+    finally:
+        send([(pid, start)], signal.SIGKILL)

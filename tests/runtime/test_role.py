@@ -296,6 +296,21 @@ def test_a_second_one_leaves_and_names_the_first(
     assert shared.heartbeat()["pid"] == running_king[1].pid
 
 
+def test_while_another_program_plays_its_part_it_stands_by_and_says_so_once(kings: KingRig) -> None:
+    heartbeat = kings.places.heartbeat("king")
+    heartbeat.parent.mkdir(parents=True, exist_ok=True)
+    heartbeat.write_text("alive\n")
+    king = kings.start()
+    kings.logged(f"stands by: another program writes the heartbeat {heartbeat}")
+    os.utime(heartbeat)
+    king.terminate()
+    assert ended(king) == (0, "")
+    assert kings.log().count("stands by") == 1
+    assert heartbeat.read_text() == "alive\n"
+    os.utime(heartbeat, (1, 1))
+    assert kings.start_idle().poll() is None, "the other one has gone silent"
+
+
 def test_one_whose_lock_was_replaced_stops_writing_and_leaves(kings: KingRig) -> None:
     old = kings.start_idle()
     kings.places.lock("king").unlink()
