@@ -308,10 +308,10 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     rows = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
     tested = _digest(*(file.read_text() for part in tests for file in files_below(trees.CHECKOUT / part)))
     known = {row["key"]: row for row in rows if _still_holds(row, tests, tested)}
+    drawn = draw(room, count, seed)
     run = Run(tests, book.with_name("lines.json"))
     if said := run.learn():
         print(f"not used, as it fails without any defect: {said}", file=sys.stderr)
-    drawn = draw(room, count, seed)
     reasons = equivalent()
     survivors, harmless = [], 0
     for file, number in drawn:
