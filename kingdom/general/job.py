@@ -83,6 +83,7 @@ class GeneralJob:
         self._resting.clear()
         self._starts_again = False
         worked = self._step_all(list(self._in_progress.waiting), failed)
+        self._end_abandoned()
         claimed = self._claim()
         worked |= self._step_all(claimed, failed) or bool(claimed)
         self._general.sessions.write()
@@ -148,11 +149,12 @@ class GeneralJob:
         if task is None:
             self._in_progress.drop([queued.filename])
             return False
-        soldier = general.handle(task.id)
         if is_there(services.places.result(task.id)):
             self._in_progress.drop([queued.filename])
-            general.clear_traces(soldier, general.workspaces.inherited(task))
+            self._last_looks.pop(queued.filename, None)
+            self._end_and_clear(task)
             return False
+        soldier = general.handle(task.id)
         look = soldier.look(task.attempt)
         if look.report is not None:
             return self._go_on(queued, report.receive(general, task, soldier, look, look.report))
@@ -172,6 +174,22 @@ class GeneralJob:
             self._resting.add(queued.filename)
             return False
         return self._may_start(task) and self._start(queued, task, soldier)
+
+    def _end_abandoned(self) -> None:
+        """End the soldiers of tasks that somebody else has ended or taken away: nobody watches their time any more."""
+        for filename in self._last_looks.keys() - {queued.filename for queued in self._in_progress.waiting}:
+            task, _ = self._last_looks.pop(filename)
+            self._end_and_clear(task)
+
+    def _end_and_clear(self, task: Task) -> None:
+        general = self._general
+        soldier = general.handle(task.id)
+        if soldier.is_running():
+            why = "its task was ended by somebody else"
+            general.services.log.warn(f"{task.id}: its soldier is ended, as {why}")
+            report.log_killed(general.services.log, task, why)
+            general.end(soldier)
+        general.clear_traces(soldier, general.workspaces.inherited(task))
 
     def _go_on(self, queued: Queued, has_ended: bool) -> bool:
         """Leave an ended task to the king; let another have its next step at once. Return True: something was done."""

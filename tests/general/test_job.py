@@ -192,6 +192,36 @@ def test_a_task_that_has_a_result_is_the_kings_from_now_on(general: GeneralRig) 
     assert general.job._general._handles == {}, "and nothing of it is kept here"
 
 
+def _write_its_result(general: GeneralRig) -> None:
+    write(general.places.result(TASK), {"task_id": TASK, "status": "killed"})
+
+
+def _complete_it(general: GeneralRig) -> None:
+    _write_its_result(general)
+    os.rename(*(general.places.queue_file("tasks", state, TASK) for state in ("in_progress", "completed")))
+
+
+def _take_it_away(general: GeneralRig) -> None:
+    general.places.queue_file("tasks", "in_progress", TASK).unlink()
+
+
+@pytest.mark.parametrize("sees_it", ["by itself", "in its folder"])
+@pytest.mark.parametrize("end", [_write_its_result, _complete_it, _take_it_away])
+def test_a_soldier_ends_with_its_task_whoever_ended_that(general: GeneralRig, end: Any, sees_it: str) -> None:
+    """As by a result that a person or another program wrote, which the king then takes."""
+    general.runs(SLEEPS)
+    put(general.home, "tasks", "pending", **task())
+    child = general.engine()
+    end(general)
+    general.job.turn({} if sees_it == "by itself" else None)
+    assert not runs(child)
+    assert not general.soldier().is_running()
+    assert general.traces() == []
+    assert f"warn {TASK}: its soldier is ended, as its task was ended by somebody else" in general.log()
+    assert [told["task_id"] for told in general.told("soldier.killed")] == [TASK]
+    assert sessions.read(general.places) == []
+
+
 @pytest.mark.parametrize("sandbox", ["off", "on"])
 def test_a_general_without_a_sandbox_says_so(general: GeneralRig, sandbox: str) -> None:
     general.manifest(sandbox=sandbox)
