@@ -189,8 +189,9 @@ def _story(places: Places, found: Found) -> Story:
 
 
 def _event(places: Places, found: Found) -> Story:
-    text = (found.get("payload") or {}).get("text")
-    said = f", saying {one_line(text, 60)!r}" if text else ""
+    payload = found.get("payload") or {}
+    text, headline = payload.get("text"), payload.get("headline")
+    said = f", about {one_line(headline, 60)!r}" if headline else f", saying {one_line(text, 60)!r}" if text else ""
     what = f"{found.id} is a {one_line(found.get('type'))} from {one_line(found.get('source'))}{said}"
     if found.state == "pending":
         return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _now(_rules(places, found)))

@@ -161,6 +161,19 @@ def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: N
     assert "rule tried: subscribes 'a.*' → nobody" in told
 
 
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        ({"headline": "#7 Fix the sum", "text": "hello"}, "from test, about '#7 Fix the sum'; it waits"),
+        ({"text": "hello"}, "from test, saying 'hello'; it waits"),
+        ({}, "from test; it waits"),
+    ],
+)
+def test_why_says_what_an_event_is_about(terminal: Terminal, payload: dict[str, Any], told: str) -> None:
+    terminal.event("pending", "evt-1", payload=payload)
+    assert told in terminal.ok("why", "evt-1")
+
+
 def test_why_says_that_the_king_does_not_run(terminal: Terminal) -> None:
     terminal.event("pending", "evt-1")
     assert "it waits: the king does not run; `" in terminal.ok("why", "evt-1")
