@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -141,6 +142,13 @@ class Log:
         assert type in EVENTS, type
         record = {"ts": now, "type": type, "actor": data.pop("actor", self._actor), "data": data}
         self._events.append(f"{self.clean(json.dumps(record, ensure_ascii=False))}\n")
+
+
+def as_json(line: str) -> str:
+    """Return a line of a log for people as JSON, like those that roles write to standard error."""
+    found = re.fullmatch(r"(\S+) +(\S+) +(\S+): (.*)", line)
+    known = dict(zip(("ts", "level", "role", "message"), found.groups(), strict=True)) if found else {"message": line}
+    return json.dumps(known, ensure_ascii=False)
 
 
 def _show(text: str) -> None:

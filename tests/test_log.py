@@ -13,7 +13,7 @@ import pytest
 import kingdom
 from kingdom.disk.atomic import Disk
 from kingdom.home.places import Places
-from kingdom.log import EVENTS, Log
+from kingdom.log import EVENTS, Log, as_json
 from tests.fixtures import Clock, founded
 
 
@@ -158,6 +158,18 @@ SHAPES = {
     "message.human_response": {"task_id", "thread_ts"},
 }
 """What readers of events.log in other kingdoms expect."""
+
+
+def test_a_line_for_people_becomes_the_json_that_its_role_writes(
+    places: Places, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = log_of(places)
+    log.also_as_json(True)
+    log.warn("it fails: no token: none\nat all")
+    log.flush()
+    written = json.loads(capfd.readouterr().err)
+    assert json.loads(as_json(places.system_log.read_text().rstrip("\n"))) == written
+    assert json.loads(as_json("odd")) == {"message": "odd"}
 
 
 def test_events_have_the_fields_that_other_readers_expect() -> None:

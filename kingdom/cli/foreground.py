@@ -14,6 +14,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
 from kingdom.home.places import Places
 from kingdom.home.roster import desired_state
+from kingdom.log import as_json
 from kingdom.runtime import systemd
 
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -64,7 +65,8 @@ class Watch:
 def stay(places: Places) -> Exit:
     """Print the log and tell systemd how the roles are, until this process is asked to end or no role runs."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
-    tail, watch = Tail([places.system_log], 0), Watch(places)
+    is_json = home.system(places)["log"]["format"] == "json"
+    tail, watch = Tail([places.system_log], 0, as_json if is_json else None), Watch(places)
     try:
         while not signal.sigtimedwait(ENDS, LOOK_SECONDS):
             tail.show_new()

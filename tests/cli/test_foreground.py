@@ -47,6 +47,8 @@ def told(line: socket.socket, state: str) -> list[str]:
 def test_it_says_when_every_role_works_and_stops_them_all_when_it_is_asked_to_end(
     home: Path, systemd: socket.socket
 ) -> None:
+    subprocess.run([sys.executable, "-m", "kingdom", "init"], env=environment(home), check=True, capture_output=True)
+    (home / "home/config/system.yaml").write_text("log: {format: json}\n")
     command = [sys.executable, "-m", "kingdom", "up", "--foreground"]
     with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -59,6 +61,8 @@ def test_it_says_when_every_role_works_and_stops_them_all_when_it_is_asked_to_en
         said, _ = process.communicate(timeout=SOON)
     assert process.returncode == 0
     assert "Stopped chamberlain, envoy, " in said
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert {line["role"] for line in lines} >= {"king", "envoy", "chamberlain"}, "the log, for collectors"
     told(systemd, "STOPPING=1")
     wait_until(lambda: not any(runs(beat["pid"]) for beat in beats), SOON, "no role is left")
 
