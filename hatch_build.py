@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DATA = ("schemas", "config/default", "generals", "supervisord.conf", "bin", "deploy")
+DATA = ("schemas", "config/default", "generals", "supervisord.conf", "bin", "deploy", "scripts")
 OWNERS = ("config/default", "generals")
 """What an owner may have changed where it stands."""
 DIGESTS = "generals/shipped.sha256"

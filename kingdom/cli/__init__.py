@@ -18,6 +18,7 @@ COMMANDS = {
     "tasks": "kingdom.cli.queues:tasks",
     "queue": "kingdom.cli.queues:queue",
     "mq": "kingdom.cli.yirangmq:cli",
+    "mime": "kingdom.cli.mime:mime",
     "why": "kingdom.cli.why:why",
     "logs": "kingdom.cli.logs:logs",
     "attach": "kingdom.cli.logs:attach",

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from kingdom.cli import home, packages, shipped
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.errors import BadHome, Usage
-from kingdom.home.places import Places, find_data
+from kingdom.home.places import Places, find_codec, find_data
 from kingdom.steward.base import launching
 from kingdom.upkeep import versions
 
@@ -75,6 +75,7 @@ def furnish(places: Places) -> list[str]:
             _add(source, places.home / source.relative_to(data.home))
     disk = home.disk(places)
     _add_installer(places, disk)
+    _link_codec(places)
     packages.install_defaults(places, disk)
     updated = shipped.update(places, disk)
     if versions.version(places) == len(versions.MIGRATIONS):
@@ -98,6 +99,17 @@ def _add_installer(places: Places, disk: Disk) -> None:
             disk.create(before, path.read_bytes())  # another kingdom's
         disk.rewrite(path, script)
         path.chmod(0o700)
+
+
+def _link_codec(places: Places) -> None:
+    """Link the codec of the council's messages, so that it is as new as Kingdom. A file of the owner's own stays."""
+    path, codec = places.codec, find_codec()
+    if path.exists() and not path.is_symlink():
+        return
+    if not (path.is_symlink() and os.readlink(path) == str(codec)):
+        make_folder(path.parent)
+        path.unlink(missing_ok=True)
+        path.symlink_to(codec)
 
 
 def _is_foreign(places: Places) -> bool:

@@ -156,6 +156,11 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
         raise BadConfig(path=path, line="", key="the file", why=str(error.facts["why"])) from None
     except UnicodeDecodeError as error:
         raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {error.start}") from None
+    return from_yaml(text, path)
+
+
+def from_yaml(text: str, path: Path) -> tuple[Any, Lines]:
+    """Return the value of a YAML text and the line of every key in it; errors name `path`."""
     if _only_comments(text):
         return {}, {}
     # Loaded late: it takes longer than everything else that a quick command does.

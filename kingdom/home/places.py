@@ -67,6 +67,11 @@ def find_schema(name: str) -> Path:
     return find_data() / "schemas" / f"{name}.schema.json"
 
 
+def find_codec() -> Path:
+    """Return the program that writes, reads and edits messages of the council."""
+    return find_data() / "scripts" / "lib" / "ignite_mime.py"
+
+
 def find_home() -> Path:
     """Return $KINGDOM_HOME, $KINGDOM_BASE_DIR, the nearest folder around us that is a home, or the checkout.
 
@@ -375,6 +380,11 @@ class Places:
     def installer(self) -> Path:
         """The command by which packages of other kingdoms install themselves."""
         return self.home / "bin" / "install-general.sh"
+
+    @property
+    def codec(self) -> Path:
+        """The link to the program that writes, reads and edits messages of the council."""
+        return self.home / "scripts" / "lib" / "ignite_mime.py"
 
     def package(self, general: str) -> Path:
         return self.packages / check_name("general", general)

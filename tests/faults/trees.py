@@ -26,7 +26,7 @@ ALL_MUTANTS = os.environ.get("MUTANTS") == "1"
 WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 
 UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
-_PARTS = ("kingdom", "schemas", "config", "generals", "bin")
+_PARTS = ("kingdom", "schemas", "config", "generals", "bin", "scripts")
 
 
 @cache
