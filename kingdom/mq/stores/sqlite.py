@@ -429,6 +429,8 @@ class SqliteStore:
         if self._changes:
             try:
                 self._write([], settle=len(self._changes))
+                while self._spent:
+                    self._write([])
             except sqlite3.Error as error:
                 if not _is_full(error):
                     self._break("bring the tables up to date", error)
