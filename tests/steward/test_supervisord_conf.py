@@ -1,6 +1,7 @@
 """The checked-in supervisord.conf, and plain supervisorctl from the checkout."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -20,3 +21,10 @@ def test_its_folder_is_there_in_a_fresh_clone() -> None:
     if listed.returncode != 0:
         pytest.skip("not a clone")
     assert listed.stdout.split() == ["state/run/.gitignore"]
+
+
+def test_it_is_rendered_by_a_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kingdom.steward.supervisord"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout == render_checkout()
