@@ -637,6 +637,8 @@ def test_time_runs_out_also_while_a_file_is_under_a_lease(general: GeneralRig, c
         with nullcontext() if what == "manifest" else pytest.raises(BlockingIOError):
             general.job.turn(None)
         assert (general.soldier().control_folder / "stopping").exists()
+        kept = [line for line in general.log() if line.startswith("error keeps its old manifest: ")]
+        assert len(kept) == (what == "manifest")
     finally:
         os.close(fd)
         signal.signal(signal.SIGIO, before)

@@ -21,7 +21,7 @@ from kingdom.runtime.wake import ProcessExits
 from kingdom.steward.base import RoleStatus, Timeouts
 from kingdom.steward.diagnosis import State
 from kingdom.steward.roll_call import SOON as NEXT_LOOK
-from kingdom.steward.roll_call import Finding, RollCall, What, log_findings
+from kingdom.steward.roll_call import Finding, RollCall, What, _beater, log_findings
 from tests.fixtures import Clock, founded, services
 from tests.waiting import SOON, wait_until
 
@@ -401,3 +401,13 @@ def test_each_finding_is_a_warning_and_some_are_events(home: Path, clock: Clock)
     ]
     assert [event["data"].get("threshold_seconds") for event in events] == [30.0, *[None] * 5]
     assert str(Finding("king", What.REARMED, "x")) == "king: its quarantine is over"
+
+
+@pytest.mark.parametrize(
+    ("content", "pid"),
+    [(b'{"pid": 77, "role": "ki', 77), (b"", None), (b"alive\n", None), (b"\xff 5", 5), (None, None)],
+)
+def test_who_beats_is_known_also_by_a_damaged_heartbeat(home: Path, content: bytes | None, pid: int | None) -> None:
+    if content is not None:
+        (home / "king").write_bytes(content)
+    assert _beater(home / "king") == pid

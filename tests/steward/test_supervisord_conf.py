@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from kingdom.home.places import find_data
-from kingdom.steward.supervisord import render_checkout
+from kingdom.steward.base import RoleStatus
+from kingdom.steward.supervisord import _status, render_checkout
 
 CHECKOUT = find_data()
 
@@ -28,3 +30,19 @@ def test_it_is_rendered_by_a_command() -> None:
         [sys.executable, "-P", "-m", "kingdom.steward.supervisord"], stdout=subprocess.PIPE, text=True, check=True
     )
     assert done.stdout == render_checkout()
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({"statename": "RUNNING", "pid": 7}, RoleStatus(pid=7)),
+        ({"statename": "STOPPING", "pid": 7}, RoleStatus(pid=7)),
+        ({"statename": "EXITED", "exitstatus": 3}, RoleStatus(code=3)),
+        ({"statename": "FATAL"}, RoleStatus(code=127)),
+        ({"statename": "BACKOFF"}, RoleStatus(code=127)),
+        ({"statename": "STOPPED", "start": 1770458400}, RoleStatus(code=0, stopped=True)),
+        ({"statename": "STOPPED"}, RoleStatus()),
+    ],
+)
+def test_what_supervisord_tells_of_a_role_is_its_status(told: dict[str, Any], status: RoleStatus) -> None:
+    assert _status({"pid": 0, "exitstatus": 0, "start": 0, **told}) == status
