@@ -32,6 +32,7 @@ PARTS = {
     "mq_mailbox": "bench.mq_mailbox:run",
     "mq_libraries": "bench.mq_libraries:run",
     "mq_brokers": "bench.mq_brokers:run",
+    "mime": "bench.mime:run",
     "chat": "bench.chat:run",
     "chat_distributed": "bench.chat:run_distributed",
 }

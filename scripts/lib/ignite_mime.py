@@ -155,14 +155,13 @@ def parse_message(raw: str) -> Parsed:
     """Return headers and body by name. What is absent is "" or []; of headers that stand twice the last is read."""
     fields, _, body = split(raw)
     values = {name: _value(text) for name, text in fields if name}
-    found: Parsed = {key: values.get(header, "") for key, header in ONCE.items()}
+    found: Parsed = {key: values.pop(header, "") for key, header in ONCE.items()}
     for key in LISTS:
-        found[key] = names(values.get(key, ""))
+        found[key] = names(str(found[key])) if found[key] else []
     found["priority"] = found["priority"] or "normal"
     found["body"] = body
-    mapped = ONCE.values()
     for name, value in values.items():
-        if name.startswith(OWN_PREFIX) and name not in mapped:
+        if name.startswith(OWN_PREFIX):
             key = name[len(OWN_PREFIX) :].replace("-", "_")
             found[key if key and key not in ONCE and key != "body" else f"x_ignite_{key}"] = value
     return found
@@ -205,15 +204,29 @@ def split(raw: str) -> tuple[list[tuple[str, str]], str, str]:
         end = raw.find("\n", start) + 1 or size
         line = raw[start:end]
         start = end
-        if line in ("\n", "\r\n"):
+        if line[0] not in " \t\r\n":
+            name = line[: max(line.find(":"), 0)]
+            small = _SMALL.get(name)
+            fields.append((_small(name) if small is None else small, line))
+        elif line in ("\n", "\r\n"):
             return fields, line, raw[end:]
-        if line[0] in " \t" and fields:
+        elif line[0] in " \t" and fields:
             name, text = fields[-1]
             fields[-1] = (name, text + line)
         else:
-            name = line.partition(":")[0]
-            fields.append((name.lower() if len(name) < len(line) and _is_name(name) else "", line))
+            fields.append(("", line))
     return fields, "", ""
+
+
+_SMALL = {"": ""}
+"""Names of headers that were read before, in small letters; "" for what is no name."""
+
+
+def _small(name: str) -> str:
+    small = name.lower() if _is_name(name) else ""
+    if len(_SMALL) < 1000:
+        _SMALL[name] = small
+    return small
 
 
 def _is_name(name: str) -> bool:
@@ -221,8 +234,8 @@ def _is_name(name: str) -> bool:
 
 
 def _value(text: str) -> str:
-    value = text.partition(":")[2]
-    return value.replace("\r\n", "").replace("\n", "").strip(" \t")
+    value = text[text.find(":") + 1 :].strip(" \t\r\n")
+    return value.replace("\r\n", "").replace("\n", "") if "\n" in value else value
 
 
 def _ending(text: str) -> str:
