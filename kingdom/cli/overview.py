@@ -106,16 +106,20 @@ def _missing(view: Picture) -> Section:
     if missing and not any(role.beats for role in view.roles):
         who = Part(f"none of {count(len(view.roles), 'role')}: ", BAD)
         return Section([Line([who, Part(f"`{home.command()} up` starts the kingdom")])], "not at work", BAD)
-    body = [Line([Part(role.name, BAD), Part(f"  {_in_state(role.state)}: {_next_step(role)}")]) for role in missing]
+    beating = {role.name for role in view.roles if role.beats}
+    body = [
+        Line([Part(role.name, BAD), Part(f"  {_in_state(role.state)}: {_next_step(role, beating)}")])
+        for role in missing
+    ]
     return Section(body, "not at work", BAD)
 
 
-def _next_step(role: RoleView) -> str:
+def _next_step(role: RoleView, beating: set[str]) -> str:
     if role.state == "quarantined":
         return f"read logs/{role.name}.log, then `{home.command()} start {role.name}`"
-    if role.state == "silent":
-        return f"it is replaced by itself, or by `{home.command()} restart {role.name}`"
-    return f"it comes back by itself, or by `{home.command()} start {role.name}`"
+    watcher = "king" if role.name == "chamberlain" else "chamberlain"
+    by_itself = "it comes back by itself, or by " if watcher in beating else ""
+    return f"{by_itself}`{home.command()} {'restart' if role.state == 'silent' else 'start'} {role.name}`"
 
 
 def _failures(view: Picture) -> Section:

@@ -557,7 +557,7 @@ def test_all_who_look_call_a_role_hung_by_the_same_rule(terminal: Terminal, king
 
 
 MISSING = [
-    ("absent", "not running: it comes back by itself, or by `{command} start envoy`"),
+    ("absent", "not running: `{command} start envoy`"),
     ("quarantined", "quarantined after a crash loop: read logs/envoy.log, then `{command} start envoy`"),
 ]
 
@@ -575,6 +575,14 @@ def test_status_names_a_role_that_should_run_first(terminal: Terminal, king_runs
     assert f"\nnot at work\n  envoy  {said.format(command=home.command())}\n" in shown
     assert shown.index("not at work") < shown.index("failed  ")
     assert "gen-herald  " not in shown.partition("\n  role ")[0], "somebody stopped it"
+
+
+def test_a_missing_role_comes_back_by_itself_while_its_watcher_is_at_work(terminal: Terminal, king_runs: None) -> None:
+    """The king watches the chamberlain, and the chamberlain everybody else."""
+    terminal.places.heartbeat("king").write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
+    shown = terminal("status").out
+    assert f"\n  chamberlain  not running: it comes back by itself, or by `{home.command()} start chamberlain`" in shown
+    assert f"\n  envoy  not running: `{home.command()} start envoy`\n" in shown
 
 
 def test_status_says_how_a_kingdom_that_is_down_is_started(terminal: Terminal) -> None:
