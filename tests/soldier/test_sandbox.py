@@ -179,7 +179,7 @@ def looked(home: Path, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
 def test_inside_it_reads_what_is_not_hidden_and_changes_only_what_is_its_own(home: Path) -> None:
-    nice, guards = os.nice(0), "ReadOnly" if sandbox._may_have_a_view() else "PermissionError"
+    nice, guards = os.nice(0), "ReadOnly" if sandbox._can_unshare() else "PermissionError"
     found = looked(home)
     processes = found.pop("NPROC")
     assert processes >= 64 + 8
@@ -199,8 +199,8 @@ def test_inside_it_reads_what_is_not_hidden_and_changes_only_what_is_its_own(hom
         "reads what is hidden": "PermissionError",
         "writes": guards,
         "makes": guards,
-        "changes a mode": "ReadOnly" if sandbox._may_have_a_view() else "done",
-        "changes a time": "ReadOnly" if sandbox._may_have_a_view() else "done",
+        "changes a mode": "ReadOnly" if sandbox._can_unshare() else "done",
+        "changes a time": "ReadOnly" if sandbox._can_unshare() else "done",
         "truncates": guards,
         "removes": guards,
         "signals": "PermissionError",
@@ -222,7 +222,7 @@ def test_without_a_sandbox_only_its_limits_hold(home: Path) -> None:
 def test_a_view_of_the_disk_can_be_had_where_others_get_one() -> None:
     words = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user"]), "true"]
     got = subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode == 0
-    assert sandbox._may_have_a_view() == got
+    assert sandbox._can_unshare() == got
 
 
 def test_the_processes_of_this_user_are_counted() -> None:
@@ -245,3 +245,15 @@ def test_so_many_trees_are_held_open_and_let_go(home: Path, monkeypatch: pytest.
         assert prepared._more
     for descriptor in prepared._held:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("name", ["deep/key", "link", "way/key", "way/../deep/key"])
+def test_a_hidden_path_is_a_real_one_with_all_folders_that_it_lies_in(home: Path, name: str) -> None:
+    (home / "deep").mkdir()
+    (home / "deep/key").touch()
+    (home / "link").symlink_to("deep/key")
+    (home / "way").symlink_to("deep")
+    real, above = sandbox._real_paths([f"{home}/{name}"])
+    deep = (home / "deep").resolve()
+    assert real == {f"{deep}/key"}
+    assert above == {str(deep), *map(str, deep.parents)}
