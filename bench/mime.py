@@ -37,7 +37,7 @@ FASTER, SLOWEST_START = 5.0, 2.0
 
 
 def run(quick: bool) -> dict[str, Any]:
-    rounds, times = (3, 300) if quick else (15, 3_000)
+    rounds, times = (3, 300) if quick else (9, 1_000)
     raw = mime.build_message(**FIELDS)
     assert email.message_from_string(raw).get_payload() == mime.extract_body(raw) == FIELDS["body"]
     rows = [_beside(name, rounds, times, *pair) for name, pair in _pairs(raw).items()]

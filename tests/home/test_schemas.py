@@ -16,6 +16,7 @@ from kingdom.home.places import find_data
 from kingdom.records.messages import Event, Message, Order, Result, Task
 from tests.fixtures import event, message, task
 from tests.hall.test_records import CREATED, PERSISTED
+from tests.records.test_council import LEAST
 from tests.records.test_soldiers import ORDER
 
 FOLDER = find_data() / "schemas"
@@ -49,6 +50,7 @@ def _least(name: str) -> dict[str, Any]:
         "output": {"version": 1, "kind": "event"},
         "hall/message-created": CREATED,
         "hall/message-persisted": PERSISTED,
+        **{f"council/{kind}": body for kind, body in LEAST.items()},
     }.get(name, {})
 
 
