@@ -12,7 +12,7 @@ import click
 
 from kingdom.cli import complete, home
 from kingdom.disk.lock import is_locked
-from kingdom.errors import NoSuchThing, NotRunning, Usage
+from kingdom.errors import LauncherError, NoSuchThing, NotRunning, Usage
 from kingdom.home.places import Places
 from kingdom.runtime.wake import Waker
 from kingdom.words import closest, printable
@@ -53,8 +53,11 @@ def attach(role_or_task: str) -> None:
 def _attach_role(places: Places, role: str) -> None:
     from kingdom.steward.tmux import Tmux
 
-    steward = Tmux(places)
-    if not steward.launcher_runs():
+    try:
+        steward = Tmux(places)
+    except LauncherError:
+        steward = None  # tmux is not installed
+    if steward is None or not steward.launcher_runs():
         why = "under supervisord roles have no terminal" if is_locked(places.lock(role)) else "it is not running"
         raise NotRunning(what=f"a terminal of {role}", hint=f"{why}; `{home.command()} logs {role} -f` follows its log")
     if role not in steward.statuses():

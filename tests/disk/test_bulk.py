@@ -33,7 +33,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return 0
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(atomic._libc, "syncfs", syncfs)
+    monkeypatch.setattr(atomic._libc(), "syncfs", syncfs)
     return names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,6 +77,8 @@ def test_where_no_launcher_can_be_used_it_is_said_why_of_each(home: Path, monkey
 def test_which_launcher_runs_the_roles_is_noted_by_who_calls_the_roll(
     home: Path, monkeypatch: pytest.MonkeyPatch, launcher: str
 ) -> None:
+    if launcher == "tmux" and not shutil.which("tmux"):
+        pytest.skip("TMUX IS NOT INSTALLED")
     founded(home)
     given = services(home, "chamberlain", Clock())
     monkeypatch.delenv("KINGDOM_LAUNCHER", raising=False)
