@@ -21,4 +21,6 @@ def mime(words: tuple[str, ...]) -> int:
     --help` lists their options. scripts/lib/ignite_mime.py in the home does the same without Kingdom, except that it
     knows of a body only whether required fields are there.
     """
+    if words[:1] in (("--help",), ("-h",)):
+        print("Usage: kingdom mime COMMAND ..., for one of the commands below.\n")
     return codec.main(words, faults_of_body)
