@@ -78,7 +78,7 @@ def starts(places: Places, *, rounds: int) -> list[Row]:
     mine = median(took)
     return [
         at_most(
-            "`kingdom up` on an installed home → every role beating",
+            "`kingdom up` on an installed home → every role's heartbeat",
             mine,
             2,
             "s",

@@ -59,7 +59,11 @@ def killed(places: Places, launcher: str, *, rounds: int) -> list[Row]:
         took = median([replaced(places, role, signal.SIGKILL) for _ in range(rounds)])
         rows.append(
             at_most(
-                f"kill -9 of {role} → beating again ({launcher})", took, KILLED_SECONDS, "s", reason=REASONS[launcher]
+                f"kill -9 of {role} → its heartbeat again ({launcher})",
+                took,
+                KILLED_SECONDS,
+                "s",
+                reason=REASONS[launcher],
             )
         )
     return rows

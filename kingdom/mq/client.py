@@ -245,8 +245,8 @@ class Client(Calls):
                 answer = self._exchange(line, number, self._written(number, "call_batch", calls, 0), seconds)
                 if answer["ok"]:
                     answers = answer["data"]["answers"]
-                    for asked, one in zip(part, answers, strict=False):
-                        asked.answer = one
+                    for asked, given in zip(part, answers, strict=False):
+                        asked.answer = given
                     left = left[len(answers) :]
                 elif answer["error"]["code"] == "ERR_UNKNOWN_COMMAND":
                     self._takes_batches = False

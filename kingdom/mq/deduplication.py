@@ -90,7 +90,10 @@ class Deduplication:
     def remembered(self) -> Remembered:
         kept = (self._requests, self._keys)
         return Remembered(
-            len(self._requests), len(self._keys), sum(one.bytes for one in kept), sum(one.most_bytes for one in kept)
+            len(self._requests),
+            len(self._keys),
+            sum(kind.bytes for kind in kept),
+            sum(kind.most_bytes for kind in kept),
         )
 
     def ids_of_request(self, request: Request, count: int) -> tuple[str, ...] | None:

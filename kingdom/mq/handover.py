@@ -90,9 +90,9 @@ class Handover:
     def held_by_others(self, queue: str, holder_id: str) -> int:
         """Return how many messages of a queue other holders have."""
         own, sources = self._queues.sources(queue)
-        meant = [one for one in (own, *sources) if one is not None]
+        asked = [source for source in (own, *sources) if source is not None]
         mine = self._holders.get(holder_id, Holder()).counts
-        return sum(len(one.held) - mine[one] for one in meant)
+        return sum(len(source.held) - mine[source] for source in asked)
 
     def drop(self, holder_id: str, key: str, now: int) -> bool | None:
         """Delete what has arrived elsewhere. Return whether it was still here; None when it is not held any more: it

@@ -88,7 +88,7 @@ class Together(Generic[Asked]):
             with self._lock:
                 while self._waiting and len(group) < MOST_TOGETHER and abs(self._waiting[0].end - turn.end) <= 1:
                     group.append(self._waiting.popleft())
-            self._ask([one.asked for one in group], turn.end)
+            self._ask([member.asked for member in group], turn.end)
             is_done = True
         except Exception as failure:  # noqa: BLE001
             # All who asked together hear what one of them met.
@@ -96,13 +96,13 @@ class Together(Generic[Asked]):
         finally:
             if not is_done and error is None:
                 error = KingdomError(message="the thread that asked for several was interrupted")
-            for one in group:
-                one.error, one.is_over = error, True
+            for member in group:
+                member.error, member.is_over = error, True
             self._took = time.monotonic() - began
             turn.leads = False
             self._pass_on(len(group))
-            for one in group:
-                one.woken.release()
+            for member in group:
+                member.woken.release()
 
     def _await_stragglers(self) -> None:
         """Wait for those who were served last: they come back together, and else two halves would take turns for ever.

@@ -196,13 +196,16 @@ class SqliteStore:
     def remember(self, entries: Iterable[DedupEntry]) -> None:
         statement = self._sql["append_entry"]
         self._steps += [
-            (statement, (entry.kind, entry.at, entry.queue, entry.key, " ".join(one or "-" for one in entry.ids)))
+            (
+                statement,
+                (entry.kind, entry.at, entry.queue, entry.key, " ".join(text or "-" for text in entry.ids)),
+            )
             for entry in entries
         ]
 
     def recall(self, since: int) -> Iterator[DedupEntry]:
         for kind, at, queue, key, ids in self._query("select_entries", (since,)):
-            yield DedupEntry(kind, at, queue, key, tuple("" if one == "-" else one for one in ids.split(" ")))
+            yield DedupEntry(kind, at, queue, key, tuple("" if text == "-" else text for text in ids.split(" ")))
 
     def commit(self) -> None:
         steps = self._steps
