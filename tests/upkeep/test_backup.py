@@ -221,6 +221,15 @@ def test_what_moves_while_its_queue_is_copied_is_copied_once_as_it_was_later(
     assert [path.parent.name for path in again.queue.glob(f"tasks/*/{RUNS}.json")] == ["completed"]
 
 
+def test_a_scheduled_run_that_began_after_the_index_was_copied_is_noted_in_it(home: Path, tmp_path: Path) -> None:
+    places, due = healthy(home, NOW - 60), "2026-02-07T09:00:00Z"
+    run = task("task-20260207-009", event_id="schedule-morning", scheduled_for=due)
+    put(home, "tasks", "pending", **run)
+    again = restored(made(places, tmp_path / "archives"), tmp_path / "again")
+    key = f"{run['target_general']}:morning:{due}"
+    assert again.replay_index.read_text().splitlines()[-1] == f"20260207 {key} task-20260207-009"
+
+
 def test_what_lies_in_two_states_comes_back_in_both(home: Path, tmp_path: Path) -> None:
     places = healthy(home, NOW - 60)
     once_more = places.folder("events", "pending") / "evt-1.json"
