@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from kingdom.cli import home, packages, shipped
-from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.errors import BadHome, Usage
 from kingdom.home.places import Places, find_codec, find_data
 from kingdom.steward.base import launching
@@ -76,6 +76,7 @@ def furnish(places: Places) -> list[str]:
     disk = home.disk(places)
     _add_installer(places, disk)
     _link_codec(places)
+    _link_council(places)
     packages.install_defaults(places, disk)
     updated = shipped.update(places, disk)
     if versions.version(places) == len(versions.MIGRATIONS):
@@ -110,6 +111,12 @@ def _link_codec(places: Places) -> None:
         make_folder(path.parent)
         path.unlink(missing_ok=True)
         path.symlink_to(codec)
+
+
+def _link_council(places: Places) -> None:
+    """Link the queue of the council beside the others. What is there already stays."""
+    if not is_there(places.council_link):
+        places.council_link.symlink_to(os.path.relpath(places.council, places.queue))
 
 
 def _is_foreign(places: Places) -> bool:

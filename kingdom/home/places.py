@@ -117,6 +117,9 @@ class Places:
         self.logs = home / "logs"
         self.memory = home / "memory"
         self.workspaces = home / "workspace"
+        #: The folders of the council's agents. `find` does not follow a link, so it is real here, and linked in queue/.
+        self.council = self.workspaces / "queue"
+        self.council_link = self.queue / "council"
         self.results = self.state / "results"
         self.prompts = self.state / "prompts"
         self.soldiers = self.state / "soldiers"
@@ -395,7 +398,15 @@ class Places:
     def folders(self) -> Iterator[Path]:
         """Return the folders that a home needs before its first role starts."""
         yield from (self.config, self.manifests, self.queue, self.state, self.logs, self.memory)
-        yield from (self.workspaces, self.results, self.prompts, self.soldiers, self.run, self.wanted_folder)
+        yield from (
+            self.workspaces,
+            self.council,
+            self.results,
+            self.prompts,
+            self.soldiers,
+            self.run,
+            self.wanted_folder,
+        )
         yield from (self.session_logs, self.memory / "shared", self.memory / "generals")
         for kind, states in MOVES.items():
             yield from (self.folder(kind, state) for state in states)

@@ -138,8 +138,8 @@ def _workspace_is_kept(found: Found) -> bool:
 
 
 def _workspaces(places: Places) -> list[Path]:
-    lent = places.lent_shared_memory.parent
-    return [folder for folder in places.workspaces.glob("[!.]*") if folder != lent and folder.is_dir()]
+    others = (places.lent_shared_memory.parent, places.council)
+    return [folder for folder in places.workspaces.glob("[!.]*") if folder not in others and folder.is_dir()]
 
 
 RULES: tuple[Rule, ...] = (

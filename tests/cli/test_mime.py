@@ -24,6 +24,15 @@ def test_a_home_has_a_link_to_the_codec_that_follows_kingdom(terminal: Terminal)
     assert os.readlink(places.codec) == str(find_codec())
 
 
+def test_a_home_has_a_queue_for_the_council(terminal: Terminal) -> None:
+    places = Places(terminal.places.home / "castle")
+    terminal.ok("init", str(places.home))
+    (sent,) = terminal.ok("-C", str(places.home), "mime", "send", *SENT, "--body", "goal: x").splitlines()
+    assert Path(sent).parent == places.home / "workspace/queue/leader"
+    assert os.readlink(places.home / "queue/council") == "../workspace/queue"
+    assert (places.home / "queue/council/leader" / Path(sent).name).is_file()
+
+
 def test_a_codec_of_the_owners_own_stays(terminal: Terminal) -> None:
     path = terminal.places.codec
     path.unlink()

@@ -55,6 +55,7 @@ KEPT = [
     "logs/king.log",
     "logs/notes.txt",
     "memory/shared/lesson.md",
+    "workspace/queue/leader",
     "queue/events/completed/.evt-1.json.tmp",
 ]
 
