@@ -154,7 +154,11 @@ def build_message(
 def parse_message(raw: str) -> Parsed:
     """Return headers and body by name. What is absent is "" or []; of headers that stand twice the last is read."""
     fields, _, body = split(raw)
-    values = {name: _value(text) for name, text in fields if name}
+    values = {name: text[len(name) + 1 :].strip(" \t\r\n") for name, text in fields}
+    values.pop("", None)
+    for name, value in values.items():
+        if "\n" in value:
+            values[name] = value.replace("\r\n", "").replace("\n", "")
     found: Parsed = {key: values.pop(header, "") for key, header in ONCE.items()}
     for key in LISTS:
         found[key] = names(str(found[key])) if found[key] else []
@@ -200,14 +204,16 @@ def split(raw: str) -> tuple[list[tuple[str, str]], str, str]:
     """
     fields: list[tuple[str, str]] = []
     start, size = 0, len(raw)
+    find, add, known = raw.find, fields.append, _SMALL
     while start < size:
-        end = raw.find("\n", start) + 1 or size
+        end = find("\n", start) + 1 or size
         line = raw[start:end]
         start = end
         if line[0] not in " \t\r\n":
-            name = line[: max(line.find(":"), 0)]
-            small = _SMALL.get(name)
-            fields.append((_small(name) if small is None else small, line))
+            colon = line.find(":")
+            name = line[:colon] if colon > 0 else ""
+            small = known.get(name)
+            add((_small(name) if small is None else small, line))
         elif line in ("\n", "\r\n"):
             return fields, line, raw[end:]
         elif line[0] in " \t" and fields:
@@ -223,6 +229,7 @@ _SMALL = {"": ""}
 
 
 def _small(name: str) -> str:
+    """Return a name in small letters, "" for what is none, and remember it."""
     small = name.lower() if _is_name(name) else ""
     if len(_SMALL) < 1000:
         _SMALL[name] = small

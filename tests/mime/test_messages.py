@@ -165,6 +165,8 @@ READ: list[tuple[str, str, str | list[str]]] = [
     ("From: a\n \nTo: b\n\nbody", "body", "body"),
     ("From: a\n\nTo: b\n\nc", "body", "To: b\n\nc"),
     ("From: a", "body", ""),
+    ("To: a\nTo\n\n", "to", ["a"]),
+    ("To: a\n: b\n\n", "to", ["a"]),
     ("From me Mon Feb 10 12:00:00 2026\nTo: b\n\n", "to", ["b"]),
 ]
 
