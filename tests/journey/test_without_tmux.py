@@ -36,7 +36,7 @@ def test_it_runs_under_supervisord_and_says_so(bare: Kingdom) -> None:
     assert "warn  tmux: not installed: roles run under supervisord" in doctor
     assert "supervisord runs" in doctor
     code, said = bare.refused("attach", "king")
-    assert code == 1
-    assert "tmux" in said
+    assert code == 3
+    assert "under supervisord roles have no terminal" in said
     bare.ok("down")
     assert bare.processes() == []
