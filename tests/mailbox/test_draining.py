@@ -72,10 +72,12 @@ def test_from_any_store_to_any_other_nothing_is_lost(home: Path, source: str, ta
 
 
 def are_alike(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
-    """A time to live goes on but for the moment of the handing over."""
+    """A time to live goes on but for the time of the handing over."""
     ends = [[message.get("expiresAt") or 0 for message in messages] for messages in (some, others)]
     rest = [[{**message, "expiresAt": 0} for message in messages] for messages in (some, others)]
-    return rest[0] == rest[1] and all(abs(one - other) < 1000 for one, other in zip(*ends, strict=True))
+    return rest[0] == rest[1] and all(
+        abs(some_end - other_end) < 60_000 for some_end, other_end in zip(*ends, strict=True)
+    )
 
 
 def test_between_two_managers_while_they_run(manager: Running, home: Path) -> None:

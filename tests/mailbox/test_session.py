@@ -196,7 +196,7 @@ def test_a_worker_has_one_message_in_work_unless_it_says_how_many(
 def test_a_worker_holds_its_lease_while_it_works(session: Session, q: str) -> None:
     started, go = threading.Event(), threading.Event()
 
-    @session.worker(q, visibility=0.6)
+    @session.worker(q, visibility=2.5)
     def work(message: Delivery) -> None:
         started.set()
         assert go.wait(SOON)
@@ -205,7 +205,7 @@ def test_a_worker_holds_its_lease_while_it_works(session: Session, q: str) -> No
     running = threading.Thread(target=lambda: session.run(until_empty=True))
     running.start()
     assert started.wait(SOON)
-    assert session.take(q, wait=1.2) is None
+    assert session.take(q, wait=3.0) is None
     go.set()
     running.join(SOON)
     metrics = session.status(q)["metrics"]

@@ -58,7 +58,9 @@ def test_a_failure_is_tried_again_by_the_retry_rule(manager: Running, q: str) ->
     with worker(manager, q, "exit 3", "--limit", "1") as process:
         said = process.communicate(timeout=SOON)[1]
     assert "failed, exit 3" in said
-    assert count(manager, q, "delayed") == 1
+    with manager.client() as mq:
+        metrics = mq.status(q)["metrics"]
+    assert metrics["delayed"] + metrics["ready"] == 1  # on a busy machine its delay is over by now
 
 
 def test_without_follow_one_message_is_handled_and_the_exit_code_says_how(manager: Running, q: str) -> None:
