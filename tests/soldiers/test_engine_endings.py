@@ -147,6 +147,12 @@ def judged(
         ),
         (
             "claude",
+            [ends(subtype="error_during_execution", is_error=True, errors=["[ede_diagnostic] stop_reason=tool_use"])],
+            0,
+            {"status": "failed", "error": "error_during_execution", "final": None},
+        ),
+        (
+            "claude",
             [ends(is_error=True, result="Too long", terminal_reason="prompt_too_long")],
             1,
             {"status": "failed", "final": True},

@@ -36,6 +36,8 @@ LIMITS = frozenset({429, 529})
 LOCKED_OUT = frozenset({401, 403})
 NO_KEY = ("not logged in", "please run /login", "invalid api key")
 NO_MONEY = re.compile(r"credit balance is too low|usage limit reached|hit your [\w -]{0,30}limit", re.IGNORECASE)
+FOR_ITS_MAKERS = "[ede_diagnostic]"
+"""Begins a line that it may print beside the subtype error_during_execution, and that tells people nothing."""
 MOST_DENIALS = 20
 TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -167,7 +169,7 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
 
 def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str, str]:
     """Return why it failed, in its words, and what kind of an error that is."""
-    errors = [str(error) for error in end.get("errors") or ()]
+    errors = [text for text in map(str, end.get("errors") or ()) if not text.startswith(FOR_ITS_MAKERS)]
     text = str(end.get("result") or "; ".join(errors) or end.get("subtype"))
     status = end.get("api_error_status")
     if end.get("terminal_reason") == "prompt_too_long":
