@@ -17,7 +17,7 @@ from kingdom.records.council import faults_of_body
 
 PAGE = (Path(__file__).parent / "protocol.md").read_text()
 FENCED = re.compile(r"^## (\S+)$|^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SCHEMAS = {path.name.partition(".")[0]: path for path in (find_data() / "schemas" / "council").iterdir()}
+SCHEMAS = {path.name.partition(".")[0]: path for path in (find_data() / "schemas" / "council").glob("*.json")}
 
 PRELUDE = """\
 set -eu
