@@ -105,8 +105,8 @@ def _read(path: Path, name: str) -> Source:
     return Source(path, name, ast.parse(path.read_text(), name))
 
 
-def sources(root: Path, folder: str = "kingdom") -> list[Source]:
-    files = sorted((root / folder).rglob("*.py"))
+def sources(root: Path) -> list[Source]:
+    files = sorted((root / "kingdom").rglob("*.py"))
     return [_read(path, path.relative_to(root).as_posix()) for path in files]
 
 
@@ -127,12 +127,17 @@ def _imports(source: Source, node: ast.AST, on_load: bool) -> Iterator[Import]:
         elif isinstance(child, ast.ImportFrom):
             base = _absolute(source, child)
             yield from (Import(child, f"{base}.{alias.name}", on_load) for alias in child.names)
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+        elif isinstance(child, ast.If) and _last_name(child.test) == "TYPE_CHECKING":
             yield from _imports(source, ast.Module(child.body, []), on_load=False)
             yield from _imports(source, ast.Module(child.orelse, []), on_load)
         else:
             function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             yield from _imports(source, child, on_load and not function)
+
+
+def _last_name(node: ast.expr) -> str | None:
+    """`b` of `b` and of `a.b`."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
 def _absolute(source: Source, node: ast.ImportFrom) -> str:
@@ -316,7 +321,10 @@ def false_queue(root: Path) -> Iterator[str]:
 
 def sleeping_tests(root: Path) -> Iterator[str]:
     """A test waits for an event with a deadline; it does not sleep."""
-    for source in sources(root, "tests"):
+    for path in sorted((root / "tests").rglob("*.py")):
+        if "sleep" not in (text := path.read_text()):
+            continue  # only a few files are worth parsing
+        source = Source(path, path.relative_to(root).as_posix(), ast.parse(text))
         for node in ast.walk(source.tree):
             if isinstance(node, ast.ImportFrom) and node.module == "time":
                 sleeps = "sleep" in {alias.name for alias in node.names}
@@ -341,23 +349,25 @@ def spelt_folders(root: Path) -> Iterator[str]:
 
 
 # Written in halves, because this file is one of those that are searched.
-NOT_OURS = re.compile(
-    "|".join(
-        [
-            r"\bissue " + r"#\d",
-            r"\.\./" + r"shared\b",
-            r"\bpypi\." + r"org\b",
-            r"\bpython" + r"hosted\b",
-            r"\bregistry\." + r"[a-z0-9.-]+\.[a-z]{2,}\b",
-            r"\bnpmjs\." + r"(?:com|org)\b",
-            r"\bcrates\." + r"io\b",
-            r"\bdeb\.debian\." + r"org\b",
-            r"\b(?:ghcr|quay|gcr)\." + r"io\b",
-            r"\b(?:unpkg\." + r"com|jsdelivr\." + r"net)\b",
-        ]
-    ),
-    re.IGNORECASE,
-)
+# Each begins with plain letters: such a search is many times as fast.
+NOT_OURS = [
+    re.compile(pattern)
+    for pattern in (
+        r"issue " + r"#\d",
+        r"\.\./" + r"shared\b",
+        r"pypi\." + r"org\b",
+        r"python" + r"hosted\b",
+        r"registry\." + r"[a-z0-9.-]+\.[a-z]{2,}\b",
+        r"npmjs\." + r"(?:com|org)\b",
+        r"crates\." + r"io\b",
+        r"deb\.debian\." + r"org\b",
+        r"ghcr\." + r"io\b",
+        r"quay\." + r"io\b",
+        r"gcr\." + r"io\b",
+        r"unpkg\." + r"com\b",
+        r"jsdelivr\." + r"net\b",
+    )
+]
 
 
 def foreign_words(root: Path) -> Iterator[str]:
@@ -367,10 +377,9 @@ def foreign_words(root: Path) -> Iterator[str]:
             text = path.read_text()
         except (UnicodeDecodeError, FileNotFoundError):
             continue
-        lines = text.splitlines() if NOT_OURS.search(text) else []
-        for number, line in enumerate(lines, start=1):
-            if found := NOT_OURS.search(line):
-                yield f"{path.relative_to(root).as_posix()}:{number} says {found[0]!r}"
+        for found in (found for pattern in NOT_OURS for found in pattern.finditer(text)):
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{path.relative_to(root).as_posix()}:{line} says {found[0]!r}"
 
 
 def tracked(root: Path) -> list[Path]:

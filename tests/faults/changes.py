@@ -41,6 +41,12 @@ class DoesNotApply(AssertionError):
 
 def changed(root: Path, place: str, change: Change | Text) -> tuple[Path, str]:
     """Return the one file below the root that the change applies to, and its text with the change in it."""
+    path, program = apply(root, place, change)
+    return path, program if isinstance(program, str) else ast.unparse(ast.fix_missing_locations(program))
+
+
+def apply(root: Path, place: str, change: Change | Text) -> tuple[Path, str | ast.Module]:
+    """Return the one file below the root that the change applies to, and its text or tree with the change in it."""
     if isinstance(change, Text):
         text = (root / place).read_text()
         if text.count(change.old) != 1:
@@ -54,10 +60,11 @@ def changed(root: Path, place: str, change: Change | Text) -> tuple[Path, str]:
     if len(hits) != 1:
         raise DoesNotApply(f"{len(hits)} times in {place}: {change.looked_for}")
     path, tree = hits[0]
-    known = identifiers(ast.parse(path.read_text()))
-    if unknown := identifiers(ast.parse(change.inserted), uses=True) - identifiers(ast.parse(change.inserted)) - known:
+    inserted = ast.parse(change.inserted)
+    needed = identifiers(inserted, uses=True) - identifiers(inserted)
+    if needed and (unknown := needed - identifiers(ast.parse(path.read_text()))):
         raise DoesNotApply(f"no {', '.join(sorted(unknown))} in {path.name}: {change.inserted}")
-    return path, ast.unparse(ast.fix_missing_locations(tree))
+    return path, tree
 
 
 def files_of(root: Path, module: str) -> list[Path]:

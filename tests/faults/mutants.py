@@ -52,7 +52,7 @@ def outdated(mutants: Iterable[Mutant]) -> list[str]:
     found = []
     for mutant in mutants:
         try:
-            changes.changed(trees.CHECKOUT, mutant.place, mutant.change)
+            changes.apply(trees.CHECKOUT, mutant.place, mutant.change)
         except changes.DoesNotApply as error:
             found.append(f"{mutant.name!r}: {error}")
     return found

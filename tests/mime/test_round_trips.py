@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kingdom import mime
 
 CAMPAIGN = bool(os.environ.get("KINGDOM_CAMPAIGN"))
-EXAMPLES = settings(max_examples=50_000 if CAMPAIGN else 250, deadline=None)
+EXAMPLES = settings(max_examples=50_000 if CAMPAIGN else 100, deadline=None)
 
 NAMES = st.sampled_from(["From", "to", "X-IGNITE-Status", "x-ignite-status", "X-IGNITE-Type", "Date", "X-A", "Y"])
 VALUES = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=12)
