@@ -19,6 +19,7 @@ COMMANDS = {
     "queue": "kingdom.cli.queues:queue",
     "mq": "kingdom.cli.yirangmq:cli",
     "mime": "kingdom.cli.mime:mime",
+    "hall": "kingdom.cli.hall:hall",
     "why": "kingdom.cli.why:why",
     "logs": "kingdom.cli.logs:logs",
     "attach": "kingdom.cli.logs:attach",

@@ -52,6 +52,11 @@ def up(context: click.Context, foreground: bool) -> int:
     steward.start_launcher(wanted)
     not_up = launchers.not_up(places, steward, wanted)
     _print_up(places, steward, rows, launchers.reasons(places, not_up, before))
+    if roster.is_switched_on(places, "gateway"):
+        from kingdom.cli.hall import greeting
+
+        for line in greeting(places, is_logged=foreground):
+            print(line)
     if foreground:
         from kingdom.cli.foreground import stay
 

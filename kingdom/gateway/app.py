@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from kingdom.gateway.admission import Admission
 from kingdom.gateway.clients import Client, Clients
 from kingdom.gateway.delivery import Delivery, Names
+from kingdom.gateway.invitation import PAGES
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import Membership
 from kingdom.gateway.passwords import Passwords
@@ -27,6 +29,7 @@ from kingdom.gateway.presence import Presence
 from kingdom.gateway.refusals import Refusal, answer, on_refusal
 from kingdom.gateway.rest import OPERATIONS, Rest
 from kingdom.gateway.rooms import Rooms
+from kingdom.gateway.sessions import LOOK_SECONDS, Sessions
 from kingdom.gateway.sockets import UNDELIVERED, Sockets
 from kingdom.gateway.store import Store
 from kingdom.gateway.tokens import SECRET, Tokens, find_secret
@@ -65,6 +68,7 @@ class Application:
         self._producer = self._topics.producer()
         self._clients = Clients(self._most_queued, self._cut)
         membership = Membership(self._store, monotonic)
+        self._sessions = Sessions(self._store, clock)
         self._rooms = Rooms(
             f"{services.name}-{new_uuid()}", self._clients, membership, Presence(monotonic), self._producer
         )
@@ -76,7 +80,7 @@ class Application:
             self._producer,
             self._rates["messages"],
             self._most_queued,
-            self._rooms.has_ended,
+            self._sessions.has_ended,
             services.log.error,
             clock,
         )
@@ -91,7 +95,7 @@ class Application:
             self._rates,
             self._rooms,
             self._health,
-            self._rooms.has_ended,
+            self._sessions.has_ended,
             clock,
         )
         self._admission = Admission(self._serve, self._rates["requests"])
@@ -128,7 +132,8 @@ class Application:
         """Begin to read the topics and to look after the sockets. Once."""
         if not self._tasks:
             self._delivery.start()
-            self._tasks = [asyncio.ensure_future(self._keep_house()), asyncio.ensure_future(self._watch_lag())]
+            lasting = (self._keep_house, self._watch_lag, self._watch_sessions)
+            self._tasks = [asyncio.ensure_future(task()) for task in lasting]
 
     async def drain(self, seconds: float) -> None:
         """Take no more messages, and answer those that were taken."""
@@ -193,7 +198,23 @@ class Application:
             self._sockets.cut(client)
 
     async def _hear(self, signal: Signal) -> None:
-        await self._rooms.hear(signal, self._sockets.disconnect)
+        ended = signal.facts.get("sessions")
+        if signal.kind == "session_ended" and isinstance(ended, list):
+            self._sessions.note_ended(ended)
+            await self._sockets.disconnect_ended()
+        else:
+            self._rooms.hear(signal)
+
+    async def learn_sessions(self) -> None:
+        """Learn which sessions were ended, and disconnect those; nothing while the database is away."""
+        with suppress(Unavailable, Refused):
+            if await self._sessions.look():
+                await self._sockets.disconnect_ended()
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.learn_sessions()
 
     async def _keep_house(self) -> None:
         looked = 0.0
@@ -285,7 +306,7 @@ def _is_fresh(heartbeat: str, since: float) -> bool:
 
 def _routes(rest: Rest, failed: Callable[[Request, Exception], Any]) -> Starlette:
     methods: dict[str, dict[str, Any]] = {}
-    for (method, path), operation in OPERATIONS.items():
+    for (method, path), operation in {**OPERATIONS, **PAGES}.items():
         methods.setdefault(path, {})[method] = operation
 
     def route(path: str, operations: dict[str, Any]) -> Route:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -46,10 +47,30 @@ async def body(request: Request, **checks: Check) -> dict[str, Any]:
     errors = [(name, why) for name, check in checks.items() if (why := check(value.get(name)))]
     if errors:
         raise invalid(*errors)
-    return {name: value[name] for name in checks}
+    return {name: value.get(name) for name in checks}
+
+
+async def form(request: Request, *names: str) -> dict[str, str]:
+    """Return fields of a form that a browser has sent; "" for each that is missing."""
+    try:
+        given = parse_qs((await _raw(request)).decode("utf-8"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise Refusal(400, "This is not a form") from None
+    return {name: given.get(name, [""])[0] for name in names}
 
 
 async def _json(request: Request) -> dict[str, Any]:
+    raw = await _raw(request)
+    try:
+        value = parse_json(raw) if raw.strip() else {}
+    except ValueError as error:
+        raise invalid(("", f"Not JSON: {error}")) from None
+    if not isinstance(value, dict):
+        raise invalid(("", "Expected an object"))
+    return value
+
+
+async def _raw(request: Request) -> bytes:
     raw = bytearray()
     try:
         async for part in request.stream():
@@ -58,13 +79,7 @@ async def _json(request: Request) -> dict[str, Any]:
                 raise Refusal(413, f"The body is larger than {LARGEST_BODY} bytes")
     except ClientDisconnect:
         raise Refusal(400, "The request was not sent whole") from None
-    try:
-        value = parse_json(bytes(raw)) if raw.strip() else {}
-    except ValueError as error:
-        raise invalid(("", f"Not JSON: {error}")) from None
-    if not isinstance(value, dict):
-        raise invalid(("", "Expected an object"))
-    return value
+    return bytes(raw)
 
 
 def text(least: int, most: int) -> Check:
@@ -78,6 +93,11 @@ def text(least: int, most: int) -> Check:
         return "Must not hold U+0000" if "\0" in value else ""
 
     return check
+
+
+def or_none(check: Check) -> Check:
+    """Return a check that also lets nothing pass."""
+    return lambda value: "" if value is None else check(value)
 
 
 def email(value: Any) -> str:
@@ -94,8 +114,8 @@ def cursor(value: Any) -> str:
     return "" if is_ulid(value) else "Expected 26 upper-case Crockford characters"
 
 
-def room_id(request: Request) -> str:
-    """Return the room that the path names, in lower case."""
+def path_id(request: Request) -> str:
+    """Return the room, or the session, that the path names, in lower case."""
     given: str = request.path_params["id"]
     if not UUID.match(given):
         raise Refusal(400, "Validation failed (uuid is expected)")

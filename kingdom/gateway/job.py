@@ -79,6 +79,7 @@ class GatewayJob:
         self._write_figures()
 
     async def _begin(self) -> None:
+        await self._application.learn_sessions()
         self._application.start()
         listener = Listener(self._application)
         host = self._services.config["host"]

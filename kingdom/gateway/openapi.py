@@ -52,7 +52,8 @@ ROOM = _object(
 UNREAD: Json = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 1000}, {"const": "1000+"}]}
 LISTED_ROOM = _object({**ROOM["properties"], "unread": UNREAD})
 MEMBER = _object({"roomId": UUID, "userId": UUID, "joinedAt": MOMENT, "lastReadMessageId": _or_null(CURSOR)})
-NAMED_MEMBER = _object({**MEMBER["properties"], "name": _or_null({"type": "string"})})
+NAME = _or_null({"type": "string"})
+NAMED_MEMBER = _object({**MEMBER["properties"], "name": NAME})
 MESSAGE = _object(
     {
         "id": CURSOR,
@@ -66,11 +67,16 @@ MESSAGE = _object(
     {"senderName": {"type": "string"}},
 )
 
+ACCOUNT = _object({"id": UUID, "email": {"type": "string"}, "name": NAME, "role": {"enum": ["owner", "member"]}})
+SESSION = _object(
+    {"id": UUID, "agent": {"type": "string"}, "begunAt": MOMENT, "expiresAt": MOMENT, "current": {"type": "boolean"}}
+)
+
 _SAYS = {
     "400": "What was sent does not fit",
     "401": "No token, or none that is good",
     "403": "Not allowed",
-    "404": "There is no such room",
+    "404": "There is no such room, or session",
     "409": "It is so already",
     "413": "The body is too large",
     "429": "Too many requests; Retry-After says when to come back",
@@ -100,13 +106,13 @@ def _parameter(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-ROOM_IN_PATH = [{"name": "id", "in": "path", "required": True, "schema": UUID}]
+ID_IN_PATH = [{"name": "id", "in": "path", "required": True, "schema": UUID}]
 PAGE = [
     _parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 50}),
     _parameter("before", CURSOR),
     _parameter("after", CURSOR),
 ]
-REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)})
+REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)}, {"invite": _or_null(_text(1, 100))})
 CREDENTIALS = _object({"email": _text(1, 320), "password": _text(1, 100)})
 
 DESCRIPTION: Json = {
@@ -124,24 +130,31 @@ DESCRIPTION: Json = {
                 "login", "200", _object({"accessToken": {"type": "string"}}), "400 401 413", CREDENTIALS, False
             )
         },
+        "/auth/logout": {"post": _operation("logout", "201", SUCCESS, "404")},
+        "/auth/me": {"get": _operation("me", "200", ACCOUNT, "")},
+        "/auth/sessions": {"get": _operation("sessions", "200", {"type": "array", "items": SESSION}, "")},
+        "/auth/sessions/{id}/end": {
+            "parameters": ID_IN_PATH,
+            "post": _operation("endSession", "201", SUCCESS, "400 404"),
+        },
         "/rooms": {
             "get": _operation("rooms", "200", {"type": "array", "items": LISTED_ROOM}, ""),
             "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": _text(1, 100)})),
         },
         "/rooms/{id}/join": {
-            "parameters": ROOM_IN_PATH,
+            "parameters": ID_IN_PATH,
             "post": _operation("join", "201", MEMBER, "400 404 409"),
         },
         "/rooms/{id}/leave": {
-            "parameters": ROOM_IN_PATH,
+            "parameters": ID_IN_PATH,
             "post": _operation("leave", "201", _object({"roomId": UUID, "userId": UUID}), "400 404"),
         },
         "/rooms/{id}/members": {
-            "parameters": ROOM_IN_PATH,
+            "parameters": ID_IN_PATH,
             "get": _operation("members", "200", {"type": "array", "items": NAMED_MEMBER}, "400"),
         },
         "/rooms/{id}/messages": {
-            "parameters": ROOM_IN_PATH,
+            "parameters": ID_IN_PATH,
             "get": {
                 **_operation("messages", "200", {"type": "array", "items": MESSAGE}, "400"),
                 "parameters": PAGE,
@@ -150,7 +163,7 @@ DESCRIPTION: Json = {
             },
         },
         "/rooms/{id}/read": {
-            "parameters": ROOM_IN_PATH,
+            "parameters": ID_IN_PATH,
             "post": _operation("markRead", "201", SUCCESS, "400 413", _object({"lastReadMessageId": CURSOR})),
         },
         "/health": {

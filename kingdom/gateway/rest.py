@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,12 +14,20 @@ from kingdom.gateway.openapi import DESCRIPTION
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.refusals import Refusal, unauthorized
 from kingdom.gateway.store import Store
-from kingdom.gateway.tokens import Caller, Tokens
+from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
+from kingdom.hall import accounts
 from kingdom.hall.base import Connection, Row
-from kingdom.hall.ids import iso
+from kingdom.hall.ids import iso, new_uuid
+from kingdom.words import one_line
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
 LONGEST_NAME = 100
+LONGEST_AGENT = 200
+REGISTRATION: Mapping[str, inputs.Check] = {
+    "email": inputs.email,
+    "password": inputs.text(SHORTEST_PASSWORD, LONGEST_PASSWORD),
+    "invite": inputs.or_none(inputs.text(1, 100)),
+}
 
 
 class Announcer(Protocol):
@@ -30,6 +38,8 @@ class Announcer(Protocol):
     def left(self, room: str, user: str) -> None: ...
 
     def read(self, room: str, user: str, message: str) -> None: ...
+
+    def sessions_ended(self, user: str, sessions: list[str]) -> None: ...
 
 
 class Rest:
@@ -58,59 +68,89 @@ class Rest:
         self._clock = clock
 
     async def register(self, request: Request) -> Response:
-        self._limit("registrations", request)
-        password = inputs.text(SHORTEST_PASSWORD, LONGEST_PASSWORD)
-        given = await inputs.body(request, email=inputs.email, password=password)
-        if self.registration != "open":
-            raise Refusal(403, "Registration is closed")
+        self.limit("registrations", request)
+        given = await inputs.body(request, **REGISTRATION)
+        return JSONResponse(await self.add_user(given), 201)
+
+    async def add_user(self, given: Mapping[str, Any]) -> Row:
+        """Register somebody by fields that were checked, and return the account."""
         hashed = await self._passwords.hash(given["password"])
-        email, now = given["email"].lower(), iso(self._clock())
-        return JSONResponse(await self._store.run(lambda db: store.register(db, email, hashed, now)), 201)
+        email, invite, now = given["email"].lower(), given["invite"], self._clock()
+        return await self._store.run(lambda db: store.register(db, email, hashed, invite, self.registration, now))
 
     async def login(self, request: Request) -> Response:
-        self._limit("logins", request)
+        self.limit("logins", request)
         given = await inputs.body(request, email=inputs.text(1, 320), password=inputs.text(1, LONGEST_PASSWORD))
         spelt, password = given["email"], given["password"]
         user = await self._store.read(lambda db: db.one("user_by_email", email=spelt.lower(), spelt=spelt))
         known = None if user is None else user["password_hash"]
         if not await self._passwords.verify(known, password) or user is None:
             raise Refusal(401, "Invalid credentials")
+        if user["banned_at"] is not None:
+            raise Refusal(403, "This account is banned")
         await self._renew_hash(user, password)
-        return JSONResponse({"accessToken": self._tokens.make(user["id"], user["email"])})
+        session, now = new_uuid(), self._clock()
+        begun = (session, user["id"], one_line(request.headers.get("user-agent", ""), LONGEST_AGENT), now)
+        await self._store.run(lambda db: accounts.begin_session(db, *begun, LIFETIME_SECONDS))
+        return JSONResponse({"accessToken": self._tokens.make(user["id"], user["email"], session)})
+
+    async def logout(self, request: Request) -> Response:
+        caller = self.caller(request)
+        return await self._end_session(caller, caller.session)
+
+    async def me(self, request: Request) -> Response:
+        user = self.caller(request).user
+        return JSONResponse(await self._store.read(lambda db: store.me(db, user)))
+
+    async def sessions(self, request: Request) -> Response:
+        caller, now = self.caller(request), self._clock()
+        found = await self._store.read(lambda db: store.sessions(db, caller.user, caller.session, now))
+        return JSONResponse(found)
+
+    async def end_session(self, request: Request) -> Response:
+        return await self._end_session(self.caller(request), inputs.path_id(request))
+
+    async def _end_session(self, caller: Caller, session: str) -> Response:
+        now = self._clock()
+        ended = await self._store.run(lambda db: accounts.end_sessions(db, caller.user, now, session))
+        if not ended:
+            raise Refusal(404, "Session not found")
+        self._announcer.sessions_ended(caller.user, ended)
+        return JSONResponse({"success": True}, 201)
 
     async def add_room(self, request: Request) -> Response:
-        user = self._caller(request).user
+        user = self.caller(request).user
         given = await inputs.body(request, name=inputs.text(1, LONGEST_NAME))
         now = iso(self._clock())
         return JSONResponse(await self._store.run(lambda db: store.add_room(db, user, given["name"], now)), 201)
 
     async def join(self, request: Request) -> Response:
-        user, room = self._caller(request).user, inputs.room_id(request)
+        user, room = self.caller(request).user, inputs.path_id(request)
         now = iso(self._clock())
         member = await self._store.run(lambda db: store.join(db, room, user, now))
         self._announcer.joined(room, user)
         return JSONResponse(member, 201)
 
     async def leave(self, request: Request) -> Response:
-        user, room = self._caller(request).user, inputs.room_id(request)
+        user, room = self.caller(request).user, inputs.path_id(request)
         left = await self._store.run(lambda db: store.leave(db, room, user))
         self._announcer.left(room, user)
         return JSONResponse(left, 201)
 
     async def rooms(self, request: Request) -> Response:
-        user = self._caller(request).user
+        user = self.caller(request).user
         return JSONResponse(await self._store.read(lambda db: store.rooms_of(db, user)))
 
     async def members(self, request: Request) -> Response:
         return await self._of_room(request, store.members)
 
     async def messages(self, request: Request) -> Response:
-        user, room = self._caller(request).user, inputs.room_id(request)
+        user, room = self.caller(request).user, inputs.path_id(request)
         page = inputs.page(request)
         return JSONResponse(await self._store.read(lambda db: store.messages(db, room, user, page)))
 
     async def mark_read(self, request: Request) -> Response:
-        user, room = self._caller(request).user, inputs.room_id(request)
+        user, room = self.caller(request).user, inputs.path_id(request)
         message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
         await self._store.run(lambda db: store.mark_read(db, room, user, message))
         self._announcer.read(room, user, message)
@@ -128,7 +168,7 @@ class Rest:
         return JSONResponse(DESCRIPTION)
 
     async def _of_room(self, request: Request, work: Callable[[Connection, str, str], list[Row]]) -> Response:
-        user, room = self._caller(request).user, inputs.room_id(request)
+        user, room = self.caller(request).user, inputs.path_id(request)
         return JSONResponse(await self._store.read(lambda db: work(db, room, user)))
 
     async def _renew_hash(self, user: Row, password: str) -> None:
@@ -138,14 +178,16 @@ class Rest:
             new = await self._passwords.hash(password)
             await self._store.run(lambda db: db.do("change_password_hash", id=user["id"], old=old, new=new))
 
-    def _caller(self, request: Request) -> Caller:
+    def caller(self, request: Request) -> Caller:
+        """Return who asks; 401 without a token that is good."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         caller = self._tokens.read(token.strip()) if kind.lower() == "bearer" else None
         if caller is None or self._ended(caller):
             raise unauthorized()
         return caller
 
-    def _limit(self, what: str, request: Request) -> None:
+    def limit(self, what: str, request: Request) -> None:
+        """Count a request of this kind from its address; 429 for one too many."""
         if wait := self._rates[what].wait_seconds(request.client.host if request.client else ""):
             raise Refusal(429, "Too many requests", retry_after=wait)
 
@@ -153,6 +195,10 @@ class Rest:
 OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]] = {
     ("POST", "/auth/register"): Rest.register,
     ("POST", "/auth/login"): Rest.login,
+    ("POST", "/auth/logout"): Rest.logout,
+    ("GET", "/auth/me"): Rest.me,
+    ("GET", "/auth/sessions"): Rest.sessions,
+    ("POST", "/auth/sessions/{id}/end"): Rest.end_session,
     ("GET", "/rooms"): Rest.rooms,
     ("POST", "/rooms"): Rest.add_room,
     ("POST", "/rooms/{id}/join"): Rest.join,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kingdom.gateway.clients import Client, Clients, Outgoing
 from kingdom.gateway.membership import Membership
 from kingdom.gateway.presence import Change, Presence
-from kingdom.gateway.tokens import Caller
 from kingdom.hall.records import Signal
 from kingdom.topics.base import Outcome, Producer
 from kingdom.topics.names import SIGNALS
@@ -24,12 +22,6 @@ class Rooms:
         self._membership = membership
         self._presence = presence
         self._producer = producer
-        #: Tokens that a user was given until then are no longer good, seconds since the epoch.
-        self._ended: dict[str, float] = {}
-
-    def has_ended(self, caller: Caller) -> bool:
-        """Return whether the session of a token was ended before its time."""
-        return self._ended.get(caller.user, -1.0) >= caller.since
 
     # What happens here
 
@@ -75,6 +67,10 @@ class Rooms:
         self._remove(room, user)
         self._signal("left", user, roomId=room)
 
+    def sessions_ended(self, user: str, sessions: list[str]) -> None:
+        """Tell every gateway, this one too, that sessions of somebody have ended."""
+        self._signal("session_ended", user, sessions=sessions)
+
     def read(self, room: str, user: str, message: str) -> None:
         """Tell a room how far somebody has read."""
         self._tell_read(room, user, message)
@@ -82,7 +78,7 @@ class Rooms:
 
     # What other gateways tell
 
-    async def hear(self, signal: Signal, disconnect: Callable[[Client], Awaitable[None]]) -> None:
+    def hear(self, signal: Signal) -> None:
         """Take over what another gateway, or the worker, tells. What does not fit is no news."""
         if signal.gateway == self._gateway:
             return
@@ -92,11 +88,6 @@ class Rooms:
             return
         if signal.kind == "presence":
             self._hear_presence(user, facts.get("socket"), facts.get("rooms"))
-        elif signal.kind == "session_ended" and isinstance(facts.get("at"), int | float):
-            self._ended[user] = float(facts["at"])
-            for client in list(self._clients.of_user.get(user, ())):
-                if client.caller is not None and self.has_ended(client.caller):
-                    await disconnect(client)
         elif not isinstance(room, str):
             return
         elif signal.kind == "left":

@@ -242,6 +242,12 @@ class Sockets:
             if client is not None:
                 await self.disconnect(client)
 
+    async def disconnect_ended(self) -> None:
+        """Disconnect those whose sessions were ended before their time."""
+        for client in list(self._clients.by_pipe.values()):
+            if client.caller is not None and self._ended(client.caller):
+                await self.disconnect(client)
+
     async def disconnect(self, client: Client) -> None:
         """Tell a client that it is not served any more, and hang up if it does not."""
         await self.server.disconnect(client.sid)

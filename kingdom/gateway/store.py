@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from kingdom.gateway.inputs import Page
-from kingdom.gateway.refusals import Refusal, no_such_room, not_a_member
+from kingdom.gateway.refusals import Refusal, no_such_room, not_a_member, unauthorized
+from kingdom.hall import accounts
 from kingdom.hall.base import Connection, Database, Row, Unavailable
-from kingdom.hall.ids import new_uuid
+from kingdom.hall.ids import iso, new_uuid
 
 T = TypeVar("T")
 THREADS = 4
@@ -62,13 +63,49 @@ class Store:
                     self._is_migrated = True
 
 
-def register(db: Connection, email: str, password_hash: str, now: str) -> Row:
-    """Add a user, whom the others see by the first part of the email."""
+def register(db: Connection, email: str, password_hash: str, invite: str | None, admits: str, now: float) -> Row:
+    """Add a user, whom the others see by the first part of the email. `admits` is the setting `registration`."""
+    role = _role_of_newcomer(db, invite, admits, now)
     user = new_uuid()
-    if db.one("add_user", id=user, email=email, password_hash=password_hash, created_at=now) is None:
+    if db.one("add_user", id=user, email=email, password_hash=password_hash, created_at=iso(now)) is None:
         raise Refusal(409, "Email already registered")
     db.do("name_user", user_id=user, name=email.partition("@")[0][:100])
+    accounts.give_role(db, user, role)
     return {"id": user, "email": email}
+
+
+def _role_of_newcomer(db: Connection, invite: str | None, admits: str, now: float) -> str:
+    """Return what somebody becomes who registers. A link of owners is good whatever the setting says."""
+    if invite is None:
+        if admits != "open":
+            raise Refusal(403, "Registration is closed" if admits == "closed" else "An invitation is needed")
+        return accounts.MEMBER
+    role = accounts.take_invite(db, invite, now)
+    if role is None or (admits == "closed" and role != accounts.OWNER):
+        raise Refusal(403, "This invitation is no longer valid")
+    return role
+
+
+def me(db: Connection, user: str) -> Row:
+    """Return what somebody may know of their own account."""
+    row = db.one("user_by_id", id=user)
+    if row is None:
+        raise unauthorized()
+    return {"id": user, "email": row["email"], "name": row["name"], "role": row["role"]}
+
+
+def sessions(db: Connection, user: str, current: str, now: float) -> list[Row]:
+    """Return somebody's sessions, oldest first."""
+    return [
+        {
+            "id": row["id"],
+            "agent": row["agent"],
+            "begunAt": row["begun_at"],
+            "expiresAt": row["expires_at"],
+            "current": row["id"] == current,
+        }
+        for row in accounts.sessions_of(db, user, now)
+    ]
 
 
 def add_room(db: Connection, user: str, name: str, now: str) -> Row:

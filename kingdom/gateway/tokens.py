@@ -15,6 +15,7 @@ from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadHome, Collision
 
 ALGORITHM = "HS256"
+CLAIMS = ["sub", "email", "sid", "iat", "exp", "aud"]
 AUDIENCE = "kingdom-hall"
 LIFETIME_SECONDS = 86_400
 SECRET = "KINGDOM_JWT_SECRET"
@@ -27,6 +28,8 @@ class Caller(NamedTuple):
 
     user: str
     email: str
+    #: The session that it belongs to.
+    session: str
     #: When the token was given out and when it ends, seconds since the epoch.
     since: float
     until: float
@@ -37,10 +40,11 @@ class Tokens:
         self._secret = secret
         self._clock = clock
 
-    def make(self, user: str, email: str) -> str:
-        """Return a token of a user."""
+    def make(self, user: str, email: str, session: str) -> str:
+        """Return a token of a user for one session."""
         now = int(self._clock())
-        claims = {"sub": user, "email": email, "aud": AUDIENCE, "iat": now, "exp": now + LIFETIME_SECONDS}
+        claims: dict[str, object] = {"sub": user, "email": email, "sid": session, "aud": AUDIENCE}
+        claims |= {"iat": now, "exp": now + LIFETIME_SECONDS}
         return jwt.encode(claims, self._secret, ALGORITHM)
 
     def read(self, token: object) -> Caller | None:
@@ -53,14 +57,15 @@ class Tokens:
                 self._secret,
                 algorithms=[ALGORITHM],
                 audience=AUDIENCE,
-                options={"require": ["sub", "email", "iat", "exp", "aud"], "verify_exp": False, "verify_iat": False},
+                options={"require": CLAIMS, "verify_exp": False, "verify_iat": False},
             )
-            caller = Caller(claims["sub"], claims["email"], float(claims["iat"]), float(claims["exp"]))
+            who = (claims["sub"], claims["email"], claims["sid"])
+            caller = Caller(*who, float(claims["iat"]), float(claims["exp"]))
         except (jwt.InvalidTokenError, ValueError, TypeError, UnicodeEncodeError):
             return None
         # By our own clock, which tests can set.
         within = caller.since <= self._clock() + 60 and self._clock() < caller.until
-        return caller if within and isinstance(caller.user, str) and isinstance(caller.email, str) else None
+        return caller if within and all(isinstance(part, str) for part in who) else None
 
 
 def find_secret(given: Mapping[str, str], path: Path, disk: Disk) -> bytes:

@@ -27,6 +27,8 @@ WORDS = {
     "report": ("report",),
     "prune": ("prune", "--dry-run"),
     "fsck": ("fsck",),
+    "hall users": ("hall", "users"),
+    "hall rooms": ("hall", "rooms"),
 }
 KINDS = {
     "say": "message",

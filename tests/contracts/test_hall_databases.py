@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall import DATABASES
+from kingdom.hall import DATABASES, accounts
 from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
@@ -189,6 +189,73 @@ def test_tables_of_a_newer_kingdom_are_left_alone(database: Database, url: str, 
         psycopg.connect(url, autocommit=True).execute(note).connection.close()
     with pytest.raises(Unavailable, match=r"a newer Kingdom has made the tables of this database \(step 9000"):
         database.migrate()
+
+
+def standing(database: Database, user: str) -> Any:
+    row = database.read(lambda db: db.one("user_by_id", id=user))
+    assert row is not None
+    return row["role"], row["banned_at"]
+
+
+def test_an_invitation_is_good_for_its_uses_and_its_time(database: Database) -> None:
+    code = database.run(lambda db: accounts.new_invite(db, accounts.MEMBER, 2, 60.0, 1000.0))
+    times = (1001.0, 1059.9, 1002.0)
+    taken = [database.run(lambda db, at=at: accounts.take_invite(db, code, at)) for at in times]  # type: ignore[misc]
+    assert taken == ["member", "member", None], "the third has come too late"
+    late = database.run(lambda db: accounts.new_invite(db, accounts.OWNER, 1, 60.0, 1000.0))
+    assert database.run(lambda db: accounts.take_invite(db, late, 1060.0)) is None
+    assert database.run(lambda db: accounts.take_invite(db, "no code", 1000.0)) is None
+
+
+def test_the_last_use_of_an_invitation_goes_to_one_of_those_who_come_at_once(database: Database) -> None:
+    code = database.run(lambda db: accounts.new_invite(db, accounts.OWNER, 1, 60.0, 1000.0))
+    given: list[str | None] = []
+    threads = [
+        threading.Thread(target=lambda: given.append(database.run(lambda db: accounts.take_invite(db, code, 1001.0))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, given)) == ["None", "None", "None", "owner"]
+
+
+def test_the_first_owner_makes_the_links_of_other_owners_void_and_leaves_those_of_members(database: Database) -> None:
+    user = add_user(database)
+    assert standing(database, user) == ("member", None)
+    roles = (accounts.OWNER, accounts.MEMBER)
+    codes = [database.run(lambda db, role=role: accounts.new_invite(db, role, 1, 60.0, 1000.0)) for role in roles]  # type: ignore[misc]
+    database.run(lambda db: accounts.give_role(db, user, accounts.OWNER))
+    assert standing(database, user) == ("owner", None)
+    assert database.read(accounts.has_owner)
+    taken = [database.run(lambda db, code=code: accounts.take_invite(db, code, 1001.0)) for code in codes]  # type: ignore[misc]
+    assert taken == [None, "member"]
+
+
+def test_sessions_are_listed_until_they_are_over_and_ended_one_by_one_or_all(database: Database) -> None:
+    user, other = add_user(database), add_user(database)
+    one, two, three, theirs, past = (new_uuid() for _ in range(5))
+    for session, whose, at in ((past, user, 0.0), (one, user, 100.0), (two, user, 101.0), (three, user, 102.0)):
+        database.run(lambda db, s=session, w=whose, at=at: accounts.begin_session(db, s, w, "Brow\u00dfer", at, 60.0))  # type: ignore[misc]
+    database.run(lambda db: accounts.begin_session(db, theirs, other, "", 100.0, 60.0))
+
+    def ids(at: float) -> list[str]:
+        return [row["id"] for row in database.read(lambda db: accounts.sessions_of(db, user, at))]
+
+    assert ids(103.0) == [one, two, three]
+    assert ids(160.0) == [two, three]
+    end = accounts.end_sessions
+    assert database.run(lambda db: end(db, user, 110.0, theirs)) == [], "somebody else's"
+    assert database.run(lambda db: end(db, user, 110.0, one)) == [one]
+    assert database.run(lambda db: end(db, user, 110.0, one)) == [], "ended already"
+    assert sorted(database.run(lambda db: end(db, user, 111.0))) == sorted([two, three])
+    assert ids(112.0) == []
+    since = iso(110.5)
+    ended = database.read(lambda db: db.all("sessions_ended_since", since=since))
+    assert sorted(row["id"] for row in ended) == sorted([two, three])
+    database.run(lambda db: accounts.begin_session(db, past, user, "", 200.0, 60.0))
+    assert ids(201.0) == [past], "those that are over are forgotten"
 
 
 def arrival(room: str, sender: str, position: str, client_msg_id: str = "", content: str = "hello") -> Arrival:

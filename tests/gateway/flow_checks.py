@@ -11,15 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jwt
 import requests
 
 from kingdom.disk.atomic import make_folder
+from kingdom.hall import accounts
 from kingdom.hall.ids import new_uuid, next_ulid
+from kingdom.hall.opening import open_database
 from kingdom.hall.records import MessagePersisted, Signal
 from kingdom.topics import open_topics
 from kingdom.topics.base import Kit, Outcome
 from kingdom.topics.names import MESSAGES, PASSING, PERSISTED, SIGNALS
-from tests.gateway.halls import SECONDS, Hall, Person
+from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
 
 COUNT = 40
 FAILED = {"status": "FAILED", "error": "Message delivery failed"}
@@ -127,10 +130,25 @@ async def wrong_after_the_end_of_a_session(hall: Hall) -> list[str]:
     anna = hall.person()
     room = anna.room()
     async with anna.socket(room) as hers:
-        _signal(hall, Signal("session_ended", "worker", {"userId": anna.id, "at": time.time() + 1}))
+        ended = jwt.decode(anna.token, options={"verify_signature": False})["sid"]
+        _signal(hall, Signal("session_ended", "worker", {"userId": anna.id, "sessions": [ended]}))
         reason = await hers.wait("disconnect")
     status = anna.call("GET", "/rooms").status_code
     return [] if (reason, status) == ("server disconnect", 401) else [f"disconnected by {reason}, then {status}"]
+
+
+def wrong_invitations(hall: Hall) -> list[str]:
+    """An invitation lets in as often as it says, and what is none lets nobody in, wherever anybody may register."""
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    code = database.run(lambda db: accounts.new_invite(db, accounts.OWNER, 1, 60.0, time.time()))
+    database.close()
+    found = []
+    for invite, status in ((code, 201), (code, 403), ("guessed", 403)):
+        given = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD, "invite": invite}
+        got = requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code
+        if got != status:
+            found.append(f"an invitation gets {got} instead of {status}")
+    return found
 
 
 def _signal(hall: Hall, signal: Signal) -> None:

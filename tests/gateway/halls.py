@@ -115,12 +115,14 @@ def _text(path: Path) -> str:
 class Person:
     """Somebody with an account."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, email: str = "") -> None:
+        """Register somebody new, or sign in with an email that is registered."""
         self.url = url
-        self.email = f"{uuid.uuid4()}@example.org"
-        self.id = self._post("/auth/register", 201)["id"]
+        self.email = email or f"{uuid.uuid4()}@example.org"
+        registered = "" if email else self._post("/auth/register", 201)["id"]
         self.token = self._post("/auth/login", 200)["accessToken"]
         self.headers = {"Authorization": f"Bearer {self.token}"}
+        self.id: str = registered or self.call("GET", "/auth/me").json()["id"]
 
     def _post(self, path: str, status: int) -> dict[str, Any]:
         answer = requests.post(self.url + path, json={"email": self.email, "password": PASSWORD}, timeout=SECONDS)

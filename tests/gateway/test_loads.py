@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 import requests
 import socketio
 
+from kingdom.hall import accounts
+from kingdom.hall.opening import open_database
 from tests.faults.oracle import Figure
 from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket
 
@@ -212,12 +215,23 @@ async def test_limits_say_when_to_come_back(strict: Hall) -> None:
     assert refused.json()["message"] == "Too many requests"
 
 
-async def test_registration_is_closed_without_a_configuration(home: Path) -> None:
-    hall = Hall(home, {"port": 0})
+async def test_a_closed_hall_takes_no_invitation_but_the_owners(home: Path) -> None:
+    hall = Hall(home, {"port": 0, "registration": "closed"})
     try:
         hall.start("gateway")
+        database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+        now = time.time()
+        member, owner = (
+            database.run(lambda db, role=role: accounts.new_invite(db, role, 1, 60.0, now))  # type: ignore[misc]
+            for role in (accounts.MEMBER, accounts.OWNER)
+        )
+        database.close()
         given = {"email": "a@example.org", "password": PASSWORD}
-        refused = requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS)
-        assert (refused.status_code, refused.json()["message"]) == (403, "Registration is closed")
+        told = [
+            requests.post(f"{hall.url}/auth/register", json=given | invite, timeout=SECONDS)
+            for invite in ({}, {"invite": member}, {"invite": owner})
+        ]
+        assert [answer.status_code for answer in told] == [403, 403, 201]
+        assert told[0].json()["message"] == "Registration is closed"
     finally:
         hall.close()

@@ -98,7 +98,7 @@ def test_an_end_that_meets_an_answer_under_way_wins() -> None:
     assert not membership.knows("room", "anna")
 
 
-GOOD = {"sub": "anna", "email": "a@b.c", "iat": 1_000, "exp": 5_000, "aud": AUDIENCE}
+GOOD = {"sub": "anna", "email": "a@b.c", "sid": "one", "iat": 1_000, "exp": 5_000, "aud": AUDIENCE}
 KEY = b"k" * 64
 TOKENS: list[tuple[str, Any, bool]] = [
     ("ours", jwt.encode(GOOD, KEY, ALGORITHM), True),
@@ -111,6 +111,7 @@ TOKENS: list[tuple[str, Any, bool]] = [
     ("no end", jwt.encode({k: v for k, v in GOOD.items() if k != "exp"}, KEY, ALGORITHM), False),
     ("from the future", jwt.encode({**GOOD, "iat": 4_000}, KEY, ALGORITHM), False),
     ("no subject", jwt.encode({k: v for k, v in GOOD.items() if k != "sub"}, KEY, ALGORITHM), False),
+    ("no session", jwt.encode({k: v for k, v in GOOD.items() if k != "sid"}, KEY, ALGORITHM), False),
     ("nothing", "", False),
     ("nonsense", "a.b.c", False),
     ("no text", 7, False),
@@ -123,11 +124,11 @@ def test_only_our_own_tokens_are_good_and_only_until_they_end(_: str, token: Any
     caller = Tokens(KEY, lambda: 2_000.0).read(token)
     assert (caller is not None) is is_good
     if caller is not None:
-        assert caller == ("anna", "a@b.c", 1_000.0, 5_000.0)
+        assert caller == ("anna", "a@b.c", "one", 1_000.0, 5_000.0)
 
 
 def test_a_token_holds_for_a_day() -> None:
-    token = Tokens(KEY, lambda: 1_000.0).make("anna", "a@b.c")
+    token = Tokens(KEY, lambda: 1_000.0).make("anna", "a@b.c", "one")
     assert Tokens(KEY, lambda: 999.0 + LIFETIME_SECONDS).read(token)
     assert Tokens(KEY, lambda: 1_000.0 + LIFETIME_SECONDS).read(token) is None
 

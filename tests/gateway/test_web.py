@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.oracle import Figure
-from tests.gateway import web_table
+from tests.gateway import flow_checks, web_table
 from tests.gateway.halls import OPEN, Hall
 
 MOST_LOGINS = 20
@@ -58,6 +58,10 @@ def test_it_listens_on_the_declared_port_of_loopback_alone(web: Hall, figure: Fi
     wrong = web_table.wrong_listeners(web)
     figure(f"row 24 listeners: {len(wrong)} wrong")
     assert not wrong, wrong
+
+
+def test_an_invitation_lets_in_as_often_as_it_says(web: Hall) -> None:
+    assert flow_checks.wrong_invitations(web) == []
 
 
 def test_passwords_cannot_be_guessed_at_will(web: Hall) -> None:

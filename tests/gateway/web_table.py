@@ -42,7 +42,8 @@ def forged(hall: Hall, person: Person) -> dict[str, tuple[str, bool]]:
     """Tokens by what is wrong with them, and whether they are good after all."""
     secret = (hall.places.own("gateway") / "secret").read_bytes()
     now = int(time.time())
-    good: dict[str, Any] = {"sub": person.id, "email": person.email, "iat": now, "exp": now + 60, "aud": AUDIENCE}
+    good: dict[str, Any] = {"sub": person.id, "email": person.email, "sid": person.id, "aud": AUDIENCE}
+    good |= {"iat": now, "exp": now + 60}
     head, claims, _ = jwt.encode(good, secret, ALGORITHM).split(".")
     return {
         "good": (jwt.encode(good, secret, ALGORITHM), True),
@@ -54,6 +55,7 @@ def forged(hall: Hall, person: Person) -> dict[str, tuple[str, bool]]:
         "ended": (jwt.encode({**good, "exp": now - 1}, secret, ALGORITHM), False),
         "no end": (jwt.encode({k: v for k, v in good.items() if k != "exp"}, secret, ALGORITHM), False),
         "another audience": (jwt.encode({**good, "aud": "elsewhere"}, secret, ALGORITHM), False),
+        "no session": (jwt.encode({k: v for k, v in good.items() if k != "sid"}, secret, ALGORITHM), False),
         "no audience": (jwt.encode({k: v for k, v in good.items() if k != "aud"}, secret, ALGORITHM), False),
         "from tomorrow": (jwt.encode({**good, "iat": now + 86_400}, secret, ALGORITHM), False),
     }

@@ -9,11 +9,65 @@ ON CONFLICT (user_id) DO UPDATE SET name = excluded.name;
 
 -- name: user_by_email
 -- Ours are lower-case; imported ones are found as they were spelt.
-SELECT id, email, password_hash FROM users WHERE email = :email OR email = :spelt ORDER BY email = :spelt DESC LIMIT 1;
+SELECT id, email, password_hash, banned_at FROM users LEFT JOIN hall_accounts ON user_id = id
+WHERE email = :email OR email = :spelt ORDER BY email = :spelt DESC LIMIT 1;
 
 -- name: user_by_id
-SELECT users.id, email, name FROM users LEFT JOIN hall_profiles ON user_id = users.id WHERE users.id = :id;
+-- Who has no account of ours was registered before there were any, or imported: a member.
+SELECT users.id, email, name, coalesce(role, 'member') AS role, banned_at FROM users
+LEFT JOIN hall_profiles ON hall_profiles.user_id = users.id LEFT JOIN hall_accounts ON hall_accounts.user_id = users.id
+WHERE users.id = :id;
+
+-- name: users
+SELECT users.id, email, name, coalesce(role, 'member') AS role, banned_at, created_at,
+    (SELECT count(*) FROM hall_sessions
+        WHERE hall_sessions.user_id = users.id AND ended_at IS NULL AND expires_at > :now) AS sessions
+FROM users
+LEFT JOIN hall_profiles ON hall_profiles.user_id = users.id LEFT JOIN hall_accounts ON hall_accounts.user_id = users.id
+ORDER BY created_at, users.id;
 
 -- name: change_password_hash
 -- Only the hash that was verified: whoever changed it meanwhile wins.
 UPDATE users SET password_hash = :new WHERE id = :id AND password_hash = :old;
+
+-- name: an_owner
+SELECT user_id FROM hall_accounts WHERE role = 'owner' LIMIT 1;
+
+-- name: give_role
+INSERT INTO hall_accounts (user_id, role) VALUES (:user_id, :role)
+ON CONFLICT (user_id) DO UPDATE SET role = excluded.role;
+
+-- name: add_invite
+INSERT INTO hall_invites (code_hash, role, made_at, expires_at, uses_left)
+VALUES (:code_hash, :role, :made_at, :expires_at, :uses_left);
+
+-- name: take_invite
+-- Of two who come with the last use of one code, one gets a row.
+UPDATE hall_invites SET uses_left = uses_left - 1
+WHERE code_hash = :code_hash AND uses_left > 0 AND expires_at > :now RETURNING role;
+
+-- name: forget_invites
+DELETE FROM hall_invites WHERE expires_at <= :now OR uses_left = 0;
+
+-- name: forget_owner_invites
+DELETE FROM hall_invites WHERE role = 'owner';
+
+-- name: add_session
+INSERT INTO hall_sessions (id, user_id, agent, begun_at, expires_at)
+VALUES (:id, :user_id, :agent, :begun_at, :expires_at);
+
+-- name: forget_sessions
+DELETE FROM hall_sessions WHERE user_id = :user_id AND expires_at <= :now;
+
+-- name: sessions_of
+SELECT id, agent, begun_at, expires_at FROM hall_sessions
+WHERE user_id = :user_id AND ended_at IS NULL AND expires_at > :now ORDER BY begun_at, id;
+
+-- name: end_sessions
+-- One of them, or all without an id.
+UPDATE hall_sessions SET ended_at = :now
+WHERE user_id = :user_id AND (CAST(:id AS uuid) IS NULL OR id = :id) AND ended_at IS NULL AND expires_at > :now
+RETURNING id;
+
+-- name: sessions_ended_since
+SELECT id FROM hall_sessions WHERE ended_at >= :since;

@@ -48,3 +48,9 @@ WHERE last_message_id IS NOT NULL AND messages.id IS NULL;
 -- name: rooms_behind_their_messages
 SELECT id, last_message_id FROM rooms
 WHERE EXISTS (SELECT 1 FROM messages WHERE room_id = rooms.id AND messages.id > coalesce(last_message_id, ''));
+
+-- name: rooms
+SELECT id, name, created_at, last_message_at,
+    (SELECT count(*) FROM room_members WHERE room_id = rooms.id) AS members,
+    (SELECT count(*) FROM messages WHERE room_id = rooms.id) AS messages
+FROM rooms ORDER BY coalesce(last_message_at, created_at) DESC, id;

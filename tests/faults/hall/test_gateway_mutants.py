@@ -45,6 +45,7 @@ CHECKS: dict[str, Check] = {
     "redelivery": flow(flow_checks.wrong_redelivery),
     "leaving": flow(flow_checks.wrong_after_leaving),
     "session": flow(flow_checks.wrong_after_the_end_of_a_session),
+    "invitations": flow_checks.wrong_invitations,
     "poller": flow(flow_checks.wrong_poller),
 }
 
@@ -72,7 +73,7 @@ MUTANTS = [
         "the Origin null passes", ADMISSION, replace('origin != "null" and A', 'origin == "null" or A'), "admission"
     ),
     Mutant("a preflight is answered to anybody", ADMISSION, drop("self._check"), "cross-site"),
-    Mutant("nobody counts", "kingdom.gateway.rest:Rest.login", drop("self._limit"), "rates"),
+    Mutant("nobody counts", "kingdom.gateway.rest:Rest.login", drop("self.limit"), "rates"),
     # 24: listeners
     Mutant(
         "it listens on every address",
@@ -105,7 +106,19 @@ MUTANTS = [
     Mutant("leaving a room ends nothing", "kingdom.gateway.rooms:Rooms.left", drop("self._remove"), "leaving"),
     Mutant("membership is remembered after its end", f"{MEMBERSHIP}.ends", drop("A.pop"), "leaving"),
     Mutant(
-        "ended sessions go on", "kingdom.gateway.rest:Rest._caller", replace("A or self._ended(caller)", "A"), "session"
+        "ended sessions go on", "kingdom.gateway.rest:Rest.caller", replace("A or self._ended(caller)", "A"), "session"
+    ),
+    Mutant(
+        "ended sessions keep their sockets",
+        "kingdom.gateway.app:Application._hear",
+        replace("self._sockets.disconnect_ended()", "asyncio.sleep(0)"),
+        "session",
+    ),
+    Mutant(
+        "any word is an invitation",
+        "kingdom.gateway.store:_role_of_newcomer",
+        replace("accounts.take_invite(A, B, C)", "accounts.OWNER"),
+        "invitations",
     ),
     Mutant("nobody is cut", "kingdom.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
 ]

@@ -1,0 +1,135 @@
+"""`kingdom hall`: people and rooms of the chat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import click
+
+from kingdom.cli import as_json, home
+from kingdom.cli.commands import Finite
+from kingdom.errors import KingdomError
+from kingdom.hall import accounts
+from kingdom.hall.base import Connection, Database, Row
+from kingdom.hall.ids import iso
+from kingdom.hall.opening import open_database
+from kingdom.home import config, dotenv
+from kingdom.home.places import Places
+from kingdom.words import count, one_line, table
+
+T = TypeVar("T")
+DAY = 86_400.0
+OWNER_DAYS = 1.0
+
+
+@click.group(short_help="People and rooms of the chat: users, rooms, invite.")
+def hall() -> None:
+    """Look at the chat's users and rooms, and invite people."""
+
+
+@hall.command()
+@click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
+def users(in_json: bool) -> None:
+    """List who is registered, and how many sessions each has."""
+    found = _ask(lambda db: db.all("users", now=iso(time.time())))
+    if in_json:
+        print(as_json.line("hall users", {"users": found}))
+        return
+    rows = [(one_line(row["email"]), _standing(row), count(row["sessions"], "session"), row["id"]) for row in found]
+    print(table(rows, indent="") or f"nobody; `{home.command()} hall invite --owner` prints the owner's link")
+
+
+@hall.command()
+@click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
+def rooms(in_json: bool) -> None:
+    """List the rooms, the most recently active first."""
+    found = _ask(lambda db: db.all("rooms"))
+    if in_json:
+        print(as_json.line("hall rooms", {"rooms": found}))
+        return
+    rows = [
+        (
+            one_line(row["name"], 50),
+            count(row["members"], "member"),
+            count(row["messages"], "message"),
+            row["last_message_at"] or "",
+            row["id"],
+        )
+        for row in found
+    ]
+    print(table(rows, indent="") or "no rooms")
+
+
+@hall.command()
+@click.option("--owner", is_flag=True, help="Whoever comes becomes an owner; the link is good for a day, once.")
+@click.option("--days", type=Finite(min=0.01, max=3650), default=7.0, show_default=True, help="How long it is good.")
+@click.option("--uses", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many may come by it.")
+def invite(owner: bool, days: float, uses: int) -> None:
+    """Print a link by which somebody can register.
+
+    Who uses the interface instead sends the code at its end as `invite` to /auth/register.
+    """
+    places = home.find()
+    if owner:
+        print(owner_link(places))
+    else:
+        print(_link(places, _ask(lambda db: accounts.new_invite(db, accounts.MEMBER, uses, days * DAY, time.time()))))
+
+
+def owner_link(places: Places) -> str:
+    """Return a new link by which somebody becomes an owner."""
+    now = time.time()
+    return _link(places, _ask(lambda db: accounts.new_invite(db, accounts.OWNER, 1, OWNER_DAYS * DAY, now)))
+
+
+def greeting(places: Places, *, is_logged: bool) -> Iterator[str]:
+    """Yield what `up` says of the hall: where it is, and the owner's link until somebody has taken it.
+
+    What is logged holds no link: whoever reads the log could take it.
+    """
+    yield f"The hall: {_address(places)}"
+    how = f"`{home.command()} hall invite --owner` prints the owner's link"
+    try:
+        if not _ask(accounts.has_owner):
+            yield f"  nobody owns it: {how}" if is_logged else f"  make it yours, within a day: {owner_link(places)}"
+    except KingdomError as error:
+        yield f"  whether it has an owner is not known ({one_line(error, 200)}); {how}"
+
+
+def _link(places: Places, code: str) -> str:
+    return f"{_address(places)}/join?invite={code}"
+
+
+def _address(places: Places) -> str:
+    """Return where the gateway listens, or would."""
+    try:
+        return (places.own("gateway") / "address").read_text("ascii").strip()
+    except OSError:
+        settings, _ = config.for_looking(places, "hall")
+        host = settings["host"]
+        return f"http://{f'[{host}]' if ':' in host else host}:{settings['port']}"
+
+
+def _ask(work: Callable[[Connection], T]) -> T:
+    with _database() as database:
+        return database.run(work)
+
+
+@contextmanager
+def _database() -> Iterator[Database]:
+    """Open the chat's database with the tables that this program knows."""
+    places = home.own()
+    settings = config.load(places, "hall")
+    database = open_database(settings, dotenv.secrets(places), places)
+    try:
+        database.migrate()
+        yield database
+    finally:
+        database.close()
+
+
+def _standing(row: Row) -> str:
+    return f"{row['role']}, banned" if row["banned_at"] else str(row["role"])

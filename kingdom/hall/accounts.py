@@ -1,0 +1,62 @@
+"""Accounts: who may come in, what each may do, and the sessions of each."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from kingdom.hall.base import Connection, Row
+from kingdom.hall.ids import iso
+
+OWNER, MEMBER = "owner", "member"
+CODE_BYTES = 16
+
+
+def new_invite(db: Connection, role: str, uses: int, seconds: float, now: float) -> str:
+    """Return the code of a new invitation, of which only a digest is kept. Those that have ended are forgotten."""
+    code = secrets.token_hex(CODE_BYTES)
+    db.do("forget_invites", now=iso(now))
+    row = {"code_hash": _digest(code), "role": role, "uses_left": uses}
+    db.do("add_invite", made_at=iso(now), expires_at=iso(now + seconds), **row)
+    return code
+
+
+def take_invite(db: Connection, code: str, now: float) -> str | None:
+    """Use an invitation and return the role that it gives; None when it is none, has ended or is used up."""
+    row = db.one("take_invite", code_hash=_digest(code), now=iso(now))
+    return None if row is None else str(row["role"])
+
+
+def has_owner(db: Connection) -> bool:
+    """Return whether somebody has claimed the hall."""
+    return db.one("an_owner") is not None
+
+
+def give_role(db: Connection, user: str, role: str) -> None:
+    """Let a user be an owner or a member. The first owner makes the other links of owners void."""
+    db.do("give_role", user_id=user, role=role)
+    if role == OWNER:
+        db.do("forget_owner_invites")
+
+
+def begin_session(db: Connection, session: str, user: str, agent: str, now: float, seconds: float) -> None:
+    """Note a session, and forget those of this user that are over."""
+    db.do("forget_sessions", user_id=user, now=iso(now))
+    times = {"begun_at": iso(now), "expires_at": iso(now + seconds)}
+    db.do("add_session", id=session, user_id=user, agent=agent, **times)
+
+
+def sessions_of(db: Connection, user: str, now: float) -> list[Row]:
+    """Return a user's sessions, oldest first."""
+    return db.all("sessions_of", user_id=user, now=iso(now))
+
+
+def end_sessions(db: Connection, user: str, now: float, session: str | None = None) -> list[str]:
+    """End one session of a user, or all of them. Return which were ended."""
+    ended = db.all("end_sessions", user_id=user, now=iso(now), id=session)
+    return [str(row["id"]) for row in ended]
+
+
+def _digest(code: str) -> str:
+    """Return by what an invitation is found. Codes are random and long: a plain digest gives nothing away."""
+    return hashlib.sha256(code.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,161 @@
+"""Who comes into a hall, with invitations, and how sessions end on every gateway."""
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from kingdom.cli.main import main
+from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+PROMISED_SECONDS = 1.0
+BUSY = 10.0
+"""What a busy machine may add: the promise is measured where nothing else runs."""
+Kingdom = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Hall, str]]:
+    """A hall as it is without a configuration of registration, with two gateways, and where the second listens."""
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    hall = Hall(home, {"port": 0, "instances": {"gateway": {"b": 0}}})
+    (home / "config" / "system.yaml").write_text("roles: {gateway: true, worker: true}\n")
+    try:
+        hall.start("gateway")
+        second = hall.start("gateway-b")
+        yield hall, second
+    finally:
+        hall.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def kingdom(
+    pair: tuple[Hall, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Call `kingdom` for this hall's home, and return what it prints."""
+    monkeypatch.setenv("KINGDOM_HOME", str(pair[0].places.home))
+
+    def call(*words: str) -> str:
+        capsys.readouterr()
+        assert main(words) == 0, capsys.readouterr()
+        return capsys.readouterr().out.strip()
+
+    return call
+
+
+def code_of(link: str) -> str:
+    return link.rpartition("?invite=")[2]
+
+
+def register(hall: Hall, invite: str | None = None) -> requests.Response:
+    given = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD}
+    more = {} if invite is None else {"invite": invite}
+    return requests.post(f"{hall.url}/auth/register", json={**given, **more}, timeout=SECONDS)
+
+
+def refusal(answer: requests.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["message"]
+
+
+async def test_nobody_comes_in_without_an_invitation_that_is_good_once(
+    pair: tuple[Hall, str], kingdom: Kingdom
+) -> None:
+    hall, _ = pair
+    assert refusal(register(hall)) == (403, "An invitation is needed")
+    assert refusal(register(hall, "guessed")) == (403, "This invitation is no longer valid")
+    link = kingdom("hall", "invite")
+    assert link.startswith(f"{hall.url}/join?invite=")
+    assert register(hall, code_of(link)).status_code == 201
+    assert refusal(register(hall, code_of(link))) == (403, "This invitation is no longer valid")
+
+
+async def test_an_invitation_is_not_used_up_by_an_email_that_is_registered_already(
+    pair: tuple[Hall, str], kingdom: Kingdom
+) -> None:
+    hall, _ = pair
+    code = code_of(kingdom("hall", "invite", "--uses", "2"))
+    given = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD, "invite": code}
+    statuses = [requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code for _ in range(3)]
+    assert statuses == [201, 409, 409]
+    assert register(hall, code).status_code == 201
+
+
+async def test_the_owner_claims_the_hall_by_the_page_of_the_one_time_link(
+    pair: tuple[Hall, str], kingdom: Kingdom
+) -> None:
+    hall, _ = pair
+    link, later = kingdom("hall", "invite", "--owner"), kingdom("hall", "invite", "--owner")
+    page = requests.get(link, timeout=SECONDS)
+    assert page.status_code == 200
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert (page.headers["Cache-Control"], page.headers["Referrer-Policy"]) == ("no-store", "no-referrer")
+    assert code_of(link) in page.text
+    form = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD, "invite": code_of(link)}
+    short = requests.post(f"{hall.url}/join", data={**form, "password": "short"}, timeout=SECONDS)
+    assert (short.status_code, "password: Must have 6 to 100 characters" in short.text) == (400, True)
+    claimed = requests.post(f"{hall.url}/join", data=form, timeout=SECONDS)
+    assert (claimed.status_code, form["email"] in claimed.text) == (201, True)
+    owner = Person(hall.url, form["email"])
+    assert owner.call("GET", "/auth/me").json() == {
+        "id": owner.id,
+        "email": form["email"],
+        "name": form["email"].partition("@")[0],
+        "role": "owner",
+    }
+    assert f"{form['email']}  owner" in kingdom("hall", "users")
+    assert refusal(register(hall, code_of(later))) == (403, "This invitation is no longer valid")
+
+
+async def test_markup_in_a_link_is_text(pair: tuple[Hall, str]) -> None:
+    hall, _ = pair
+    page = requests.get(f"{hall.url}/join", params={"invite": '"><script>alert(1)</script>'}, timeout=SECONDS).text
+    assert "<script>" not in page
+    assert "&quot;&gt;&lt;script&gt;" in page
+
+
+async def test_an_ended_session_is_disconnected_on_the_other_gateway_and_good_for_nothing(
+    pair: tuple[Hall, str], kingdom: Kingdom, record_property: Callable[[str, object], None]
+) -> None:
+    hall, second = pair
+    email = f"{uuid.uuid4()}@example.org"
+    given = {"email": email, "password": PASSWORD, "invite": code_of(kingdom("hall", "invite"))}
+    assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+    desk, phone = Person(hall.url, email), Person(hall.url, email)
+    listed = desk.call("GET", "/auth/sessions").json()
+    assert [session["current"] for session in listed] == [True, False]
+    assert listed[0]["agent"].startswith("python-requests/")
+    async with phone.socket(url=second) as its, desk.socket(url=second) as others:
+        began = time.monotonic()
+        assert desk.call("POST", f"/auth/sessions/{listed[1]['id']}/end").status_code == 201
+        assert await its.wait("disconnect") == "server disconnect"
+        took = time.monotonic() - began
+        assert await others.call("heartbeat") == {"success": True}, "the other session goes on"
+    record_property("seconds", {"a session's end": round(took, 2)})
+    assert took < PROMISED_SECONDS + BUSY
+    assert [phone.call("GET", "/rooms", url).status_code for url in ("", second)] == [401, 401]
+    assert desk.call("POST", f"/auth/sessions/{listed[1]['id']}/end").status_code == 404
+    assert desk.call("POST", "/auth/logout").status_code == 201
+    assert desk.call("GET", "/auth/me").status_code == 401
+
+
+async def test_an_ended_session_stays_ended_when_its_gateway_starts_again(
+    pair: tuple[Hall, str], kingdom: Kingdom
+) -> None:
+    hall, _ = pair
+    email = f"{uuid.uuid4()}@example.org"
+    given = {"email": email, "password": PASSWORD, "invite": code_of(kingdom("hall", "invite"))}
+    assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+    person = Person(hall.url, email)
+    assert person.call("POST", "/auth/logout").status_code == 201
+    assert hall.stop("gateway-b") == 0
+    second = hall.start("gateway-b")
+    assert person.call("GET", "/rooms", second).status_code == 401
+    async with person.socket(url=second) as its:
+        assert await its.wait("disconnect") == "server disconnect"
