@@ -7,13 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from tests import shares
-
-# Time is judged in bench/, never in a test.
-settings.register_profile("any machine", deadline=None)
-settings.load_profile("any machine")
 
 # Of a run in the background the shell has switched INT off, for whatever the tests start as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -148,7 +148,10 @@ def check_of(story: Story) -> Callable[[Path], list[str]]:
     return lambda tree: check(story, tree)
 
 
-@pytest.mark.parametrize("what", STORIES)
+QUICK = ("told_again_while_dispatched", "told_again_after_retention_and_a_torn_index", "another_event_under_its_id")
+
+
+@pytest.mark.parametrize("what", STORIES if trees.CAMPAIGN else QUICK)
 def test_one_source_event_is_one_task(what: str, figure: oracle.Figure) -> None:
     wrong = check(STORIES[what], trees.program())
     figure(f"duplicates, {what.replace('_', ' ')}: {len(wrong)} wrong")

@@ -29,6 +29,7 @@ from kingdom.standins.slack import Slack
 from tests.envoy.envoys import Envoy
 from tests.envoy.servers import Hook, by_hook, by_mail, mail_server
 from tests.envoy.slacks import SECRETS, settings, turn_until
+from tests.faults import trees
 from tests.fixtures import Clock, all_of, here, message, put, services, task
 from tests.general.rig import GENERAL, TASK, GeneralRig, started_ago
 from tests.sentinel.sentinels import SECRETS as OF_SOURCES
@@ -287,9 +288,10 @@ def _short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(email_channel, "CALL_SECONDS", SHORT_SECONDS)
 
 
-@pytest.mark.parametrize(
-    ("service", "fault"), [(name, fault) for name, (_, those) in SERVICES.items() for fault in those]
-)
+CELLS = [(name, fault) for name, (_, those) in SERVICES.items() for fault in those]
+
+
+@pytest.mark.parametrize(("service", "fault"), CELLS if trees.CAMPAIGN else CELLS[::3])
 def test_a_service_that_fails_loses_and_doubles_nothing_and_bothers_nobody(
     service: str, fault: str, home: Path, record_property: Callable[[str, object], None]
 ) -> None:

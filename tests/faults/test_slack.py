@@ -165,7 +165,7 @@ OUTAGES: dict[str, Callable[[Slack], None]] = {
     "all methods": lambda slack: slack.fail("*", status=500, times=4),
     "reactions": lambda slack: slack.fail("reactions.add", status=429, times=50),
 }
-QUICK = ("429 storm", "cut after the post", "done late", "it is killed and comes back")
+QUICK = ("429 storm", "cut after the post", "it is killed and comes back")
 SLOWLY: dict[str, dict[str, Any]] = {"done late": {"settle_seconds": 3.0}}
 """Where a post appears after the envoy could have looked for it, were it in a hurry."""
 

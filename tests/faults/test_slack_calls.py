@@ -30,7 +30,9 @@ SEARCHING = ("conversations.list", "conversations.history", "conversations.repli
 ORNAMENTS = ("reactions.add", "reactions.remove", "chat.update")
 """Each is tried once; without it nothing is missing but a sign."""
 CALLS = (*CONNECTING, "chat.postMessage", *SEARCHING, *ORNAMENTS)
-QUICK = [(call, EVERY[number % len(EVERY)]) for number, call in enumerate(CALLS)] + [("socket", HANG), ("socket", KILL)]
+QUICK = {(call, EVERY[number % len(EVERY)]) for number, call in enumerate(CALLS) if number % 2 == 0} | {
+    ("socket", KILL)
+}
 TEXTS = {"msg-1": "[start] a review", "msg-2": "[question] Where to?\n- staging\n- production"}
 ANSWER = "staging"
 

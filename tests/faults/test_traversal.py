@@ -14,7 +14,7 @@ from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.named_paths import EVIL, LONGEST_NAME, SAFE
 
-COUNT = 100_000 if trees.CAMPAIGN else 1_000
+COUNT = 100_000 if trees.CAMPAIGN else 400
 
 NAMED_PATHS = Path(__file__).with_name("named_paths.py")
 

@@ -25,7 +25,7 @@ from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 QUEUED_BYTES = 65_536
 GOOD_READERS = 100 if os.environ.get("KINGDOM_CAMPAIGN") else 5
-ROUNDS = 40
+ROUNDS = 40 if os.environ.get("KINGDOM_CAMPAIGN") else 30
 LIMITS = {"messages": {"count": 20_000, "seconds": 1}, "queued_bytes": QUEUED_BYTES}
 
 

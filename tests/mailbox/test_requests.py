@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kingdom.disk.codec import parse_json
@@ -34,6 +34,7 @@ def head(payload: str) -> bytes:
     )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(TEXT, ANY, max_size=4))
 def test_the_fast_reader_finds_what_the_strict_one_finds(
     tmp_path_factory: pytest.TempPathFactory, payload: dict[str, object]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kingdom.mq import large_map
@@ -21,6 +21,7 @@ class Hashed(int):
         return int.__hash__(self)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 60), st.integers()), STEPS)
 def test_it_is_a_dictionary(start: dict[int, int], steps: list[tuple[str, int]]) -> None:
     before, large_map.ENTRIES_OF_A_PART = large_map.ENTRIES_OF_A_PART, 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kingdom.mq import ordered_names
@@ -22,6 +22,7 @@ class Compared(str):
         return str.__lt__(self, other)
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 300)), STEPS)
 def test_it_is_a_sorted_list(start: set[int], steps: list[tuple[str, int]]) -> None:
     before = ordered_names.LONGEST_PART

@@ -12,7 +12,7 @@ from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
 
 LONGEST_MS = 50.0
-QUICK = ("20000", "memory", "wait_and_expire", "die_and_go_back")
+QUICK = ("10000", "memory", "wait_and_expire")
 LONG = ("100000",)
 ONE = {
     "sweep": ("20000", "memory", "wait_and_expire"),

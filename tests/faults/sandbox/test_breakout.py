@@ -460,6 +460,7 @@ def who() -> str:
     return f" as {'root' if trees.is_root() else 'a user'} {cgroups} control groups"
 
 
+@trees.in_campaigns
 def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:
     real = home / "real"
     real.mkdir(mode=0o700)
