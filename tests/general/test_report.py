@@ -15,6 +15,7 @@ import pytest
 from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import read_json
 from kingdom.general import report
+from kingdom.general.job import GeneralJob
 from kingdom.home import schemas
 from kingdom.king.context import Context
 from kingdom.king.orders import Orders
@@ -517,6 +518,16 @@ def test_every_try_has_a_fresh_workspace(general: GeneralRig, clock: Clock, endi
 DEAR = says(status="success", metrics={"cost_usd": 2.0, "tokens_used": 70}) + "\nexec sleep 60"
 
 
+def _begin_a_dear_one(general: GeneralRig, monkeypatch: pytest.MonkeyPatch, budget_usd: float) -> GeneralJob:
+    """Give a general a task whose soldier says that it has used 2 USD, and goes on."""
+    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
+    general.manifest(limits={"budget_usd": budget_usd})
+    general.runs(DEAR)
+    job = general.restart()
+    put(general.home, "tasks", "pending", **task())
+    return job
+
+
 def _cost(general: GeneralRig) -> dict[str, Any]:
     row: dict[str, Any] = read_json(general.places.budgets)[f"spent {MORNING[:10]}"][GENERAL]
     return {"usd": row["usd"], "tokens": row["tokens"], "tasks": list(row["tasks"])}
@@ -525,11 +536,7 @@ def _cost(general: GeneralRig) -> dict[str, Any]:
 def test_a_soldier_that_uses_up_its_budget_is_ended_and_what_it_had_used_is_counted(
     general: GeneralRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
-    general.manifest(limits={"budget_usd": 1.5})
-    general.runs(DEAR)
-    general.restart()
-    put(general.home, "tasks", "pending", **task())
+    _begin_a_dear_one(general, monkeypatch, budget_usd=1.5)
     result = general.result()
     assert (result["status"], result["metrics"]["cost_usd"]) == ("failed", 2.0)
     assert result["error"].count("its budget of 1.5 USD is used up") == 1
@@ -649,11 +656,7 @@ def test_the_account_of_a_soldier_that_left_no_order_is_that_of_the_engine_it_wo
 def test_a_soldier_within_its_budget_leaves_its_general_at_rest(
     general: GeneralRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
-    general.manifest(limits={"budget_usd": 2.5})
-    general.runs(DEAR)
-    job = general.restart()
-    put(general.home, "tasks", "pending", **task())
+    job = _begin_a_dear_one(general, monkeypatch, budget_usd=2.5)
     said = general.soldier().result_path
     general.until(lambda: said.exists() and said.stat().st_size, "it has used 2 of 2.5 USD")
     assert not job.turn({}).worked
