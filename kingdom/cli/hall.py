@@ -11,8 +11,8 @@ import click
 
 from kingdom.cli import as_json, home
 from kingdom.cli.commands import Finite
-from kingdom.errors import KingdomError
-from kingdom.hall import accounts
+from kingdom.errors import KingdomError, NoSuchThing
+from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection, Database, Row
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
@@ -67,22 +67,31 @@ def rooms(in_json: bool) -> None:
 @click.option("--owner", is_flag=True, help="Whoever comes becomes an owner; the link is good for a day, once.")
 @click.option("--days", type=Finite(min=0.01, max=3650), default=7.0, show_default=True, help="How long it is good.")
 @click.option("--uses", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many may come by it.")
-def invite(owner: bool, days: float, uses: int) -> None:
+@click.option("--room", metavar="ROOM", help="They also join the room of this ID; `throne`: all rooms of the kingdom.")
+def invite(owner: bool, days: float, uses: int, room: str | None) -> None:
     """Print a link by which somebody can register.
 
-    Who uses the interface instead sends the code at its end as `invite` to /auth/register.
+    Who uses the interface instead sends the code at its end as `invite` to /auth/register, or, who has registered
+    before, to /rooms/ROOM/join.
     """
     places = home.find()
     if owner:
         print(owner_link(places))
-    else:
-        print(_link(places, _ask(lambda db: accounts.new_invite(db, accounts.MEMBER, uses, days * DAY, time.time()))))
+        return
+    room_id = own_rooms.THRONE_ROOM if room == own_rooms.THRONE else room and room.lower()
+    if room_id and _ask(lambda db: db.one("room", id=room_id)) is None:
+        hint = f"; `{home.command()} hall rooms` lists them"
+        if room == own_rooms.THRONE:
+            hint = "; the envoy opens it when it runs with gateway and worker"
+        raise NoSuchThing(what="room", name=room, hint=hint)
+    gives = accounts.Invitation(accounts.MEMBER, room_id)
+    print(_link(places, _ask(lambda db: accounts.new_invite(db, gives, uses, days * DAY, time.time()))))
 
 
 def owner_link(places: Places) -> str:
     """Return a new link by which somebody becomes an owner."""
-    now = time.time()
-    return _link(places, _ask(lambda db: accounts.new_invite(db, accounts.OWNER, 1, OWNER_DAYS * DAY, now)))
+    gives, now = accounts.Invitation(accounts.OWNER), time.time()
+    return _link(places, _ask(lambda db: accounts.new_invite(db, gives, 1, OWNER_DAYS * DAY, now)))
 
 
 def greeting(places: Places, *, is_logged: bool) -> Iterator[str]:

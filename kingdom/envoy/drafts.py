@@ -7,7 +7,9 @@ import re
 from kingdom.envoy.channels.base import Channel, Draft
 from kingdom.envoy.conversations import Address
 from kingdom.records.messages import Message
+from kingdom.words import one_line
 
+LONGEST_SUBJECT = 100
 MOST_CHOICES, LONGEST_CHOICE = 10, 75
 """More, or longer ones, are no choices but text."""
 _CHOICE = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)]|\(?[a-zA-Z][.)])\s+(\S.*?)\s*")
@@ -24,10 +26,22 @@ def drafts_of(message: Message, address: Address, channel: Channel) -> list[Draf
         for n, part in enumerate(texts, 1)
     ]
     choices = choices_in(message.content) if message.type == "human_input_request" else ()
+    opens = _subject(message) if message.type == "thread_start" and message.task_id else ""
     return [
-        draft._replace(choices=choices if draft is drafts[-1] else (), written_at=message.created_at)
+        draft._replace(
+            choices=choices if draft is drafts[-1] else (),
+            written_at=message.created_at,
+            opens=opens if draft is drafts[0] else "",
+        )
         for draft in drafts
     ]
+
+
+def _subject(start: Message) -> str:
+    """Return what a task's thread is about: its id, and a person's words, or what its first post says of it."""
+    first, _, about = start.content.partition("\n")
+    said = (start.source_ref or {}).get("said")
+    return one_line(f"{start.task_id}: {said or about or first.removeprefix('[start] ')}", LONGEST_SUBJECT)
 
 
 def parts(text: str, longest: int) -> list[str]:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from math import inf
 from pathlib import Path
 
-from kingdom.envoy.channels import Channels
+from kingdom.envoy.channels import Channels, with_hall
 from kingdom.envoy.conversations import THREAD_RULES, Conversations
 from kingdom.envoy.deliveries import Deliveries
 from kingdom.envoy.inbound import Inbound
@@ -68,6 +68,8 @@ class EnvoyJob:
         self._channels.close()
 
     def _begin(self, services: Services) -> None:
+        if (config := with_hall(services.config, services.system)) is not services.config:
+            services = replace(services, config=config)
         period = float(services.config["intervals"]["message_check_seconds"])
         self._services = services
         self._renewed = None

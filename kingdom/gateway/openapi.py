@@ -96,7 +96,10 @@ def _operation(
     for code in (*refusals.split(), *(("401",) if needs_token else ()), "403", "429", "500", "503"):
         operation["responses"].setdefault(code, _response(_SAYS[code], INVALID if code == "400" else REFUSAL))
     if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+        operation["requestBody"] = {
+            "required": bool(body.get("required")),
+            "content": {"application/json": {"schema": body}},
+        }
     if needs_token:
         operation["security"] = [{"token": []}]
     return operation
@@ -112,7 +115,8 @@ PAGE = [
     _parameter("before", CURSOR),
     _parameter("after", CURSOR),
 ]
-REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)}, {"invite": _or_null(_text(1, 100))})
+INVITE = _or_null(_text(1, 100))
+REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)}, {"invite": INVITE})
 CREDENTIALS = _object({"email": _text(1, 320), "password": _text(1, 100)})
 
 DESCRIPTION: Json = {
@@ -143,7 +147,10 @@ DESCRIPTION: Json = {
         },
         "/rooms/{id}/join": {
             "parameters": ID_IN_PATH,
-            "post": _operation("join", "201", MEMBER, "400 404 409"),
+            "post": {
+                **_operation("join", "201", MEMBER, "400 404 409 413", _object({}, {"invite": INVITE})),
+                "description": "The kingdom's own rooms are joined by owners, or with an invitation.",
+            },
         },
         "/rooms/{id}/leave": {
             "parameters": ID_IN_PATH,

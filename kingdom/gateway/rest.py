@@ -23,10 +23,11 @@ from kingdom.words import one_line
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
 LONGEST_NAME = 100
 LONGEST_AGENT = 200
+INVITE = inputs.or_none(inputs.text(1, 100))
 REGISTRATION: Mapping[str, inputs.Check] = {
     "email": inputs.email,
     "password": inputs.text(SHORTEST_PASSWORD, LONGEST_PASSWORD),
-    "invite": inputs.or_none(inputs.text(1, 100)),
+    "invite": INVITE,
 }
 
 
@@ -126,8 +127,9 @@ class Rest:
 
     async def join(self, request: Request) -> Response:
         user, room = self.caller(request).user, inputs.path_id(request)
-        now = iso(self._clock())
-        member = await self._store.run(lambda db: store.join(db, room, user, now))
+        invite = (await inputs.body(request, invite=INVITE))["invite"]
+        now = self._clock()
+        member = await self._store.run(lambda db: store.join(db, room, user, invite, now))
         self._announcer.joined(room, user)
         return JSONResponse(member, 201)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from kingdom.gateway.inputs import Page
 from kingdom.gateway.refusals import Refusal, no_such_room, not_a_member, unauthorized
-from kingdom.hall import accounts
+from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection, Database, Row, Unavailable
 from kingdom.hall.ids import iso, new_uuid
 
@@ -65,25 +65,29 @@ class Store:
 
 def register(db: Connection, email: str, password_hash: str, invite: str | None, admits: str, now: float) -> Row:
     """Add a user, whom the others see by the first part of the email. `admits` is the setting `registration`."""
-    role = _role_of_newcomer(db, invite, admits, now)
+    given = _given_to_newcomer(db, invite, admits, now)
     user = new_uuid()
     if db.one("add_user", id=user, email=email, password_hash=password_hash, created_at=iso(now)) is None:
         raise Refusal(409, "Email already registered")
     db.do("name_user", user_id=user, name=email.partition("@")[0][:100])
-    accounts.give_role(db, user, role)
+    accounts.give_role(db, user, given.role)
+    if given.role == accounts.OWNER or given.room == own_rooms.THRONE_ROOM:
+        own_rooms.join_all(db, user, iso(now))
+    elif given.room is not None:
+        db.one("add_member", room_id=given.room, user_id=user, joined_at=iso(now))
     return {"id": user, "email": email}
 
 
-def _role_of_newcomer(db: Connection, invite: str | None, admits: str, now: float) -> str:
-    """Return what somebody becomes who registers. A link of owners is good whatever the setting says."""
+def _given_to_newcomer(db: Connection, invite: str | None, admits: str, now: float) -> accounts.Invitation:
+    """Return what somebody gets who registers. A link of owners is good whatever the setting says."""
     if invite is None:
         if admits != "open":
             raise Refusal(403, "Registration is closed" if admits == "closed" else "An invitation is needed")
-        return accounts.MEMBER
-    role = accounts.take_invite(db, invite, now)
-    if role is None or (admits == "closed" and role != accounts.OWNER):
+        return accounts.Invitation(accounts.MEMBER)
+    given = accounts.take_invite(db, invite, now)
+    if given is None or (admits == "closed" and given.role != accounts.OWNER):
         raise Refusal(403, "This invitation is no longer valid")
-    return role
+    return given
 
 
 def me(db: Connection, user: str) -> Row:
@@ -116,13 +120,26 @@ def add_room(db: Connection, user: str, name: str, now: str) -> Row:
     return {"id": room, "name": name, "createdAt": now, "lastMessageId": None, "lastMessageAt": None}
 
 
-def join(db: Connection, room: str, user: str, now: str) -> Row:
-    """Make somebody a member."""
+def join(db: Connection, room: str, user: str, invite: str | None, now: float) -> Row:
+    """Make somebody a member. The kingdom's rooms are for owners, and for who has an invitation."""
     if db.one("room", id=room) is None:
         raise no_such_room()
-    if db.one("add_member", room_id=room, user_id=user, joined_at=now) is None:
+    if db.one("mark_of_room", room_id=room) is not None and not _may_join(db, room, user, invite, now):
+        raise Refusal(403, "This room is joined by invitation")
+    joined_at = iso(now)
+    if db.one("add_member", room_id=room, user_id=user, joined_at=joined_at) is None:
         raise Refusal(409, "Already a member of this room")
-    return {"roomId": room, "userId": user, "joinedAt": now, "lastReadMessageId": None}
+    if room == own_rooms.THRONE_ROOM:
+        own_rooms.join_all(db, user, joined_at)
+    return {"roomId": room, "userId": user, "joinedAt": joined_at, "lastReadMessageId": None}
+
+
+def _may_join(db: Connection, room: str, user: str, invite: str | None, now: float) -> bool:
+    row = db.one("user_by_id", id=user)
+    if row is not None and row["role"] == accounts.OWNER:
+        return True
+    given = accounts.take_invite(db, invite, now) if invite else None
+    return given is not None and given.room == room
 
 
 def leave(db: Connection, room: str, user: str) -> Row:

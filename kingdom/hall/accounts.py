@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import NamedTuple
 
 from kingdom.hall.base import Connection, Row
 from kingdom.hall.ids import iso
 
-OWNER, MEMBER = "owner", "member"
+OWNER, MEMBER, KINGDOM = "owner", "member", "kingdom"
+"""Roles. The last is that of the user under which the kingdom speaks, who cannot sign in."""
 CODE_BYTES = 16
 
 
-def new_invite(db: Connection, role: str, uses: int, seconds: float, now: float) -> str:
+class Invitation(NamedTuple):
+    """What an invitation gives to who comes by it."""
+
+    role: str
+    #: The room that they join.
+    room: str | None = None
+
+
+def new_invite(db: Connection, gives: Invitation, uses: int, seconds: float, now: float) -> str:
     """Return the code of a new invitation, of which only a digest is kept. Those that have ended are forgotten."""
     code = secrets.token_hex(CODE_BYTES)
     db.do("forget_invites", now=iso(now))
-    row = {"code_hash": _digest(code), "role": role, "uses_left": uses}
+    row = {"code_hash": _digest(code), "role": gives.role, "room_id": gives.room, "uses_left": uses}
     db.do("add_invite", made_at=iso(now), expires_at=iso(now + seconds), **row)
     return code
 
 
-def take_invite(db: Connection, code: str, now: float) -> str | None:
-    """Use an invitation and return the role that it gives; None when it is none, has ended or is used up."""
+def take_invite(db: Connection, code: str, now: float) -> Invitation | None:
+    """Use an invitation and return what it gives; None when it is none, has ended or is used up."""
     row = db.one("take_invite", code_hash=_digest(code), now=iso(now))
-    return None if row is None else str(row["role"])
+    return None if row is None else Invitation(row["role"], row["room_id"])
 
 
 def has_owner(db: Connection) -> bool:
     """Return whether somebody has claimed the hall."""
-    return db.one("an_owner") is not None
+    return bool(db.all("owners"))
 
 
 def give_role(db: Connection, user: str, role: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kingdom.hall.base import Connection, Refused
 from kingdom.hall.ids import iso, next_ulid
+from kingdom.hall.own_rooms import USER
 from kingdom.hall.records import MessageCreated, MessagePersisted
 
 
@@ -24,7 +25,8 @@ def persist(db: Connection, arrivals: Sequence[Arrival], now: float) -> list[Mes
     """Store messages in this transaction, in their order. Return what is to be published of each.
 
     That is the stored message, also when it had been stored from the same position before; None for one that its
-    client has sent again. Refused if one of them names a room or a sender that is not there.
+    client has sent again, unless that is the kingdom, which waits to read it. Refused if one of them names a room or a
+    sender that is not there.
     """
     at = iso(now)
     last = _lock_rooms(db, arrivals)
@@ -75,7 +77,10 @@ def _client_key(arrival: Arrival) -> dict[str, object]:
 
 def _stored_before(db: Connection, arrival: Arrival) -> MessagePersisted | None:
     row = db.one("message_of_client", **_client_key(arrival))
-    if row is None or row["position"] not in (None, arrival.position) or row["topic"] not in (None, arrival.topic):
+    if row is None:
+        return None
+    is_redelivery = row["position"] in (None, arrival.position) and row["topic"] in (None, arrival.topic)
+    if not is_redelivery and arrival.event.sender_id.lower() != USER:
         return None
     return _message(arrival.event, row["id"], row["created_at"])
 

@@ -48,12 +48,7 @@ class _Event:
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Return the event in these bytes; BadEvent says why there is none. Unknown keys are ignored."""
-        try:
-            value = parse_json(raw)
-        except ValueError as error:
-            raise BadEvent(what=cls.schema, why=str(error)) from None
-        if not isinstance(value, dict):
-            raise BadEvent(what=cls.schema, why="not a JSON object")
+        value = _object(cls.schema, raw)
         if why := schemas.judge_by_name(cls.schema)(value) or unfit_content(value["content"]):
             raise BadEvent(what=cls.schema, why=why)
         return cls(**{name: value[key] for name, key in _keys(cls).items()})
@@ -113,6 +108,37 @@ class MessagePersisted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Command:
+    """What somebody wants the worker to do."""
+
+    schema: ClassVar[str] = "hall/command"
+
+    #: By which a repetition is known.
+    id: str
+    #: openRoom.
+    name: str
+    #: When it was given.
+    produced_at: str
+    #: What belongs to the command: roomId, content, …
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Return the command in these bytes; BadEvent says why there is none."""
+        value = _object(cls.schema, raw)
+        if why := schemas.judge_by_name(cls.schema)(value) or _unfit_texts(value):
+            raise BadEvent(what=cls.schema, why=why)
+        known = ("commandId", "command", "producedAt")
+        facts = {key: part for key, part in value.items() if key not in known}
+        return cls(value["commandId"], value["command"], value["producedAt"], facts)
+
+    def to_json(self) -> bytes:
+        """Return the command as one line of JSON without a line break."""
+        head = {"commandId": self.id, "command": self.name, "producedAt": self.produced_at}
+        return _ENCODE({**head, **self.facts}).encode()
+
+
+@dataclass(frozen=True, slots=True)
 class Signal:
     """A passing thing that gateways tell each other: presence, typing, joined, left, read, session_ended."""
 
@@ -150,6 +176,24 @@ def _keys(event: type[_Event]) -> dict[str, str]:
     if event not in _KEYS:
         _KEYS[event] = {field.name: camel(field.name) for field in fields(event)}
     return _KEYS[event]
+
+
+def _object(what: str, raw: bytes) -> dict[str, Any]:
+    try:
+        value = parse_json(raw)
+    except ValueError as error:
+        raise BadEvent(what=what, why=str(error)) from None
+    if not isinstance(value, dict):
+        raise BadEvent(what=what, why="not a JSON object")
+    return value
+
+
+def _unfit_texts(value: Mapping[str, Any]) -> str:
+    """Return what makes the texts of a command unfit to be stored, or ""."""
+    if why := unfit_content(value["content"]) if "content" in value else "":
+        return why
+    texts = [part for part in value.values() if isinstance(part, str)]
+    return "a text holds U+0000 or a lone surrogate" if any("\0" in t or _SURROGATE.search(t) for t in texts) else ""
 
 
 def camel(name: str) -> str:

@@ -70,7 +70,8 @@ def reply_address(event: Event) -> Mapping[str, Any] | None:
     if said.setdefault("user", said.get("user_id")) is None:
         del said["user"]
     known = ("user", "channel", "message_ts", "thread_ts")
-    return {"source": event.source, "event_id": event.id, **{key: said[key] for key in known if key in said}}
+    words = {"said": one_line(said["text"], LONGEST_ABOUT)} if said.get("text") else {}
+    return {"source": event.source, "event_id": event.id, **{key: said[key] for key in known if key in said}, **words}
 
 
 def started(task: Task, default_channel: str) -> MessageDraft:

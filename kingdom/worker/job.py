@@ -29,14 +29,14 @@ PASSING_SECONDS = 600.0
 
 
 class WorkerJob:
-    """Reads `chat.messages.v1` on behalf of its group."""
+    """Reads `chat.messages.v1` and `hall.commands.v1` on behalf of its group."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._group = str(services.config["kafka"]["group"])
         self._database = open_database(services.config, services.secrets, services.places)
         self._topics = open_topics(services.config["transport"], kit_of(services, services.config, PASSING))
-        self._reader = self._topics.group(self._group, MESSAGES)
+        self._reader = self._topics.group(self._group, COMMANDS, MESSAGES)
         self._producer = self._topics.producer(patient=True)
         self._store = Store(self._database, services.clock)
         self._vitals = Vitals(services, self._group)

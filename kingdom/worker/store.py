@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from kingdom.hall.base import Connection, Database, Refused
 from kingdom.hall.persist import Arrival, persist
-from kingdom.hall.records import BadEvent, MessageCreated, MessagePersisted
+from kingdom.hall.records import BadEvent, Command, MessageCreated, MessagePersisted
 from kingdom.topics import dead_letters
 from kingdom.topics.base import Outcome, Record
-from kingdom.topics.names import DEAD, PERSISTED
+from kingdom.topics.names import COMMANDS, DEAD, PERSISTED
+from kingdom.worker import commands
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Publication:
 
 
 class Store:
-    """Turns records of `chat.messages.v1` into rows, and says what is to be published of each."""
+    """Turns records of `chat.messages.v1` into rows, carries commands out, and says what is to be published of each."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
@@ -46,11 +47,27 @@ class Store:
         """Why the last group's dead letters were refused."""
 
     def store(self, records: Sequence[Record]) -> list[Publication]:
-        """Store all that can be stored. Return what is to be published: messages, and dead letters for the rest.
+        """Carry out the commands, then store all that can be stored.
+
+        Return what is to be published: messages, and dead letters for the rest.
 
         Unavailable when the database is away. What had been stored by then is recognised by its position later.
         """
         self.refused = []
+        done = [publication for record in records if record.topic == COMMANDS for publication in self._do(record)]
+        return [*done, *self._store([record for record in records if record.topic != COMMANDS])]
+
+    def _do(self, record: Record) -> list[Publication]:
+        """Carry a command out, in a transaction of its own. Return what is to be published of it."""
+        now = self._clock()
+        try:
+            command = Command.from_json(record.value)
+            told = self._database.run(lambda db: commands.COMMANDS[command.name](db, command, record, now))
+        except (BadEvent, Refused) as error:
+            return [self._dead_letter(record, str(error))]
+        return [Publication(PERSISTED, message.key, message.to_json()) for message in told]
+
+    def _store(self, records: Sequence[Record]) -> list[Publication]:
         arrivals: list[tuple[Record, Arrival]] = []
         publications: dict[str, Publication] = {}
         for record in records:

@@ -58,6 +58,12 @@ def test_an_invitation_is_kept_as_a_digest_alone(terminal: Terminal) -> None:
     assert code.encode() not in kept
 
 
+def test_an_invitation_into_a_room_that_is_not_there_is_refused(terminal: Terminal) -> None:
+    said = terminal("hall", "invite", "--room", "throne")
+    assert (said.code, "the envoy opens it when it runs with gateway and worker" in said.err) == (1, True)
+    assert "no room named 'nowhere'" in terminal("hall", "invite", "--room", "nowhere").err
+
+
 @pytest.mark.parametrize("words", [("--days", "0"), ("--uses", "0"), ("--days", "nan")])
 def test_an_invitation_that_is_good_for_nothing_is_refused(words: tuple[str, ...], terminal: Terminal) -> None:
     assert terminal("hall", "invite", *words).code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +14,11 @@ from kingdom.envoy.channels import CHANNELS, Channels
 from kingdom.envoy.channels.base import Channel, Draft
 from kingdom.home import schemas
 from kingdom.standins.slack import Slack
+from tests.envoy.halls import working
 from tests.envoy.servers import Hook, MailServer, by_hook, by_mail, mail_server
 from tests.envoy.slacks import SECRETS, settings, slack_services
 from tests.fixtures import Clock
+from tests.worker.hall import Hall
 
 SETTINGS = ("channel", "intervals", "retry")
 """Keys of envoy.yaml that are no channel's part."""
@@ -31,7 +34,9 @@ class Outside(NamedTuple):
         """What envoy.yaml says of a channel."""
         if channel == "slack":
             return settings(self.slack)
-        return {"webhook": {"webhook": {}}, "email": {"email": by_mail(self.mail)}}.get(channel, {})
+        return {"hall": {"hall": {}}, "webhook": {"webhook": {}}, "email": {"email": by_mail(self.mail)}}.get(
+            channel, {}
+        )
 
 
 @pytest.fixture
@@ -55,9 +60,18 @@ def opened(
         all_channels.append(Channels(given))
         return all_channels[-1].get(request.param)
 
-    yield open_
-    for channels in all_channels:
-        channels.close()
+    with worker_of_the_hall(home) if request.param == "hall" else nullcontext():
+        yield open_
+        for channels in all_channels:
+            channels.close()
+
+
+@contextmanager
+def worker_of_the_hall(home: Path) -> Iterator[None]:
+    hall = Hall(home, Clock())
+    with working(hall):
+        yield
+    hall.close()
 
 
 def test_the_configuration_knows_every_channel() -> None:

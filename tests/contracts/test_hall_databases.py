@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall import DATABASES, accounts
+from kingdom.hall import DATABASES, accounts, own_rooms
 from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
@@ -198,18 +198,18 @@ def standing(database: Database, user: str) -> Any:
 
 
 def test_an_invitation_is_good_for_its_uses_and_its_time(database: Database) -> None:
-    code = database.run(lambda db: accounts.new_invite(db, accounts.MEMBER, 2, 60.0, 1000.0))
+    code = database.run(lambda db: accounts.new_invite(db, accounts.Invitation(accounts.MEMBER), 2, 60.0, 1000.0))
     times = (1001.0, 1059.9, 1002.0)
     taken = [database.run(lambda db, at=at: accounts.take_invite(db, code, at)) for at in times]  # type: ignore[misc]
-    assert taken == ["member", "member", None], "the third has come too late"
-    late = database.run(lambda db: accounts.new_invite(db, accounts.OWNER, 1, 60.0, 1000.0))
+    assert taken == [("member", None), ("member", None), None], "the third has come too late"
+    late = database.run(lambda db: accounts.new_invite(db, accounts.Invitation(accounts.OWNER), 1, 60.0, 1000.0))
     assert database.run(lambda db: accounts.take_invite(db, late, 1060.0)) is None
     assert database.run(lambda db: accounts.take_invite(db, "no code", 1000.0)) is None
 
 
 def test_the_last_use_of_an_invitation_goes_to_one_of_those_who_come_at_once(database: Database) -> None:
-    code = database.run(lambda db: accounts.new_invite(db, accounts.OWNER, 1, 60.0, 1000.0))
-    given: list[str | None] = []
+    code = database.run(lambda db: accounts.new_invite(db, accounts.Invitation(accounts.OWNER), 1, 60.0, 1000.0))
+    given: list[accounts.Invitation | None] = []
     threads = [
         threading.Thread(target=lambda: given.append(database.run(lambda db: accounts.take_invite(db, code, 1001.0))))
         for _ in range(4)
@@ -218,19 +218,19 @@ def test_the_last_use_of_an_invitation_goes_to_one_of_those_who_come_at_once(dat
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(map(str, given)) == ["None", "None", "None", "owner"]
+    assert sorted(given, key=bool) == [None, None, None, ("owner", None)]
 
 
 def test_the_first_owner_makes_the_links_of_other_owners_void_and_leaves_those_of_members(database: Database) -> None:
     user = add_user(database)
     assert standing(database, user) == ("member", None)
-    roles = (accounts.OWNER, accounts.MEMBER)
-    codes = [database.run(lambda db, role=role: accounts.new_invite(db, role, 1, 60.0, 1000.0)) for role in roles]  # type: ignore[misc]
+    given = [accounts.Invitation(role) for role in (accounts.OWNER, accounts.MEMBER)]
+    codes = [database.run(lambda db, gives=gives: accounts.new_invite(db, gives, 1, 60.0, 1000.0)) for gives in given]  # type: ignore[misc]
     database.run(lambda db: accounts.give_role(db, user, accounts.OWNER))
     assert standing(database, user) == ("owner", None)
     assert database.read(accounts.has_owner)
     taken = [database.run(lambda db, code=code: accounts.take_invite(db, code, 1001.0)) for code in codes]  # type: ignore[misc]
-    assert taken == [None, "member"]
+    assert taken == [None, ("member", None)]
 
 
 def test_sessions_are_listed_until_they_are_over_and_ended_one_by_one_or_all(database: Database) -> None:
@@ -301,6 +301,39 @@ def test_an_imported_message_has_no_position_and_is_told_again(database: Databas
     [told] = database.run(lambda db: persist(db, [known], 2000.0))
     assert told is not None
     assert (told.message_id, told.created_at) == (id, NOW)
+
+
+def test_the_kingdoms_rooms_have_the_owners_and_who_is_in_the_throne_room_is_in_all(database: Database) -> None:
+    owner, guest = add_user(database), add_user(database)
+    database.run(lambda db: accounts.give_role(db, owner, accounts.OWNER))
+    rooms = {own_rooms.THRONE_ROOM: own_rooms.THRONE, new_uuid(): own_rooms.TASK, new_uuid(): own_rooms.TASK}
+
+    def members(room: str) -> set[str]:
+        return {row["user_id"] for row in database.read(lambda db: db.all("members", room_id=room))}
+
+    throne, first, second = rooms
+    for room in (throne, first):
+        for _ in range(2):
+            database.run(lambda db, room=room: own_rooms.open_room(db, room, "a room", rooms[room], NOW))  # type: ignore[misc]
+        assert members(room) == {owner, own_rooms.USER}
+    database.run(lambda db: db.one("add_member", room_id=throne, user_id=guest, joined_at=NOW))
+    database.run(lambda db: own_rooms.open_room(db, second, "a room", own_rooms.TASK, NOW))
+    assert members(second) == {owner, guest, own_rooms.USER}
+    assert members(first) == {owner, own_rooms.USER}
+    database.run(lambda db: own_rooms.join_all(db, guest, NOW))
+    assert members(first) == {owner, guest, own_rooms.USER}
+    listed = database.read(lambda db: db.all("users", now=NOW))
+    assert own_rooms.USER not in {row["id"] for row in listed}, "it is no person"
+
+
+def test_what_the_kingdom_repeats_is_told_again_under_the_same_id(database: Database) -> None:
+    room = new_uuid()
+    database.run(lambda db: own_rooms.open_room(db, room, "a room", own_rooms.TASK, NOW))
+    first = arrival(room, own_rooms.USER, "0:1")
+    repeat = arrival(room, own_rooms.USER, "0:2", first.event.client_msg_id)
+    told, again = database.run(lambda db: persist(db, [first, repeat], 1000.0))
+    assert told == again
+    assert len(database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9))) == 1
 
 
 @pytest.mark.parametrize("what", ["room", "sender"])

@@ -140,7 +140,7 @@ async def wrong_after_the_end_of_a_session(hall: Hall) -> list[str]:
 def wrong_invitations(hall: Hall) -> list[str]:
     """An invitation lets in as often as it says, and what is none lets nobody in, wherever anybody may register."""
     database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
-    code = database.run(lambda db: accounts.new_invite(db, accounts.OWNER, 1, 60.0, time.time()))
+    code = database.run(lambda db: accounts.new_invite(db, accounts.Invitation(accounts.OWNER), 1, 60.0, time.time()))
     database.close()
     found = []
     for invite, status in ((code, 201), (code, 403), ("guessed", 403)):

@@ -11,6 +11,10 @@ import pytest
 import requests
 
 from kingdom.cli.main import main
+from kingdom.hall import own_rooms
+from kingdom.hall.ids import iso
+from kingdom.hall.opening import open_database
+from kingdom.hall.own_rooms import THRONE_ROOM
 from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -111,6 +115,42 @@ async def test_the_owner_claims_the_hall_by_the_page_of_the_one_time_link(
     }
     assert f"{form['email']}  owner" in kingdom("hall", "users")
     assert refusal(register(hall, code_of(later))) == (403, "This invitation is no longer valid")
+
+
+async def test_a_room_of_the_kingdom_is_joined_by_owners_and_by_invitation(
+    pair: tuple[Hall, str], kingdom: Kingdom
+) -> None:
+    hall, _ = pair
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    task = str(uuid.uuid4())
+    now = iso(time.time())
+    for room, kind in ((THRONE_ROOM, own_rooms.THRONE), (task, own_rooms.TASK)):
+        database.run(lambda db, room=room, kind=kind: own_rooms.open_room(db, room, "a room", kind, now))  # type: ignore[misc]
+    database.close()
+
+    def person(*options: str) -> Person:
+        email = f"{uuid.uuid4()}@example.org"
+        given = {"email": email, "password": PASSWORD, "invite": code_of(kingdom("hall", "invite", *options))}
+        assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+        return Person(hall.url, email)
+
+    def rooms_of(person: Person) -> set[str]:
+        return {room["id"] for room in person.call("GET", "/rooms").json()}
+
+    guest, courtier, owner = person(), person("--room", "throne"), person("--owner")
+    assert rooms_of(guest) == set()
+    assert rooms_of(courtier) == {THRONE_ROOM, task}
+    assert {THRONE_ROOM, task} <= rooms_of(owner)
+    assert refusal(guest.call("POST", f"/rooms/{task}/join")) == (403, "This room is joined by invitation")
+    other = code_of(kingdom("hall", "invite"))
+    assert guest.call("POST", f"/rooms/{task}/join", json={"invite": other}).status_code == 403
+    code = code_of(kingdom("hall", "invite", "--room", task))
+    assert guest.call("POST", f"/rooms/{task}/join", json={"invite": code}).status_code == 201
+    assert rooms_of(guest) == {task}
+    assert guest.call("POST", f"/rooms/{task}/leave").status_code == 201
+    assert guest.call("POST", f"/rooms/{task}/join", json={"invite": code}).status_code == 403, "it was good once"
+    owner.call("POST", f"/rooms/{task}/leave")
+    assert owner.call("POST", f"/rooms/{task}/join").status_code == 201
 
 
 async def test_markup_in_a_link_is_text(pair: tuple[Hall, str]) -> None:

@@ -222,7 +222,7 @@ async def test_a_closed_hall_takes_no_invitation_but_the_owners(home: Path) -> N
         database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
         now = time.time()
         member, owner = (
-            database.run(lambda db, role=role: accounts.new_invite(db, role, 1, 60.0, now))  # type: ignore[misc]
+            database.run(lambda db, role=role: accounts.new_invite(db, accounts.Invitation(role), 1, 60.0, now))  # type: ignore[misc]
             for role in (accounts.MEMBER, accounts.OWNER)
         )
         database.close()

@@ -196,7 +196,11 @@ def test_a_start_is_told_like_this(fields: dict[str, Any], content: str) -> None
         ("github.pr.mentioned", {"user": "u", "channel": "c"}, None),
         ("a.new.channel.message", {"user": "u"}, {"source": "a", "event_id": "evt-1", "user": "u"}),
         ("console.human_response", {"channel": "c"}, {"source": "console", "event_id": "evt-1", "channel": "c"}),
-        ("console.message", {"text": "hi", "user": "you"}, {"source": "console", "event_id": "evt-1", "user": "you"}),
+        (
+            "console.message",
+            {"text": "hi\nthere", "user": "you"},
+            {"source": "console", "event_id": "evt-1", "user": "you", "said": "hi there"},
+        ),
         (
             "slack.app_mention",
             {"user": "U", "channel": "C", "message_ts": "1.2", "thread_ts": "1.1", "text": "hi"},
@@ -207,6 +211,7 @@ def test_a_start_is_told_like_this(fields: dict[str, Any], content: str) -> None
                 "channel": "C",
                 "message_ts": "1.2",
                 "thread_ts": "1.1",
+                "said": "hi",
             },
         ),
     ],

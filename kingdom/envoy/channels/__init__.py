@@ -11,6 +11,7 @@ from kingdom.runtime.role import Services
 CHANNELS = {
     "console": "kingdom.envoy.channels.console:Console",
     "slack": "kingdom.envoy.channels.slack:open_channel",
+    "hall": "kingdom.envoy.channels.hall:Hall",
     "webhook": "kingdom.envoy.channels.webhook:Webhook",
     "email": "kingdom.envoy.channels.email:Email",
 }
@@ -25,13 +26,24 @@ def default_channel(config: Config) -> str:
 
 
 def is_set_up(config: Config, channel: str) -> bool:
-    """Return whether a channel can be posted to: most need a part of their own in envoy.yaml."""
+    """Return whether a channel can be posted to: most need a part of their own in envoy.yaml.
+
+    What belongs on the console is shown in the hall where that is the default: `say` finds it either way.
+    """
+    if channel == "console" and default_channel(config) == "hall":
+        return False
     return channel in CHANNELS and channel in (*config, *WITHOUT_SETTINGS, default_channel(config))
 
 
 def default_room(config: Config, channel: str) -> str:
     """Return the room for messages that name none."""
     return str(config.get(channel, {}).get("default_channel") or channel)
+
+
+def with_hall(config: Config, system: Config) -> Config:
+    """Return the configuration with the hall as a channel, where gateway and worker are switched on."""
+    roles = system["roles"]
+    return {"hall": {}, **config} if roles["gateway"] and roles["worker"] else config
 
 
 class Channels:

@@ -95,6 +95,8 @@ class Draft(NamedTuple):
     choices: tuple[str, ...] = ()
     #: When its message was written, so that nobody looks for it before that.
     written_at: str = ""
+    #: What the thread under it is about, if it opens one: the name of a room, where threads have rooms.
+    opens: str = ""
 
 
 class Post(NamedTuple):

@@ -19,32 +19,33 @@ LEFT JOIN hall_profiles ON hall_profiles.user_id = users.id LEFT JOIN hall_accou
 WHERE users.id = :id;
 
 -- name: users
+-- People: the kingdom has a user, too, under which it speaks.
 SELECT users.id, email, name, coalesce(role, 'member') AS role, banned_at, created_at,
     (SELECT count(*) FROM hall_sessions
         WHERE hall_sessions.user_id = users.id AND ended_at IS NULL AND expires_at > :now) AS sessions
 FROM users
 LEFT JOIN hall_profiles ON hall_profiles.user_id = users.id LEFT JOIN hall_accounts ON hall_accounts.user_id = users.id
-ORDER BY created_at, users.id;
+WHERE coalesce(role, 'member') <> 'kingdom' ORDER BY created_at, users.id;
 
 -- name: change_password_hash
 -- Only the hash that was verified: whoever changed it meanwhile wins.
 UPDATE users SET password_hash = :new WHERE id = :id AND password_hash = :old;
 
--- name: an_owner
-SELECT user_id FROM hall_accounts WHERE role = 'owner' LIMIT 1;
+-- name: owners
+SELECT user_id FROM hall_accounts WHERE role = 'owner';
 
 -- name: give_role
 INSERT INTO hall_accounts (user_id, role) VALUES (:user_id, :role)
 ON CONFLICT (user_id) DO UPDATE SET role = excluded.role;
 
 -- name: add_invite
-INSERT INTO hall_invites (code_hash, role, made_at, expires_at, uses_left)
-VALUES (:code_hash, :role, :made_at, :expires_at, :uses_left);
+INSERT INTO hall_invites (code_hash, role, room_id, made_at, expires_at, uses_left)
+VALUES (:code_hash, :role, :room_id, :made_at, :expires_at, :uses_left);
 
 -- name: take_invite
 -- Of two who come with the last use of one code, one gets a row.
 UPDATE hall_invites SET uses_left = uses_left - 1
-WHERE code_hash = :code_hash AND uses_left > 0 AND expires_at > :now RETURNING role;
+WHERE code_hash = :code_hash AND uses_left > 0 AND expires_at > :now RETURNING role, room_id;
 
 -- name: forget_invites
 DELETE FROM hall_invites WHERE expires_at <= :now OR uses_left = 0;

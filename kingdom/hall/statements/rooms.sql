@@ -4,6 +4,18 @@ SELECT 1 AS answer;
 -- name: add_room
 INSERT INTO rooms (id, name, created_at) VALUES (:id, :name, :created_at);
 
+-- name: add_room_once
+INSERT INTO rooms (id, name, created_at) VALUES (:id, :name, :created_at) ON CONFLICT (id) DO NOTHING;
+
+-- name: mark_room
+INSERT INTO hall_rooms (room_id, kind) VALUES (:room_id, :kind) ON CONFLICT (room_id) DO NOTHING;
+
+-- name: mark_of_room
+SELECT kind FROM hall_rooms WHERE room_id = :room_id;
+
+-- name: marked_rooms
+SELECT room_id FROM hall_rooms;
+
 -- name: room
 SELECT id, name, last_message_id, last_message_at, created_at FROM rooms WHERE id = :id;
 

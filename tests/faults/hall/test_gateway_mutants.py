@@ -116,8 +116,8 @@ MUTANTS = [
     ),
     Mutant(
         "any word is an invitation",
-        "kingdom.gateway.store:_role_of_newcomer",
-        replace("accounts.take_invite(A, B, C)", "accounts.OWNER"),
+        "kingdom.gateway.store:_given_to_newcomer",
+        replace("accounts.take_invite(A, B, C)", "accounts.Invitation(accounts.OWNER)"),
         "invitations",
     ),
     Mutant("nobody is cut", "kingdom.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),

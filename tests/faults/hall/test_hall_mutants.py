@@ -27,6 +27,8 @@ CHECKS = {
     "publish power": cut(publishing("power")),
     "read kill": killed(reading()),
     "worker kill": killed(WORKER),
+    "envoy": lambda tree, near: failing(tree, f"tests/envoy/test_hall.py::{near}"),
+    "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
     "backup": lambda tree, near: failing(tree, "tests/upkeep/test_backup_hall.py"),
 }
 
@@ -69,7 +71,7 @@ MUTANTS = [
     Mutant(
         "what was stored before is taken for a message that its client sent again",
         "kingdom.hall.persist:_stored_before",
-        replace("A is None or B or C", "True"),
+        replace("not is_redelivery and A", "True"),
         "worker kill",
         near="persisted",
     ),
@@ -79,6 +81,42 @@ MUTANTS = [
         replace("event.client_msg_id.lower()", "__import__('uuid').uuid4().hex"),
         "worker kill",
         near="hall.db",
+    ),
+    Mutant(
+        "what people say is passed before it is an event",
+        "kingdom.envoy.channels.hall_line:Line._take",
+        replace("_Batch(A, B, is_safe=not said)", "_Batch(A, B, is_safe=True)"),
+        "envoy",
+        near="test_what_was_said_before_a_kill_is_one_event",
+    ),
+    Mutant(
+        "what a system says is heard",
+        "kingdom.envoy.channels.hall_line:Line._said",
+        replace('message.message_type == "SYSTEM"', "False"),
+        "envoy",
+        near="test_its_own_words_those_of_systems_and_those_in_other_rooms_are_not_heard",
+    ),
+    Mutant(
+        "what is said in any room is heard",
+        "kingdom.envoy.channels.hall:Hall._said",
+        replace("room == THRONE_ROOM", "True"),
+        "envoy",
+        near="test_its_own_words_those_of_systems_and_those_in_other_rooms_are_not_heard",
+    ),
+    Mutant(
+        "the kingdom waits for ever for what it repeats",
+        "kingdom.hall.persist:_stored_before",
+        replace("not is_redelivery and A", "not is_redelivery"),
+        "database",
+        near="test_what_the_kingdom_repeats_is_told_again_under_the_same_id",
+        quick=True,
+    ),
+    Mutant(
+        "who is in the throne room is not in the rooms of tasks",
+        "kingdom.hall.own_rooms:open_room",
+        replace('db.all("members", room_id=THRONE_ROOM)', "[]"),
+        "database",
+        near="test_the_kingdoms_rooms_have_the_owners_and_who_is_in_the_throne_room_is_in_all",
     ),
     Mutant(
         "messages are copied before the rows that they lead to",

@@ -1,0 +1,60 @@
+"""The kingdom's own user and rooms: the throne room, where people talk to it, and a room for each task.
+
+Who is in the throne room is in all of them. Ids are derived, so that whoever repeats a step finds what it made before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+from kingdom.hall import accounts
+from kingdom.hall.base import Connection
+
+NAMESPACE = uuid.UUID("ec6e3164-e615-44b1-a6e5-a0e766c732cc")
+NAME = "kingdom"
+THRONE, TASK = "throne", "task"
+"""Kinds of the kingdom's rooms."""
+
+
+def _derived(what: str) -> str:
+    """Return a version 4 UUID, as users and rooms have, that is always the same."""
+    digest = hashlib.sha256(NAMESPACE.bytes + what.encode()).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+USER = _derived("user")
+THRONE_ROOM = _derived("throne room")
+
+
+def room_of(thread: str) -> str:
+    """Return the room of the thread that begins with a message of this id."""
+    return _derived(f"room {thread}")
+
+
+def client_msg_id(message: str) -> str:
+    """Return the sender's id of one of the kingdom's messages."""
+    return str(uuid.uuid5(NAMESPACE, message))
+
+
+def open_room(db: Connection, room: str, name: str, kind: str, at: str) -> None:
+    """Add a room of the kingdom, unless it is there. The owners are in the throne room, and who is there in all."""
+    _add_user(db, at)
+    db.do("add_room_once", id=room, name=name, created_at=at)
+    db.do("mark_room", room_id=room, kind=kind)
+    people = db.all("owners") if kind == THRONE else db.all("members", room_id=THRONE_ROOM)
+    users = dict.fromkeys([USER, *(row["user_id"] for row in people)])
+    db.each("add_member", [{"room_id": room, "user_id": user, "joined_at": at} for user in users])
+
+
+def join_all(db: Connection, user: str, at: str) -> None:
+    """Make somebody a member of all rooms of the kingdom that there are."""
+    rooms = [row["room_id"] for row in db.all("marked_rooms")]
+    db.each("add_member", [{"room_id": room, "user_id": user, "joined_at": at} for room in rooms])
+
+
+def _add_user(db: Connection, at: str) -> None:
+    # No email has this form and no password this hash: nobody can register under it, or sign in.
+    db.one("add_user", id=USER, email=NAME, password_hash="!", created_at=at)
+    db.do("name_user", user_id=USER, name=NAME)
+    db.do("give_role", user_id=USER, role=accounts.KINGDOM)
