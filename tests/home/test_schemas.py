@@ -50,6 +50,7 @@ def _least(name: str) -> dict[str, Any]:
         "output": {"version": 1, "kind": "event"},
         "hall/message-created": CREATED,
         "hall/message-persisted": PERSISTED,
+        "hall/command": COMMAND,
         **{f"council/{kind}": body for kind, body in LEAST.items()},
     }.get(name, {})
 
