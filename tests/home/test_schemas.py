@@ -23,6 +23,18 @@ FOLDER = find_data() / "schemas"
 ALL = sorted(str(path.relative_to(FOLDER)).removesuffix(".schema.json") for path in FOLDER.rglob("*.schema.json"))
 
 
+COMMAND = {
+    "commandId": "0b8f1c1e-0000-4000-8000-000000000001",
+    "command": "openRoom",
+    "producedAt": "2026-11-19T10:00:00.000Z",
+    "roomId": "0b8f1c1e-0000-4000-8000-000000000002",
+    "name": "a room",
+    "kind": "task",
+    "clientMsgId": "0b8f1c1e-0000-4000-8000-000000000003",
+    "content": "hello",
+}
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_schema_is_a_sound_one(name: str) -> None:
     jsonschema.Draft7Validator.check_schema(schemas.load(name))
