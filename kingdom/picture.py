@@ -314,8 +314,10 @@ def _waits(places: Places, since: float, kind: str, name: str, now: float) -> di
 
 
 def question(places: Places, task: str, now: float) -> dict[str, Any]:
-    """Return what a task asks, and for how long it has."""
+    """Return what a task asks, about what, and for how long it has."""
     checkpoint = read_json_or(places.checkpoint(task), {})
+    payload = checkpoint.get("payload")
+    headline = payload.get("headline") if isinstance(payload, dict) else None
     question = checkpoint.get("question") or read_json_or(places.result(task), {}).get("question")
     try:
         seconds = max(0.0, now - os.stat(places.checkpoint(task)).st_mtime)
@@ -324,6 +326,7 @@ def question(places: Places, task: str, now: float) -> dict[str, Any]:
     return {
         "id": task,
         "target_general": checkpoint.get("target_general"),
+        "about": headline if isinstance(headline, str) else None,
         "question": question,
         "seconds": round(seconds, 1),
     }

@@ -36,6 +36,7 @@ LEAST_WAIT_SECONDS = 2.0
 """What has waited for less is not worth a line."""
 MOST_SHOWN = 3
 LONGEST_TEXT = 200
+LONGEST_SUBJECT = 60
 PER_ROW = 60
 
 
@@ -90,6 +91,7 @@ def _questions(view: Picture) -> Section:
     for asked in view.asking[:MOST_SHOWN]:
         task = one_line(asked["id"])
         who = f", {one_line(asked['target_general'])} asks" if asked.get("target_general") else ""
+        who += f" about {one_line(asked['about'], LONGEST_SUBJECT)}" if asked.get("about") else ""
         question = one_line(asked.get("question") or "no question was kept", LONGEST_TEXT)
         ago = Part(f"  {duration(asked['seconds'])}{who}: ", "dim")
         body.append(Line([Part(task, "bold"), ago, Part(question)]))

@@ -114,4 +114,11 @@ def _amount(noted: object) -> float:
 
 def _without_result(report: RawReport) -> str:
     how = f"ended with code {report.exit_code}" if report.exit_code is not None else str(report.ended)
-    return f"no result ({how}): {report.output_tail or 'no output'}"
+    return f"no result ({how}): {_without_calls(report.output_tail) or 'no output'}"
+
+
+def _without_calls(output: str) -> str:
+    """Return a program's last words; of a traceback of Python only what was wrong: people need not read the calls."""
+    if '  File "' not in output:
+        return output
+    return "\n".join(line for line in output.splitlines() if not line.startswith(("Traceback (", "  ")))

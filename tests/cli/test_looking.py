@@ -404,7 +404,8 @@ def test_a_task_between_two_tries_is_shown_with_what_it_waits_for(terminal: Term
 def ask(terminal: Terminal, task: str = "task-1") -> None:
     terminal.task("completed", task, outcome="needs_human")
     terminal.places.result(task).write_text('{"question": "which?"}')
-    terminal.places.checkpoint(task).write_text('{"target_general": "gen-briefing"}')
+    asked = {"target_general": "gen-briefing", "payload": {"headline": "QP-1 Prices"}}
+    terminal.places.checkpoint(task).write_text(json.dumps(asked))
 
 
 def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
@@ -412,7 +413,7 @@ def test_a_question_is_shown_until_it_is_answered(terminal: Terminal) -> None:
     assert "it waits for your answer: " in terminal.ok("why", "task-1")
     assert "Unanswered: task-1; `" in terminal.ok("report")
     said = terminal("status").out
-    assert re.search(r"needs you\n  task-1  [\d.]+ s, gen-briefing asks: which\?\n", said)
+    assert re.search(r"needs you\n  task-1  [\d.]+ s, gen-briefing asks about QP-1 Prices: which\?\n", said)
     assert ' say --answer task-1 "..."\n' in said
     terminal.ok("say", "--no-wait", "--answer", "task-1", "the first")
     notes.note_answer(terminal.places, home.disk(terminal.places), "task-1", "evt-9")

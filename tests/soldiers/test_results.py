@@ -27,9 +27,16 @@ def a_task(**fields: Any) -> Task:
     return Task.from_json(schemas.check("task", tools.task(**fields)))
 
 
+TRACEBACK = """begins
+Traceback (most recent call last):
+  File "run.py", line 3, in <module>
+    a["x"]
+    ~^^^^^
+KeyError: 'x'"""
 REPORTS: list[tuple[dict[str, Any], str]] = [
     ({"code": 0, "seen": "bye", "result": None}, "no result (ended with code 0): bye"),
     ({"code": 3, "seen": "", "result": None}, "no result (ended with code 3): no output"),
+    ({"code": 1, "seen": TRACEBACK, "result": None}, "no result (ended with code 1): begins\nKeyError: 'x'"),
     ({"code": None, "ended": "resource", "seen": "612 processes"}, "no result (resource): 612 processes"),
     ({"result": {"status": "failed", "error": "no tests"}}, "no tests"),
     ({"result": {"status": "failed"}}, "failed without a reason"),
