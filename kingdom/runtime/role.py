@@ -266,7 +266,6 @@ class _Loop:
         self._services.log.info("stops", event="system.shutdown", role=self._services.name)
         self._services.log.flush()
         self.heartbeat.write("stopped")
-        self._waker.close()
         self._services.alarm.close()
         return int(Exit.DONE)
 

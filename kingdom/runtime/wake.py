@@ -83,7 +83,7 @@ class Waker:
         from inotify_simple import INotify
 
         try:
-            self._inotify = INotify(nonblocking=True)
+            self._inotify = INotify()
             for folder in folders:
                 self._folders[self._inotify.add_watch(folder, _arrival_flags())] = folder
         except OSError:

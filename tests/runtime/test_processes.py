@@ -24,6 +24,7 @@ from kingdom.runtime.processes import (
     started_at,
     stat_fields,
     tasks_at_work,
+    tracer,
     tree,
 )
 from tests.shell_roles import runs
@@ -138,6 +139,38 @@ def test_a_tree_holds_every_descendant_and_no_zombie(started: Started) -> None:
     wait_until(lambda: len(tree(process.pid)) >= 2, SOON, "its children")
     assert process.pid not in tree(process.pid)
     assert set(tree(process.pid)) <= set(tree(os.getpid()))
+
+
+def test_who_hides_what_it_was_started_with_is_known_by_its_mounts(started: Started, home: Path) -> None:
+    markers = soldier_markers(home, "task-1")
+    assert markers.mount is not None
+    own = Path(os.fsdecode(markers.mount))
+    own.mkdir(parents=True)
+    enter = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+    if subprocess.run([*enter, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        pytest.skip("NO MOUNT NAMESPACES HERE")
+    hides = 'mount --bind "$0" "$0" && exec env -i sh -c "echo \\$\\$; exec sleep 300"'
+    (pid,) = pids_said(started.start(f"{' '.join(enter)} sh -c '{hides}' '{own}'"), 1)
+    assert [found for found, _ in carriers(markers)] == [pid]
+    assert {task: [found for found, _ in there] for task, there in tasks_at_work(home).items()} == {"task-1": [pid]}
+    assert end_carriers(markers) == 1
+    assert not runs(pid)
+
+
+TRACED = """
+import ctypes, os, signal
+ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_debugger_of_a_process_is_found() -> None:
+    assert tracer(os.getpid()) is None
+    assert tracer(2**22 + 1) is None
+    with subprocess.Popen([sys.executable, "-S", "-c", TRACED]) as traced:
+        os.waitid(os.P_PID, traced.pid, os.WSTOPPED)
+        assert tracer(traced.pid) == os.getpid()
+        traced.kill()
 
 
 HOARDS = """

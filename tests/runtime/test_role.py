@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -347,9 +348,12 @@ def test_what_has_no_effect_is_named_and_stops_nobody(kings: KingRig) -> None:
     replace(kings.home / "config/king.yaml", "slack: {default_channel: one}\npetition: {enabled: true}\n")
     replace(kings.home / ".env", "A=1\nno setting\n")
     (kings.home / ".env").chmod(0o600)
-    kings.start_idle()
+    king = kings.start_idle()
     kings.logged("king.yaml: ignored unknown keys: petition (line 2)")
     kings.logged(".env: ignored lines that do not read NAME=value: 2")
+    replace(kings.home / "config/king.yaml", "slack: {default_channel: one, chanel: two}\n")
+    king.send_signal(signal.SIGUSR1)
+    kings.logged("king.yaml: ignored unknown keys: slack.chanel (line 1)")
 
 
 def test_a_home_that_is_none_is_told_in_a_line(kings: KingRig) -> None:
@@ -488,6 +492,31 @@ def test_the_folders_that_it_watches_are_taken_over(kings: KingRig) -> None:
     kings.logged("['a.json'")
 
 
+REWRITING = """
+class Rewriting(Job):
+    def folders(self):
+        return {self.services.places.home / "shared": ()}
+
+    def turn(self, arrivals):
+        if not (self.services.places.home / "shared/a.json").exists():
+            self.services.disk.rewrite(self.services.places.home / "shared/a.json", b"{}")
+            return role.Turn(worked=True, wait=0)
+        self.services.log.info(f"arrived: {sorted(name for names in (arrivals or {}).values() for name in names)}")
+        return super().turn(arrivals)
+
+build = Rewriting
+"""
+
+
+def test_a_file_that_it_has_rewritten_itself_wakes_it_when_another_rewrites_it_later(kings: KingRig) -> None:
+    (kings.home / "shared").mkdir()
+    kings.start_job(REWRITING)
+    kings.until(kings.is_idle, "sleep")
+    kings.until(
+        lambda: replace(kings.home / "shared/a.json", "{}") or "arrived: ['a.json'" in kings.log(), "it was woken"
+    )
+
+
 def test_a_missing_folder_is_no_end(shared: KingRig) -> None:
     folder = shared.places.folder("events", "pending")
     folder.rmdir()
@@ -570,6 +599,46 @@ def test_a_heartbeat_says_the_same_once_a_second(home: Path) -> None:
     assert [seq("idle"), seq("idle"), seq("idle", worked=True), seq("working"), seq("working")] == [1, 1, 2, 3, 3]
     clock.pass_(1)
     assert seq("working") == 4
+
+
+LEAVES_NOTHING = """
+import atexit, signal, sys
+atexit.register(lambda: print("rings", signal.set_wakeup_fd(-1), file=sys.stderr))
+build = Job
+"""
+
+
+def test_a_signal_after_its_end_rings_nothing(kings: KingRig) -> None:
+    king = kings.start_job(LEAVES_NOTHING)
+    kings.until(kings.is_idle, "sleep")
+    king.terminate()
+    assert ended(king) == (0, "rings -1\n")
+
+
+UNDER_SUPERVISORD = """
+import os, signal, subprocess, sys
+launcher = {"KINGDOM_LAUNCHER": "supervisord", "KINGDOM_LAUNCHER_PID": str(os.getpid())}
+subprocess.Popen([sys.executable, "-m", "kingdom.king"], env={**os.environ, **launcher})
+signal.pause()
+"""
+
+
+def test_it_ends_when_its_supervisord_is_killed(kings: KingRig) -> None:
+    launcher = kings.run("-c", UNDER_SUPERVISORD)
+    kings.until(kings.is_idle, "sleep")
+    king = kings.heartbeat()["pid"]
+    launcher.kill()
+    try:
+        kings.until(lambda: kings.heartbeat()["state"] == "stopped", "its end")
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(king, signal.SIGKILL)
+
+
+def test_it_does_not_begin_when_its_supervisord_is_gone(kings: KingRig) -> None:
+    gone = {"KINGDOM_LAUNCHER": "supervisord", "KINGDOM_LAUNCHER_PID": str(2**22 + 1)}
+    assert ended(kings.start(**gone)) == (0, "")
+    assert not kings.places.heartbeat("king").exists()
 
 
 def test_a_general_that_nobody_names_is_refused_in_a_line(kings: KingRig) -> None:

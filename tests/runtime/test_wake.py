@@ -224,6 +224,16 @@ def test_the_end_of_a_watched_process_ends_the_sleep_and_is_told_once(
     assert not ends.new()
 
 
+def test_watching_processes_gives_every_descriptor_back(stranger: subprocess.Popen[bytes]) -> None:
+    ends = ProcessExits()
+    before = len(os.listdir("/proc/self/fd"))
+    ends.watch(stranger.pid)
+    stranger.kill()
+    assert select.select([ends.fileno()], [], [], SOON)[0]
+    ends.note()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_who_has_ended_before_is_not_watched(stranger: subprocess.Popen[bytes]) -> None:
     stranger.kill()
     stranger.wait()
@@ -238,6 +248,19 @@ def test_a_signal_after_the_end_rings_nothing(capfd: pytest.CaptureFixture[str])
     try:
         alarm.ring_on_signals()
         alarm.close()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert capfd.readouterr().err == ""
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_to_one_that_was_rung_too_often_is_no_trouble(alarm: Alarm, capfd: pytest.CaptureFixture[str]) -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        alarm.ring_on_signals()
+        for _ in range(100_000):
+            alarm.ring()
         os.kill(os.getpid(), signal.SIGUSR1)
         assert capfd.readouterr().err == ""
     finally:

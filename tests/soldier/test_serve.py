@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,15 +15,17 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
+from kingdom.disk.lock import Lock, is_locked
 from kingdom.home.places import Places
-from kingdom.records.soldiers import STOPPED, SoldierOrder
+from kingdom.records.soldiers import BY_ITSELF, OVER_LIMIT, STOPPED, SoldierOrder
+from kingdom.runtime.processes import carries
 from kingdom.soldier import serve, warm
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
 from tests.waiting import SOON, wait_until
 
 TASK, SECRET = "task-20260207-001", "sesame-3f9a2b"
-Serves = Callable[[str], subprocess.Popen[bytes]]
+Serves = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
@@ -50,10 +53,10 @@ def serves(places: Places, order: SoldierOrder) -> Iterator[Serves]:
     """Start a process that serves a soldier with this engine, once the engine runs."""
     children: list[subprocess.Popen[bytes]] = []
 
-    def start(script: str) -> subprocess.Popen[bytes]:
+    def start(script: str, **fields: Any) -> subprocess.Popen[bytes]:
         Path(order.program).write_text(f"#!/bin/sh\n{script}\n")
         Path(order.program).chmod(0o755)
-        write(places.home / "order.json", order.to_json())
+        write(places.home / "order.json", order._replace(**fields).to_json())
         own = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / "order.json")}
         children.append(
             subprocess.Popen([sys.executable, "-P", "-m", "kingdom.soldier", TASK], env={**os.environ, **own})
@@ -72,11 +75,45 @@ def reported(places: Places, child: subprocess.Popen[bytes]) -> dict[str, Any]:
     return dict(read_json(places.raw_result(TASK)))
 
 
-def test_the_last_words_of_one_that_is_asked_to_end_are_without_secrets(serves: Serves, places: Places) -> None:
-    child = serves(f"echo {SECRET}; echo {SECRET} >&2; sleep 300")
-    child.terminate()
+@pytest.mark.parametrize("how", [STOPPED, BY_ITSELF])
+def test_the_last_words_of_one_that_ends_are_without_secrets(
+    serves: Serves, places: Places, order: SoldierOrder, how: str
+) -> None:
+    child = serves(f"echo {SECRET}; echo {SECRET} >&2; {'sleep 300' if how == STOPPED else 'exit 3'}")
+    if how == STOPPED:
+        child.terminate()
     report = reported(places, child)
-    assert (report["ended"], report["seen"]) == (STOPPED, "*" * len(SECRET))
+    assert (report["ended"], report["seen"]) == (how, "*" * len(SECRET))
+    assert Path(order.out).read_text() == "*" * len(SECRET) + "\n"
+
+
+def test_one_that_the_kernel_ends_for_its_processor_time_is_over_its_limit(serves: Serves, places: Places) -> None:
+    report = reported(places, serves("echo begins; kill -XCPU $$"))
+    told = "a process with more than 60 s of processor time"
+    assert (report["ended"], report["seen"]) == (OVER_LIMIT, told)
+
+
+def test_orphans_that_end_while_the_engine_runs_are_waited_for(serves: Serves, places: Places, home: Path) -> None:
+    child = serves(f"(sh -c 'echo $$ >{home}/orphan' &); echo begins; read -r _ <{fifo(home)}")
+    orphan = wait_until(lambda: (home / "orphan").exists() and (home / "orphan").read_text().strip(), SOON, "it ran")
+    wait_until(lambda: not Path(f"/proc/{orphan}").exists(), SOON, "not even a zombie is left")
+    fifo(home).write_text("\n")
+    assert reported(places, child)["ended"] == BY_ITSELF
+
+
+def fifo(home: Path) -> Path:
+    if not (home / "fifo").exists():
+        os.mkfifo(home / "fifo")
+    return home / "fifo"
+
+
+def test_a_report_for_which_there_was_no_room_is_written_when_what_it_made_is_gone(
+    serves: Serves, places: Places, order: SoldierOrder
+) -> None:
+    """No room is here a folder of its own in the report's place."""
+    (places.raw_result(TASK) / "deep").mkdir(parents=True)
+    own = [order.workspace, str(places.raw_result(TASK))]
+    assert reported(places, serves("echo begins; sleep 0.3", may_write=own))["ended"] == BY_ITSELF
 
 
 def test_one_that_is_asked_twice_has_its_time_to_end_all_the_same(
@@ -135,4 +172,29 @@ def test_a_warm_server_ends_when_there_is_nothing_more_to_do(
     if why == "its general is gone":
         ours.close()
     wait_until(lambda: has_ended(pid), SOON, "it has ended")
+    ours.close()
+
+
+def test_who_is_forked_is_a_process_of_its_own_and_the_warm_server_lets_go_of_its_lock(
+    asks: Callable[..., tuple[int, socket.socket]], places: Places, order: SoldierOrder
+) -> None:
+    Path(order.program).write_text(f"#!/bin/sh\nread -r _ <{fifo(places.home)}\n")
+    Path(order.program).chmod(0o755)
+    write(places.home / "order.json", order.to_json())
+    own = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / "order.json"), "KINGDOM_SOLDIER": TASK}
+    request = {"task": TASK, "environment": {"PATH": os.environ["PATH"], **own}, "errors": str(places.home / "errors")}
+    server, ours = asks(SOON)
+    lock = Lock(places.home / "lock", TASK)
+    lock.acquire()
+    socket.send_fds(ours, [json.dumps(request).encode()], [lock.fileno()])
+    pid = int(ours.recv(64))
+    lock.release()
+    wait_until(lambda: os.getsid(pid) == pid, SOON, "a session of its own")
+    wait_until(lambda: carries(pid, frozenset({f"KINGDOM_SOLDIER={TASK}".encode()})), SOON, "its marker")
+    wait_until(lambda: os.readlink(f"/proc/{pid}/cwd") == str(places.home), SOON, "its folder")
+    assert is_locked(places.home / "lock")
+    fifo(places.home).write_text("\n")
+    wait_until(lambda: places.raw_result(TASK).exists(), SOON, "its report")
+    wait_until(lambda: not is_locked(places.home / "lock"), SOON, "nobody holds its lock")
+    assert not has_ended(server)
     ours.close()
