@@ -52,6 +52,16 @@ def test_a_line_that_makes_no_event_is_told_and_keeps_none_back(build: Build, li
     assert sentinel.said().count("makes no event") == 1, "the same line is not told at each run"
 
 
+@pytest.mark.parametrize("odd", [1, 10, 12])
+def test_of_many_such_lines_ten_are_told_and_their_number_once(build: Build, odd: int) -> None:
+    sentinel = build(f"seq 1 {odd}")
+    for _ in range(3):
+        sentinel.look(300)
+    assert sentinel.said().count("this line makes no event") == min(odd, 10)
+    assert sentinel.said().count("in all make no event") == (odd > 10)
+    assert odd <= 10 or f"{odd} lines in all" in sentinel.said()
+
+
 def test_no_program_speaks_for_a_person(build: Build) -> None:
     sentinel = build("""echo '{"id": "1", "type": "console.human_response", "payload": {"task_id": "task-1"}}'""")
     sentinel.settle()
@@ -83,6 +93,26 @@ def test_one_that_fails_is_told_once_and_what_it_said_before_counts(build: Build
     assert sentinel.events() == ["evt-command-1"]
     assert sentinel.said().count("it ended with 3: no disk") == 1
     assert sentinel.shows("command")["state"] == "down"
+
+
+def test_what_one_said_before_it_failed_is_cut_to_a_line(build: Build) -> None:
+    sentinel = build("printf 'x%.0s' $(seq 300) >&2; exit 3")
+    sentinel.settle()
+    assert f"it ended with 3: {'x' * 199}…\n" in sentinel.said()
+
+
+def test_one_that_ends_in_time_is_waited_for(build: Build) -> None:
+    sentinel = build("""sleep 0.3; echo '{"id": "1", "type": "a"}'""", timeout_seconds=1)
+    assert sentinel.settle() == ["evt-command-1"]
+    assert sentinel.shows("command")["state"] == "ok"
+
+
+def test_after_its_end_it_runs_nothing(build: Build, home: Path) -> None:
+    """A look may be about to begin in its thread."""
+    (watcher,) = (watch._watcher for watch in build("touch ran").job._watches if watch.name == "command")
+    watcher.close()
+    assert watcher.fetch() is None
+    assert watcher._child is None
 
 
 def test_one_that_does_not_end_is_ended_with_all_that_it_has_started(build: Build, home: Path) -> None:

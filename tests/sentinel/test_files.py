@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures import Clock
+from kingdom.disk.codec import to_json
+from kingdom.times import stamp
+from tests.fixtures import Clock, founded
 from tests.sentinel.sentinels import Sentinel
 from tests.waiting import SOON, wait_until
 
@@ -44,6 +46,7 @@ def test_a_file_becomes_an_event_with_its_text(build: Build, home: Path, clock: 
     assert (event["type"], event["source"], event["priority"]) == ("files.arrived", "files", "normal")
     payload = event["payload"]
     assert (payload["path"], payload["name"], payload["text"]) == (str(path), "report 한글.txt", "all is well")
+    assert payload["modified_at"] == stamp(clock.now - 60)
     assert path.read_text() == "all is well"
 
 
@@ -68,11 +71,12 @@ def test_a_file_that_was_taken_away_and_comes_again_is_another(build: Build, hom
     assert len(sentinel.look()) == 2
 
 
-def test_a_file_that_is_still_written_waits(build: Build, home: Path, clock: Clock) -> None:
+@pytest.mark.parametrize("age", [0.0, 0.5])
+def test_a_file_that_is_still_written_waits(build: Build, home: Path, clock: Clock, age: float) -> None:
     sentinel = build(settle_seconds=2)
-    lay(home, clock, "a", age=0.5)
+    lay(home, clock, "a", age=age)
     assert sentinel.settle() == []
-    assert len(sentinel.look(1.6)) == 1
+    assert len(sentinel.look(2.1 - age)) == 1
 
 
 def test_what_has_lain_there_for_long_makes_no_events(build: Build, home: Path, clock: Clock) -> None:
@@ -167,3 +171,27 @@ def test_three_hundred_at_once(build: Build, home: Path, clock: Clock) -> None:
     for number in range(300):
         lay(home, clock, f"{number}")
     assert len(sentinel.settle()) == 300
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(3600, 3600), (10 * 86400, 86400), (-5, 0)])
+def test_a_pause_outlasts_a_life_and_no_pause_is_longer_than_a_day(
+    build: Build, home: Path, clock: Clock, asked: int, kept: int
+) -> None:
+    build()
+    own = home / "state/sentinel/files-state.json"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_bytes(to_json({"not_before": stamp(clock.now + asked)}))
+    sentinel = build()
+    sentinel.job.turn({})
+    assert sentinel.shows("files")["next_at"] == stamp(clock.now + kept)
+
+
+def test_it_runs_as_a_process_of_its_own(home: Path) -> None:
+    founded(home)
+    (home / "config/sentinel.yaml").write_text("polling: {files: {folders: [inbox]}}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "kingdom.sentinel", "--once"], env={**os.environ, "KINGDOM_HOME": str(home)}, check=False
+    )
+    assert done.returncode == 0
+    assert (home / "inbox").is_dir()
+    assert b"stopped" in (home / "state/sentinel/heartbeat").read_bytes()

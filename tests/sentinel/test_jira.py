@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
-from kingdom.sentinel.watchers.adf import plain
+from kingdom.sentinel.watchers.adf import DEEPEST, plain
 from kingdom.standins.faults import Fault, cuts, drops, fails, limits, passes, says
 from kingdom.standins.jira import CLOUD, SITE, Jira, document, person
 from kingdom.times import moment
@@ -398,8 +398,9 @@ def test_a_document_is_made_plain(node: Any, text: str) -> None:
     assert plain(node) == text
 
 
-def test_a_document_nested_without_end_is_cut() -> None:
-    node: dict[str, Any] = {"type": "paragraph", "content": [TEXT]}
-    for _ in range(500):
+@pytest.mark.parametrize(("deep", "text"), [(DEEPEST, "hello"), (DEEPEST + 1, ""), (500, "")])
+def test_a_document_nested_without_end_is_cut(deep: int, text: str) -> None:
+    node: dict[str, Any] = TEXT
+    for _ in range(deep):
         node = {"type": "paragraph", "content": [node]}
-    assert plain(node) == ""
+    assert plain(node) == text
