@@ -185,6 +185,20 @@ def test_what_some_tests_have_killed_need_not_meet_more(row: dict[str, object], 
 
 
 @pytest.mark.parametrize(
+    ("drawn", "harmless", "survivors", "said"),
+    [
+        (100, 5, 3, "100 drawn, 5 change nothing, 92 of 95 (96 %) killed"),
+        (61, 5, 0, "61 drawn, 5 change nothing (2 of them count as not killed), 56 of 58 (96 %) killed"),
+        (7, 0, 1, "7 drawn, 0 change nothing, 6 of 7 (85 %) killed"),
+    ],
+)
+def test_of_a_hundred_random_defects_five_may_change_nothing(
+    drawn: int, harmless: int, survivors: int, said: str
+) -> None:
+    assert random_mutants.score(drawn, harmless, survivors) == said
+
+
+@pytest.mark.parametrize(
     "statements",
     ["a = 1\nb = 2", "a = f'{x}'\nb = 'more'", "'Say what it does.'\na = call()"],
 )

@@ -32,6 +32,8 @@ from tests.faults import changes, lines, reached, trees
 RESULTS = trees.CHECKOUT / "build" / "mutants"
 LARGEST_FILE, MOST_MEMORY = 1 << 30, 4 << 30
 """Bytes that a test with a defect may write into a file, and that a process of it may take."""
+MOST_HARMLESS = 5
+"""Of a hundred that are drawn so many are left out of the score, with a reason in equivalent.txt each."""
 COPIED = ("bin", "config", "docs", "generals", "kingdom", "schemas", "tests")
 OPPOSITES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 
@@ -343,12 +345,17 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
         print(f"{outcome:8} {file}:{defect.line}: {defect.what} ({row['seconds']} s)", flush=True)
     run.end()
     print("\n".join(["", *sorted(survivors)]))
-    caught = len(drawn) - harmless - len(survivors)
-    print(
-        f"random mutants of {room}, seed {seed}: {len(drawn)} drawn, {harmless} change nothing, "
-        f"{caught} of {len(drawn) - harmless} killed by {' '.join(tests)}"
-    )
+    said = score(len(drawn), harmless, len(survivors))
+    print(f"random mutants of {room}, seed {seed}: {said} by {' '.join(tests)}")
     return 0
+
+
+def score(drawn: int, harmless: int, survivors: int) -> str:
+    """Return how many were killed of those that count: at most five of a hundred may be said to change nothing."""
+    left_out = min(harmless, drawn * MOST_HARMLESS // 100)
+    above = f" ({harmless - left_out} of them count as not killed)" if harmless > left_out else ""
+    caught, of = drawn - harmless - survivors, drawn - left_out
+    return f"{drawn} drawn, {harmless} change nothing{above}, {caught} of {of} ({100 * caught // of} %) killed"
 
 
 def _still_holds(row: dict[str, Any], tests: list[str], tested: str) -> bool:
