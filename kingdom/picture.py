@@ -95,6 +95,8 @@ class Picture(NamedTuple):
     workers: tuple[dict[str, Any], ...]
     #: What each gateway of the hall that runs has counted.
     gateways: tuple[dict[str, Any], ...]
+    #: What the council has counted, while it runs: waiting, retrying, at_work, told, done, retried, buried.
+    council: dict[str, Any]
     #: How the sentinel's watchers are, those that are not off.
     watchers: tuple[dict[str, Any], ...]
     #: What the chamberlain says of its last cleaning: began_at, why, state, deleted, bytes.
@@ -200,6 +202,7 @@ def take(
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
         workers=tuple(workers(places)),
         gateways=tuple(_gateways(places)),
+        council=read_json_or(places.council_figures, {}) if is_locked(places.lock("council")) else {},
         watchers=tuple(_watchers(places)),
         cleanup=read_json_or(places.cleanup, {}),
     )

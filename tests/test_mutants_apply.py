@@ -18,6 +18,7 @@ from tests.faults import changes, lines, mutants, random_mutants, reached, trees
 LISTS = (
     "test_mutants",
     "test_command_mutants",
+    "test_council_mutants",
     "sandbox.test_sandbox_mutants",
     "engines.test_engine_mutants",
     "hall.test_gateway_mutants",
@@ -63,6 +64,7 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
         "engines": ("engines.",),
         "gateway": ("hall.test_gateway",),
         "hall": ("hall.test_hall",),
+        "council": ("test_council",),
         "commands": ("test_command",),
     }
     held = {
@@ -71,7 +73,8 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
     }
     counts = "{court} defects of the court, {promises} of what people are promised, {watch} of the watch, "
     counts += "{sandbox} of the sandbox, {queue} of the queue, {sentinel} of the sentinel, {slack} of Slack, "
-    counts += "{engines} of the engines, {gateway} of the gateway, {hall} of the hall and {commands} of demo and adopt"
+    counts += "{engines} of the engines, {gateway} of the gateway, {hall} of the hall, {council} of the council "
+    counts += "and {commands} of demo and adopt"
     assert counts.format(**held) in page
 
 

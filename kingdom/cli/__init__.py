@@ -20,6 +20,7 @@ COMMANDS = {
     "mq": "kingdom.cli.yirangmq:cli",
     "mime": "kingdom.cli.mime:mime",
     "hall": "kingdom.cli.hall:hall",
+    "council": "kingdom.cli.council:council",
     "why": "kingdom.cli.why:why",
     "logs": "kingdom.cli.logs:logs",
     "attach": "kingdom.cli.logs:attach",

@@ -439,6 +439,30 @@ def _worker(said: Mapping[str, Any], most: int) -> Iterator[Finding]:
         yield Finding("warn", "hall", f"{role} could not store {count(said['dead'], 'message')}", step)
 
 
+def _council(places: Places) -> Iterator[Finding]:
+    """Yield whether the council's agents could start, and what nobody looks after."""
+    waiting = sum(1 for path in places.council.glob("*/*.mime") if path.parent != places.dead_letters)
+    if not home.system(places)["roles"]["council"]:
+        if waiting:
+            what = f"{count(waiting, 'message')} in {places.council} and the council is switched off"
+            yield Finding("warn", "council", what, _switch_on(places, "council"))
+        return
+    agents = config.for_looking(places, "council")[0]["agents"]
+    if not agents:
+        step = f"write agents: {{leader: {{command: [...]}}}} into {places.config / 'council.yaml'}"
+        yield Finding("warn", "council", "it is switched on and nobody is to be told", step)
+    for agent, row in agents.items():
+        program = row["command"][0]
+        if shutil.which(str(places.home / program) if "/" in program else program) is None:
+            step = f"correct agents.{agent}.command in {places.config / 'council.yaml'}"
+            yield Finding("bad", "council", f"the program {program} of {agent} is not there or cannot be run", step)
+    if buried := len(list(places.dead_letters.glob("*.mime"))):
+        step = f"`{home.command()} council dlq ls` says why"
+        yield Finding("warn", "council", f"{count(buried, 'message was', 'messages were')} given up", step)
+    if agents:
+        yield Finding("ok", "council", f"{count(len(agents), 'agent')}, {count(waiting, 'message')} waiting")
+
+
 def _switch_on(places: Places, role: str) -> str:
     return f"write roles: {{{role}: true}} into {places.config / 'system.yaml'}"
 
@@ -510,6 +534,7 @@ CHECKS: tuple[Check, ...] = (
     _launcher,
     _roles,
     _hall,
+    _council,
     _locks,
     _gate,
     _dead,

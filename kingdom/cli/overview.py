@@ -68,7 +68,7 @@ def look(places: Places) -> Picture:
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
     blocks = [_head(view), _questions(view), _missing(view), _failures(view), _running(view), *_waiting(places, view)]
-    blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _cleaning(view), _next(view)]
+    blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _council(view), _cleaning(view), _next(view)]
     yield from (block for block in blocks if block.body)
 
 
@@ -303,6 +303,22 @@ def _hall(view: Picture) -> Section:
             ]
         ]
     )
+
+
+def _council(view: Picture) -> Section:
+    """Say what the council has done, and who is at work."""
+    said = view.council
+    if not said:
+        return Section([])
+    at_work = said.get("at_work")
+    busy = one_line(", ".join(sorted(at_work)), LONGEST_TEXT) if isinstance(at_work, dict) and at_work else "nobody"
+    numbers = {name: said[name] for name in ("waiting", "retrying", "buried") if isinstance(said.get(name), int)}
+    parts = [Part("council  ", "dim"), Part(f"{busy} at work, {count(numbers.get('waiting', 0), 'message')} waiting")]
+    if numbers.get("retrying"):
+        parts.append(Part(f", {numbers['retrying']} to be told again", "yellow"))
+    if numbers.get("buried"):
+        parts.append(Part(f", {count(numbers['buried'], 'dead letter')}", BAD))
+    return Section([Line(parts, indent=0)])
 
 
 def _gateway(said: dict[str, Any]) -> Iterator[Part]:

@@ -89,7 +89,8 @@ def why(id: str | None, in_json: bool) -> None:
     """Say what happened to the event, task, message or order of this ID, and what it waits for.
 
     The first letters of an ID are enough if they are unique. Without an ID it is the newest event or scheduled task.
-    A chat message is found by its whole ID, its sender's ID (clientMsgId), or the ID of its event.
+    A chat message is found by its whole ID, its sender's ID (clientMsgId), or the ID of its event; a message of the
+    council by its whole ID or the name of its file.
     """
     places = home.find()
     stories = _stories(places, id)
@@ -103,13 +104,13 @@ def why(id: str | None, in_json: bool) -> None:
 
 
 def _stories(places: Places, id: str | None) -> Sequence[Showable]:
-    """Return the story of the file of this ID, or of the chat messages of this ID where no file has it."""
+    """Return the story of the file of this ID, else of the messages of the council or the chat of this ID."""
     try:
         return [_story(places, _newest(places) if id is None else find_typed(places, id, IDS))]
     except NoSuchThing:
-        from kingdom.cli import why_chat
+        from kingdom.cli import why_chat, why_council
 
-        if id is not None and (found := why_chat.find(places, id)):
+        if id is not None and (found := why_council.find(places, id) or why_chat.find(places, id)):
             return found
         raise
 

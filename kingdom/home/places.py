@@ -120,6 +120,7 @@ class Places:
         #: The folders of the council's agents. `find` does not follow a link, so it is real here, and linked in queue/.
         self.council = self.workspaces / "queue"
         self.council_link = self.queue / "council"
+        self.dead_letters = self.council / "dead_letter"
         self.results = self.state / "results"
         self.prompts = self.state / "prompts"
         self.soldiers = self.state / "soldiers"
@@ -391,6 +392,32 @@ class Places:
 
     def package(self, general: str) -> Path:
         return self.packages / check_name("general", general)
+
+    def agent(self, name: str) -> Path:
+        """Return the folder in which messages wait for an agent of the council."""
+        return self.council / check_name("agent", name)
+
+    def told(self, agent: str) -> Path:
+        """Return the folder of the messages that an agent of the council has been told of, or is about to be."""
+        return self.agent(agent) / "processed"
+
+    def agent_turn(self, agent: str) -> Path:
+        """Return where the council notes what an agent is doing."""
+        return self.agent_turns / check_name("agent", agent)
+
+    @property
+    def agent_turns(self) -> Path:
+        return self.own("council") / "turns"
+
+    @property
+    def council_threads(self) -> Path:
+        """The folder of the council's list of messages by thread."""
+        return self.own("council") / "threads"
+
+    @property
+    def council_figures(self) -> Path:
+        """The council's counts."""
+        return self.own("council") / "figures.json"
 
     def general_memory(self, general: str) -> Path:
         return self.memory / "generals" / check_name("general", general)

@@ -31,6 +31,7 @@ ROLES: dict[str, RoleRow] = {
     "envoy": RoleRow("envoy", "kingdom.envoy", serves="sends messages to people"),
     "king": RoleRow("king", "kingdom.king", serves="routes events to generals"),
     "sentinel": RoleRow("sentinel", "kingdom.sentinel", serves="watches GitHub, Jira and other sources of events"),
+    "council": RoleRow("council", "kingdom.council", by_default=False, serves="hands agents their messages"),
     "gateway": RoleRow("gateway", "kingdom.gateway", by_default=False, serves="chat rooms over HTTP and Socket.IO"),
     "mailbox": RoleRow(
         "mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ, the queue for local programs"

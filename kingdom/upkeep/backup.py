@@ -80,12 +80,13 @@ def capture(places: Places, copy: Path, disk: Disk, *, secrets: bool, clock: Cal
 def _copy_once(places: Places, copy: Places, disk: Disk, secrets: bool, now: float) -> None:
     for folder in copy.folders():
         make_folder(folder)
-    for path in chain(_early_of_hall(places), _in_order(places)):
+    for path in chain(_early_of_hall(places), _in_order(places), _of_council(places)):
         _copy(path, copy.home / path.relative_to(places.home))
     left_out = _secrets(places) if not secrets else set()
     for path in _others(places, places.home):
         if path not in left_out:
             _copy(path, copy.home / path.relative_to(places.home))
+    _keep_later(places, copy)
     for path in _late_of_hall(places):
         _copy(path, copy.home / path.relative_to(places.home))
     for path in _numbers(places):
@@ -114,6 +115,28 @@ def _of_queue(places: Places, kind: str) -> Iterator[Path]:
     for state in MOVES[kind]:
         folder = places.folder(kind, state)
         yield from (folder / name for name in listed(folder) if not is_hidden(name))
+
+
+def _of_council(places: Places) -> Iterator[Path]:
+    """Yield the council's messages: those that agents were told of, those that wait, and what was told meanwhile.
+
+    An agent sends what follows from a message before it deletes that, so one of them is in the copy.
+    """
+    agents = [places.council / name for name in listed(places.council)]
+    told = [places.told(agent.name) for agent in agents if agent != places.dead_letters]
+    for folder in (*told, *agents, *told):
+        yield from (
+            path for path in map(folder.joinpath, listed(folder)) if not is_hidden(path.name) and path not in told
+        )
+
+
+def _keep_later(places: Places, copy: Places) -> None:
+    """Of a message of the council that was copied where it waited and where it went keep the latter."""
+    for name in listed(copy.council):
+        told = copy.council / name / places.told("any").name
+        for message in listed(told):
+            if is_there(copy.council / name / message) and not is_there(places.council / name / message):
+                os.unlink(copy.council / name / message)
 
 
 def _early_of_hall(places: Places) -> Iterator[Path]:
@@ -191,6 +214,7 @@ def _own_names(places: Places) -> set[str]:
 def _is_left_out(places: Places, path: Path) -> bool:
     is_of_run = path.parent == places.run and path != places.wanted_folder
     is_ours = path.parent == places.own("cli") and path.name.startswith("backup-")
+    is_ours = is_ours or path == places.agent_turns
     return path.name in LEFT_OUT or path.name.endswith((".lock", ".sock")) or is_of_run or is_ours
 
 

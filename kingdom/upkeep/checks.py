@@ -116,6 +116,7 @@ STATE_FILES: dict[Callable[[Places], list[Path]], type] = {
         {path for own in at.scratches() for path in own.parent.glob("*.json")} - {*at.conversations()}
     ): dict,
     lambda at: sorted(at.answers.glob("*.json")): dict,
+    lambda at: sorted(at.agent_turns.glob("*/told.json")): dict,
 }
 """The small files that roles keep, each with what JSON it holds."""
 
@@ -159,12 +160,28 @@ def _explain(mender: Mender, fault: Fault) -> None:
 def _litter(view: View) -> Iterator[Fault]:
     places = view.places
     folders = [places.folder(kind, state) for kind, state in view.folders()]
-    for folder in [*folders, places.results, *places.scratches()]:
-        is_scratch = folder not in folders and folder != places.results
+    edits = [folder for agent in listed(places.council) for folder in _folders_of(places, agent)]
+    for folder in [*folders, *edits, places.results, *places.scratches()]:
+        is_scratch = folder not in (*folders, *edits) and folder != places.results
         for name in listed(folder):
             with suppress(FileNotFoundError):
                 if (is_scratch or is_hidden(name)) and os.lstat(folder / name).st_mtime < view.now - LITTER_SECONDS:
                     yield Fault(folder / name, "an unfinished file of long ago")
+
+
+def _folders_of(places: Places, agent: str) -> Iterator[Path]:
+    """Yield where messages of an agent of the council lie."""
+    with suppress(BadName):
+        yield from (places.agent(agent), places.told(agent))
+
+
+def _lost_letters(view: View) -> Iterator[Fault]:
+    """Check that what the council could not read lies beside the dead letter that says why."""
+    folder = view.places.dead_letters
+    for name in listed(folder):
+        path = folder / name
+        if name.endswith(".original") and not is_there(path.with_suffix(".mime")) and is_there(path):
+            yield Fault(path, "there is no dead letter beside it")
 
 
 # Where things lie.
@@ -545,6 +562,7 @@ CHECKS: tuple[Check, ...] = (
         "one that was not posted goes to dead/",
         _park_if_pending,
     ),
+    Check("letters", "What the council could not read has its dead letter.", _lost_letters, ASIDE, _set_aside),
     Check("lost-task", "An event under way has a task.", _lost_tasks),
     Check("ended-early", "An event ends with its task.", _ended_early),
     Check(

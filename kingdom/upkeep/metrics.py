@@ -104,6 +104,24 @@ def _answers(figures: Figures) -> Iterator[Sample]:
                 yield {"role": str(said["role"]), "outcome": outcome}, said[outcome]
 
 
+def _council(*states: str) -> Callable[[Figures], Iterator[Sample]]:
+    def samples(figures: Figures) -> Iterator[Sample]:
+        for state in states:
+            value = figures.picture.council.get(state)
+            if isinstance(value, int | dict):
+                yield {"state": state}, value if isinstance(value, int) else len(value)
+
+    return samples
+
+
+def _of_council(key: str) -> Callable[[Figures], Iterator[Sample]]:
+    def samples(figures: Figures) -> Iterator[Sample]:
+        if isinstance(figures.picture.council.get(key), int):
+            yield {}, figures.picture.council[key]
+
+    return samples
+
+
 def _spent(figures: Figures) -> Iterator[Sample]:
     for general, usd in sorted(figures.spent_today.items()):
         yield {"general": general}, usd
@@ -149,6 +167,22 @@ METRICS: Mapping[str, Metric] = {
     ),
     "kingdom_hall_gaps_total": Metric(
         "counter", "How often messages were removed before a worker had read them.", _of_hall("gaps")
+    ),
+    "kingdom_council_messages": Metric(
+        "gauge",
+        "Messages of the council that wait, are to be told again, or are worked on.",
+        _council("waiting", "retrying", "at_work"),
+    ),
+    "kingdom_council_told_total": Metric(
+        "counter", "How often the council told an agent of a message since its start.", _of_council("told")
+    ),
+    "kingdom_council_retries_total": Metric(
+        "counter",
+        "How often a message of the council failed and waits for another try, since the start.",
+        _of_council("retried"),
+    ),
+    "kingdom_council_dead_letters_total": Metric(
+        "counter", "Messages that the council gave up since its start.", _of_council("buried")
     ),
     "kingdom_taken_timestamp_seconds": Metric(
         "gauge", "When these figures were taken.", lambda f: iter([({}, round(f.picture.taken_at, 3))])

@@ -152,6 +152,7 @@ RULES: tuple[Rule, ...] = (
     Rule("prompts", lambda at: [at.prompts], "prompts_days", _prompt_is_kept),
     Rule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
     Rule("workspaces", _workspaces, "results_days", _workspace_is_kept, is_tree=True),
+    Rule("lists of the council's messages", lambda at: [at.council_threads], "results_days", _nothing_keeps_it),
     Rule("marks of seen events", lambda at: [at.seen], "seen_days", _event_waits),
     Rule(
         "rotated logs",

@@ -176,8 +176,8 @@ def extract_body(raw: str) -> str:
     return split(raw)[2]
 
 
-def update_status(raw: str, status: str, /, **headers: str) -> str:
-    """Return the message with this status, and with these headers by their full names."""
+def update_status(raw: str, status: str, /, **headers: str | None) -> str:
+    """Return the message with this status, and with these headers by their full names; None removes one."""
     return _edited(raw, {"X-IGNITE-Status": status, **headers})
 
 
@@ -302,19 +302,22 @@ def _remove(fields: list[tuple[str, str]], name: str, *, keep_first: bool) -> No
     fields[:] = kept
 
 
-def faults(raw: bytes, judge: Judge | None = None) -> list[str]:
-    """Return what is wrong with a message, one line each. `judge` knows more about bodies than their first keys."""
+def faults(raw: bytes, judge: Judge | None = None, *, names_too: bool = True) -> list[str]:
+    """Return what is wrong with a message, one line each. `judge` knows more about bodies than their first keys.
+
+    Without `names_too` any agent and any priority will do.
+    """
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         return [f"byte {error.start} is no UTF-8"]
     fields, _, body = split(text)
-    found = list(_faults_of_headers(fields))
+    found = list(_faults_of_headers(fields, names_too))
     kind = next((_value(line) for name, line in reversed(fields) if name == "x-ignite-type"), "")
     return found + (judge(kind, body) if judge else list(_faults_of_body(kind, body)))
 
 
-def _faults_of_headers(fields: list[tuple[str, str]]) -> Iterator[str]:
+def _faults_of_headers(fields: list[tuple[str, str]], names_too: bool) -> Iterator[str]:
     values: dict[str, str] = {}
     for name, text in fields:
         if not name:
@@ -329,6 +332,8 @@ def _faults_of_headers(fields: list[tuple[str, str]]) -> Iterator[str]:
         if not values.get(name.lower()):
             yield f"{name} is missing"
     yield from _odd_values(values)
+    if names_too:
+        yield from _odd_names(values)
 
 
 def _odd_values(values: dict[str, str]) -> Iterator[str]:
@@ -347,6 +352,9 @@ def _odd_values(values: dict[str, str]) -> Iterator[str]:
         identity.startswith("<") and identity.endswith(">") and "@" in identity and " " not in identity
     ):
         yield f"Message-ID {identity!r} is not <something@somewhere>"
+
+
+def _odd_names(values: dict[str, str]) -> Iterator[str]:
     priority = values.get("x-ignite-priority", "")
     if priority and priority not in PRIORITIES:
         yield f"X-IGNITE-Priority {priority!r} is none of {', '.join(PRIORITIES)}"
@@ -490,7 +498,7 @@ def _write(path: bytes, data: bytes) -> None:
     _sync_folder(folder)
 
 
-def _rewrite(path: bytes, edit: Callable[[str], str]) -> None:
+def rewrite(path: bytes, edit: Callable[[str], str]) -> None:
     """Replace a file by its edited text; FileNotFoundError when it vanishes meanwhile. Its mode stays."""
     path = os.path.realpath(path)
     file = _open_locked(path)
@@ -516,7 +524,7 @@ def _open_locked(path: bytes) -> int:
     while True:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            if not os.path.isfile(path):
+            if not os.path.isfile(file):  # asked of what is open: the name may be gone by now
                 raise OSError(22, "is no regular file", path)
             fcntl.flock(file, fcntl.LOCK_EX)
             if os.path.samestat(os.fstat(file), os.stat(path)):
@@ -646,19 +654,19 @@ def set_status(given: Given, judge: Judge | None) -> int:
         if not equals:
             raise Misused(f"--extra {name}: it is Header-Name=value")
         headers[name] = value
-    _rewrite(os.fsencode(path), lambda raw: update_status(raw, _utf8(status), **headers))
+    rewrite(os.fsencode(path), lambda raw: update_status(raw, _utf8(status), **headers))
     return 0
 
 
 def set_header(given: Given, judge: Judge | None) -> int:
     path, name, value = given[""]
-    _rewrite(os.fsencode(path), lambda raw: update_header(raw, _utf8(name), _utf8(value)))
+    rewrite(os.fsencode(path), lambda raw: update_header(raw, _utf8(name), _utf8(value)))
     return 0
 
 
 def drop_header(given: Given, judge: Judge | None) -> int:
     path, name = given[""]
-    _rewrite(os.fsencode(path), lambda raw: remove_header(raw, _utf8(name)))
+    rewrite(os.fsencode(path), lambda raw: remove_header(raw, _utf8(name)))
     return 0
 
 

@@ -72,6 +72,27 @@ def deaf_gateway(places: Places) -> None:
     (places.own("gateway") / "address").write_text("http://127.0.0.1:1\n")
 
 
+def council_without_agents(places: Places) -> None:
+    (places.config / "system.yaml").write_text("roles: {council: true}\n")
+
+
+def council_without_program(places: Places) -> None:
+    council_without_agents(places)
+    (places.config / "council.yaml").write_text("agents: {leader: {command: [bin/nobody]}}\n")
+
+
+def dead_letter(places: Places) -> None:
+    council_without_agents(places)
+    (places.config / "council.yaml").write_text("agents: {leader: {command: [sh]}}\n")
+    places.dead_letters.mkdir()
+    (places.dead_letters / "x_dlq_1.mime").write_text("x")
+
+
+def message_for_nobody(places: Places) -> None:
+    places.agent("leader").mkdir(parents=True)
+    (places.agent("leader") / "x_1.mime").write_text("x")
+
+
 def set_back_clock(places: Places) -> None:
     places.own("king").mkdir(exist_ok=True)
     places.heartbeat("king").write_text("{}")
@@ -115,6 +136,14 @@ def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: T
         (hall_without_worker, "warn", "the gateway is switched on and the worker is not; write roles: {worker: true}"),
         (open_hall, "warn", "everybody who reaches 0.0.0.0:7700 can register; write registration: closed"),
         (deaf_gateway, "bad", "gateway does not answer at http://127.0.0.1:1"),
+        (council_without_agents, "warn", "council: it is switched on and nobody is to be told; write agents:"),
+        (
+            council_without_program,
+            "bad",
+            "the program bin/nobody of leader is not there or cannot be run; correct agents",
+        ),
+        (dead_letter, "warn", "council: 1 message was given up"),
+        (message_for_nobody, "warn", "workspace/queue and the council is switched off; write roles: {council: true}"),
         (set_back_clock, "warn", "in the future; the clock was set back"),
         (dead_file, "warn", "1 file in dead/ could not be read"),
     ],

@@ -29,6 +29,8 @@ WORDS = {
     "fsck": ("fsck",),
     "hall users": ("hall", "users"),
     "hall rooms": ("hall", "rooms"),
+    "council status": ("council", "status"),
+    "council dlq ls": ("council", "dlq", "ls"),
 }
 KINDS = {
     "say": "message",
@@ -38,6 +40,8 @@ KINDS = {
     "queue ls": "queues",
     "queue ls FOLDER": "order",
     "generals ls": "generals",
+    "council status": "council",
+    "council dlq ls": "dead_letters",
 }
 
 

@@ -605,6 +605,29 @@ def test_a_worker_of_the_hall_is_shown_with_what_it_stored_and_what_waits_for_it
     assert "worker  41 messages stored, 3 waiting, 1 dead letter, 2 gaps in its topic; it waits: the database" in shown
 
 
+def test_a_council_that_runs_is_shown_with_who_is_at_work(terminal: Terminal) -> None:
+    said = {
+        "waiting": 3,
+        "retrying": 1,
+        "at_work": {"leader": "x.mime"},
+        "told": 9,
+        "done": 5,
+        "retried": 2,
+        "buried": 1,
+    }
+    path = terminal.places.council_figures
+    path.parent.mkdir()
+    path.write_text(json.dumps(said))
+    assert "leader" not in terminal("status").out, "it does not run"
+    with closing(Held(terminal.places, "council")):
+        shown = terminal("status").out
+        assert "council  leader at work, 3 messages waiting, 1 to be told again, 1 dead letter\n" in shown
+        assert json.loads(terminal("status", "--json").out)["council"] == said
+        figures = terminal("metrics").out
+    assert 'kingdom_council_messages{state="retrying"} 1\n' in figures
+    assert "kingdom_council_told_total 9\n" in figures
+
+
 def test_a_gateway_that_runs_is_shown_with_what_it_has_answered(terminal: Terminal) -> None:
     said = {"sockets": 3, "accepted": 41, "failed": 2, "delivered": 164, "refused_sockets": 0, "cut_sockets": 0}
     path = terminal.places.gateway_figures("gateway")

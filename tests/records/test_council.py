@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from kingdom.records.council import faults_of_body, read_body
+from kingdom.errors import BadMessage
+from kingdom.records.council import faults_of_body, original_of, read_body, with_original
 
 TASK = {"task_id": "task_001", "title": "t"}
 INFO = {"retry_count": 3, "max_retries": 3, "last_error": "timed out", "moved_at": "2026-02-10T12:00:00+09:00"}
@@ -62,3 +65,30 @@ def test_a_body_without_one_of_its_fields_is_refused(kind: str, field: str) -> N
 def test_a_body_that_repeats_its_headers_counts_as_its_payload() -> None:
     wrapped = {"type": "user_goal", "from": "user", "to": "leader", "priority": "high", "payload": {"goal": "g"}}
     assert read_body(yaml.safe_dump(wrapped)) == {"goal": "g"}
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))))
+@example(b"")
+@example(b"\n")
+@example(b"a\n\n\n")
+@example(b"  a\n b\n   \n")
+@example(b"a\r\nb")
+@example("\u2028\u0085\ufeff왕⚔😀".encode())
+def test_a_dead_letter_gives_back_its_message_byte_for_byte(original: bytes) -> None:
+    facts = {"original_file": 'a "b"\x85\udcff', "failure_info": {"retry_count": 3, "last_error": ": \x7f"}}
+    body = read_body(with_original(facts, original))
+    assert original_of(body) == original
+    assert body["failure_info"] == facts["failure_info"]
+
+
+def test_a_dead_letter_is_read_as_it_is_where_that_can_be() -> None:
+    said = with_original({"original_file": "leader/a.mime"}, b"A: b\n\nc: d\n  e\n")
+    assert said == 'original_file: "leader/a.mime"\noriginal_message: |2\n  A: b\n\n  c: d\n    e\n'
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"original_message": 7}, {"original_message": "%", "original_encoding": "base64"}]
+)
+def test_a_dead_letter_without_its_message_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(BadMessage, match="original_message"):
+        original_of(body)

@@ -306,3 +306,32 @@ def test_a_home_at_work_comes_back_and_goes_on(home: Path, tmp_path: Path, recor
     assert is_done
     assert not wrong, "\n".join(wrong)
     assert tasks == Counter({f"evt-{number}": 1 for number in range(told)})
+
+
+def test_a_message_of_the_council_that_is_told_while_the_home_is_copied_is_there_once(
+    home: Path, tmp_path: Path
+) -> None:
+    places, copy = healthy(home, NOW - 60), Places(tmp_path / "copy")
+    waits = write_text(places.agent("leader") / "goal_1.mime", "goal")
+    told = places.told("leader") / waits.name
+    told.parent.mkdir()
+    steps = backup._of_council(places)
+    for path in steps:
+        backup._copy(path, copy.home / path.relative_to(home))
+        if path == waits:
+            waits.rename(told)
+    backup._keep_later(places, copy)
+    assert [path.relative_to(copy.home) for path in copy.home.rglob("*.mime")] == [told.relative_to(home)]
+
+
+def test_messages_of_the_council_come_back_and_turns_of_its_agents_do_not(home: Path, tmp_path: Path) -> None:
+    places = healthy(home, NOW - 60)
+    kept = [places.agent("leader") / "a_1.mime", places.told("leader") / "b_1.mime", places.dead_letters / "c_1.mime"]
+    kept += [places.dead_letters / "d_1.original", places.council / "notes.txt", places.council_threads / "t.jsonl"]
+    for path in kept:
+        write_text(path, path.name)
+    write_text(places.dead_letters / "d_1.mime", "d")
+    write_text(places.agent_turn("leader") / "told.json", "{}")
+    again = restored(made(places, tmp_path / "archives"), tmp_path / "again")
+    assert [(again.home / path.relative_to(home)).read_text() for path in kept] == [path.name for path in kept]
+    assert not again.agent_turns.exists()

@@ -62,6 +62,12 @@ def stale(path: Callable[[Places], Path]) -> Damage:
     return lambda at: (path(at).write_text("half"), left(path(at)))
 
 
+def write_text(path: Path, text: str) -> Path:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 def second_task(at: Places) -> None:
     put(at.home, "tasks", "pending", **task("task-20260207-000", event_id="evt-3"))
 
@@ -183,6 +189,21 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
     "a folder of a queue is a file": (
         "folders",
         lambda at: (at.folder("orders", "done").rmdir(), at.folder("orders", "done").write_text("x")),
+        True,
+    ),
+    "the note of an agent's turn is cut": (
+        "state",
+        lambda at: write_text(at.agent_turn("leader") / "told.json", "{"),
+        True,
+    ),
+    "a message without its dead letter": (
+        "letters",
+        lambda at: write_text(at.dead_letters / "x_dlq_1.original", "x"),
+        True,
+    ),
+    "an unfinished edit of a message": (
+        "litter",
+        lambda at: left(write_text(at.told("leader") / ".ignite_mime-1-0a.tmp", "half")),
         True,
     ),
     "a mark of two words": ("wanted", lambda at: (at.wanted_folder / "king").write_text("down now"), True),

@@ -23,6 +23,7 @@ COUNTED = {
     "kingdom_machine_health",
     "kingdom_hall_sockets",
     "kingdom_hall_waiting_messages",
+    "kingdom_council_messages",
 }
 
 
@@ -35,6 +36,8 @@ def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(
     gateway = {"role": "gateway", "sockets": 3, "accepted": 8, "failed": 1, "delivered": 32}
     gateway |= {"refused_sockets": 0, "cut_sockets": 4}
     view = view._replace(workers=(worker,), gateways=(gateway,))
+    council = {"waiting": 4, "retrying": 1, "at_work": {"leader": "x.mime"}, "told": 9, "retried": 3, "buried": 2}
+    view = view._replace(council=council)
     budgets = [("day_usd", "", 1.25, 10.0)]
     text = render(Figures(view, {"task_completed": 3}, budgets, {"gen-pr": 1.25}))
     found = {family.name: family for family in text_string_to_metric_families(text)}
@@ -49,6 +52,9 @@ def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(
     assert values["kingdom_machine_cpu_used_ratio",] == 0.5
     assert values["kingdom_hall_answers_total", "gateway", "accepted"] == 8
     assert values["kingdom_hall_waiting_messages", "worker"] == 2
+    assert values["kingdom_council_messages", "waiting"] == 4
+    assert values["kingdom_council_messages", "at_work"] == 1
+    assert values["kingdom_council_dead_letters_total",] == 2
     assert values["kingdom_internal_events_total", "task_completed"] == 3
     assert values["kingdom_budget_spent_dollars", "day_usd", ""] == 1.25
     assert values["kingdom_taken_timestamp_seconds",] == 1000.25

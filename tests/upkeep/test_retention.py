@@ -32,6 +32,7 @@ KINDS = {
     "prompts": f"state/prompts/{T}.md",
     "output of soldiers": f"logs/sessions/soldier-{T}-0.out",
     "workspaces": f"workspace/gen-pr/{T}",
+    "lists of the council's messages": "state/council/threads/t-1.jsonl",
     "marks of seen events": "state/sentinel/seen/evt-1",
     "rotated logs": "logs/events.log.20260101-000000",
 }
@@ -56,6 +57,7 @@ KEPT = [
     "logs/notes.txt",
     "memory/shared/lesson.md",
     "workspace/queue/leader",
+    "workspace/queue/dead_letter/x_dlq_1.mime",
     "queue/events/completed/.evt-1.json.tmp",
 ]
 

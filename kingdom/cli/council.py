@@ -1,0 +1,363 @@
+"""`kingdom council`: what waits for agents, what they have written each other, and the messages that were given up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kingdom import mime
+from kingdom.cli import as_json, home
+from kingdom.disk.atomic import is_there, make_folder
+from kingdom.disk.codec import parse_json, read_bytes
+from kingdom.disk.lock import is_locked
+from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing
+from kingdom.home import config
+from kingdom.home.places import Places, as_filename, check_name
+from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body
+from kingdom.runtime.wake import Waker
+from kingdom.words import count, duration, one_line, table, time_apart
+
+WATCH_SECONDS = 1.0
+ENDING, ORIGINAL = ".mime", ".original"
+
+
+class Unusable(BadInput):
+    """{name} cannot be put back: {why}"""
+
+    exit = Exit.FAILED
+
+
+@click.group(short_help="Agents' messages: status, watch, thread, dlq.")
+def council() -> None:
+    """Show what waits for the agents of the council, and what became of it."""
+
+
+@council.command()
+@click.option("--json", "in_json", is_flag=True, help="Print it as one line of JSON.")
+def status(in_json: bool) -> None:
+    """Show what waits for each agent, and who is at work."""
+    places = home.find()
+    found = look(places, time.time())
+    print(as_json.line("council", found) if in_json else "\n".join(_status(found)))
+
+
+@council.command()
+def watch() -> None:
+    """Show the same every second, until Ctrl-C."""
+    places = home.find()
+    waker = Waker((), "poll")
+    while True:
+        print("\n".join(_status(look(places, time.time()))) + "\n", flush=True)
+        waker.wait(WATCH_SECONDS)
+
+
+@council.command()
+@click.argument("id")
+def thread(id: str) -> None:
+    """Show the messages of a thread as a tree. ID is that of the thread, or of a message in it, or its file's name."""
+    places = home.find()
+    rows = _thread(places, id)
+    if not rows:
+        hint = f"; `{home.command()} council status` shows what waits"
+        raise NoSuchThing(what="thread or message", name=id, hint=hint)
+    print("\n".join(_tree(places, rows)))
+
+
+@council.group()
+def dlq() -> None:
+    """List, put back and delete messages that were given up."""
+
+
+@dlq.command("ls")
+@click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
+def list_letters(in_json: bool) -> None:
+    """List the messages that were given up, each with the reason."""
+    places = home.find()
+    found = [facts_of(places, name) for name in letters(places)]
+    if in_json:
+        print(as_json.line("dead_letters", {"dead_letters": found}))
+        return
+    rows = [
+        [row["name"], row["agent"], time_apart(row["moved_at"], time.time()), one_line(row["reason"])] for row in found
+    ]
+    print(table(rows, ("dead letter", "for", "age", "reason"), indent="") if rows else "none")
+
+
+@dlq.command()
+@click.argument("names", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Put back all of them.")
+def retry(names: Sequence[str], every: bool) -> None:
+    """Put messages back where they came from, byte for byte; they are told anew."""
+    places = home.own()
+    disk = home.disk(places)
+    for name in _chosen(places, names, every):
+        letter = places.dead_letters / name
+        agent, original = _came_from(letter)
+        make_folder(places.told(agent))
+        target = places.agent(agent) / original
+        beside = letter.with_suffix(ORIGINAL)
+        if is_there(beside):
+            disk.move(beside, target)
+        else:
+            data = original_of(_body(letter))
+            try:
+                disk.create(target, data)
+            except Collision:
+                # Of a command that was killed here, or another message.
+                if read_bytes(target, LARGEST_DEAD_LETTER) != data:
+                    raise
+        disk.remove(letter)
+        print(f"{agent}/{original} is back")
+
+
+@dlq.command()
+@click.argument("names", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Delete all of them.")
+def purge(names: Sequence[str], every: bool) -> None:
+    """Delete messages that were given up, for good."""
+    places = home.own()
+    disk = home.disk(places)
+    chosen = _chosen(places, names, every)
+    for name in chosen:
+        letter = places.dead_letters / name
+        beside = letter.with_suffix(ORIGINAL)
+        if is_there(beside):
+            if os.path.isdir(beside) and not beside.is_symlink():
+                raise Unusable(name=name, why=f"it is a folder; look into {beside} and remove it")
+            disk.remove(beside)
+        disk.remove(letter)
+    print(f"deleted {count(len(chosen), 'dead letter')}")
+
+
+def look(places: Places, now: float) -> dict[str, Any]:
+    """Return how many messages each agent has, who is at work, and how many were given up."""
+    settings, _ = config.for_looking(places, "council")
+    rows = []
+    for agent in _agents(places):
+        turn = places.agent_turn(agent)
+        waits, told = _messages(places.agent(agent)), _messages(places.told(agent))
+        row: dict[str, Any] = {"agent": agent, "waiting": len(waits), "in_hand": len(told)}
+        row["oldest_seconds"] = round(max((now - at for at in (*waits.values(), *told.values())), default=0.0), 1)
+        row["at_work_on"] = None
+        with suppress(FileNotFoundError, BadFile, ValueError):
+            if is_locked(turn / "lock"):
+                row["at_work_on"] = os.path.basename(str(parse_json(read_bytes(turn / "told.json"))["path"]))
+        row["is_started"] = _is_started(settings["agents"], agent)
+        rows.append(row)
+    return {
+        "runs": is_locked(places.lock("council")),
+        "agents": rows,
+        "dead_letters": len(letters(places)),
+    }
+
+
+def _is_started(agents: Any, agent: str) -> bool:
+    return agent in agents or (agent.startswith("ignitian_") and "ignitian" in agents)
+
+
+def _status(found: dict[str, Any]) -> Iterator[str]:
+    if not found["runs"]:
+        yield "The council does not run (`roles: {council: true}` in config/system.yaml switches it on)."
+    rows = [
+        (
+            row["agent"] if row["is_started"] else f"{row['agent']} (nobody starts it)",
+            row["waiting"],
+            row["in_hand"],
+            duration(row["oldest_seconds"]) if row["waiting"] + row["in_hand"] else "-",
+            one_line(row["at_work_on"] or "-", 60),
+        )
+        for row in found["agents"]
+        if row["waiting"] or row["in_hand"] or row["is_started"]
+    ]
+    head = ("agent", "waiting", "in hand", "oldest", "at work on")
+    yield table(rows, head, indent="") if rows else "No agent has a message."
+    if found["dead_letters"]:
+        yield f"{count(found['dead_letters'], 'dead letter')}: `{home.command()} council dlq ls` says why."
+
+
+def _agents(places: Places) -> list[str]:
+    with suppress(FileNotFoundError):
+        names = os.listdir(places.council)
+        return sorted(name for name in names if mime.folder_of(name) == name and places.agent(name).is_dir())
+    return []
+
+
+def _messages(folder: Path) -> dict[str, float]:
+    """Return the messages in a folder, each with the time at which it was changed."""
+    found = {}
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(ENDING) and not entry.name.startswith("."):
+                with suppress(FileNotFoundError):
+                    found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
+    return found
+
+
+# Threads.
+
+
+@dataclass
+class Node:
+    """One message in a thread; it may have gone to several agents."""
+
+    id: str
+    row: dict[str, Any]
+    #: By agent: what became of it there.
+    states: dict[str, str] = field(default_factory=dict)
+    children: list[Node] = field(default_factory=list)
+
+
+def _thread(places: Places, id: str) -> list[dict[str, Any]]:
+    """Return the messages of a thread, oldest first: those that the council has taken, and those that wait."""
+    waiting = list(waiting_rows(places))
+    rows = [
+        *listed_rows(places.council_threads / f"{as_filename(id)}.jsonl"),
+        *(row for row in waiting if row["thread"] == id),
+    ]
+    if rows:
+        return rows
+    for path in sorted(places.council_threads.glob("*.jsonl")):
+        listed = list(listed_rows(path))
+        if any(is_named(row, id) for row in listed):
+            return listed if not path.name.startswith("without-") else [row for row in listed if is_named(row, id)]
+    named = next((row for row in waiting if is_named(row, id)), None)
+    if named is None:
+        return []
+    return [row for row in waiting if row["thread"] == named["thread"]] if named["thread"] else [named]
+
+
+def is_named(row: dict[str, Any], id: str) -> bool:
+    return id in (row["id"], row["id"].strip("<>"), row["file"], row["file"].removesuffix(ENDING))
+
+
+def listed_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a list that can be read; a kill may have torn the last one."""
+    with suppress(FileNotFoundError), open(path, "rb") as lines:
+        for line in lines:
+            with suppress(ValueError):
+                row = parse_json(line)
+                if isinstance(row, dict) and {"id", "file", "agent", "in_reply_to", "type", "from", "at"} <= row.keys():
+                    yield row
+
+
+def waiting_rows(places: Places) -> Iterator[dict[str, Any]]:
+    """Yield what waits in agents' folders and was not taken yet."""
+    for agent in _agents(places):
+        for name in sorted(_messages(places.agent(agent))):
+            with suppress(FileNotFoundError, BadFile):
+                found = mime.parse_message(read_bytes(places.agent(agent) / name).decode("utf-8", "replace"))
+                row = {"at": "", "agent": agent, "file": name, "about": "", "thread": found["thread_id"]}
+                yield {
+                    **row,
+                    "id": found["message_id"],
+                    "in_reply_to": found["in_reply_to"],
+                    "from": found["from"],
+                    "to": found["to"],
+                    "type": found["type"],
+                }
+
+
+def _tree(places: Places, rows: list[dict[str, Any]]) -> Iterator[str]:
+    dead = letters(places)
+    nodes: dict[str, Node] = {}
+    for row in rows:
+        node = nodes.setdefault(row["id"] or row["file"], Node(row["id"], row))
+        node.states[row["agent"]] = state_of(places, row, dead)
+    roots: list[Node] = []
+    for node in nodes.values():
+        above = nodes.get(node.row["in_reply_to"])
+        (above.children if above is not None and above is not node else roots).append(node)
+    shown: set[str] = set()
+    for root in roots or list(nodes.values())[:1]:  # a circle of replies has no root
+        yield from _branch(root, "", "", shown)
+
+
+def _branch(node: Node, lead: str, below: str, shown: set[str]) -> Iterator[str]:
+    if node.id in shown:
+        return
+    shown.add(node.id)
+    to = ", ".join(f"{agent} ({state})" for agent, state in node.states.items())
+    about = one_line(node.row.get("about") or "", 60)
+    what = f"{one_line(node.row['type'], 40)}: {one_line(node.row['from'], 40)} → {to}"
+    yield f"{lead}{what}{f': {about}' if about else ''}"
+    for child in node.children:
+        is_last = child is node.children[-1]
+        yield from _branch(
+            child, f"{below}{'└─ ' if is_last else '├─ '}", f"{below}{'   ' if is_last else '│  '}", shown
+        )
+
+
+def state_of(places: Places, row: dict[str, Any], dead: list[str]) -> str:
+    """Return what became of a message at one agent."""
+    try:
+        waits, told = places.agent(row["agent"]) / row["file"], places.told(row["agent"]) / row["file"]
+        if is_there(waits):
+            return "waiting"
+        head = mime.parse_message(read_bytes(told).decode("utf-8", "replace"))
+        return one_line(head["status"] or "waiting", 20)
+    except (FileNotFoundError, BadFile, BadName):
+        start = f"{as_filename(row['file'].removesuffix(ENDING))}_dlq_"
+        return "dead letter" if any(name.startswith(start) for name in dead) else "done"
+
+
+# Dead letters.
+
+
+def letters(places: Places) -> list[str]:
+    return sorted(_messages(places.dead_letters))
+
+
+def facts_of(places: Places, name: str) -> dict[str, Any]:
+    try:
+        body = _body(places.dead_letters / name)
+    except (FileNotFoundError, BadFile, BadMessage) as error:
+        return {"name": name, "agent": "?", "file": "", "moved_at": "", "retry_count": 0, "reason": str(error)}
+    info = body.get("failure_info")
+    info = info if isinstance(info, dict) else {}
+    agent, _, file = str(body.get("original_file")).rpartition("/")
+    facts = {"name": name, "agent": agent, "file": file, "moved_at": str(info.get("moved_at"))}
+    return {**facts, "retry_count": info.get("retry_count"), "reason": str(info.get("last_error"))}
+
+
+def _body(letter: Path) -> dict[str, Any]:
+    raw = read_bytes(letter, LARGEST_DEAD_LETTER).decode("utf-8", "replace")
+    return read_body(mime.extract_body(raw))
+
+
+def _came_from(letter: Path) -> tuple[str, str]:
+    """Return the agent and the name of the message in a dead letter, which anybody may have written."""
+    try:
+        agent, _, name = str(_body(letter).get("original_file")).rpartition("/")
+    except (BadFile, BadMessage) as error:
+        raise Unusable(name=letter.name, why=error) from None
+    if mime.folder_of(agent) != agent or not agent:
+        raise Unusable(name=letter.name, why=f"{one_line(agent or 'nobody')} is no agent")
+    if not name.endswith(ENDING) or name.startswith(".") or "\0" in name:
+        raise Unusable(name=letter.name, why=f"{one_line(name)!r} is no name of a message")
+    check_name("agent", agent)
+    return agent, name
+
+
+def _chosen(places: Places, names: Sequence[str], every: bool) -> list[str]:
+    """Return the dead letters that were named, by their own name or that of the message."""
+    known = letters(places)
+    if every and not names:
+        return known
+    if not names or every:
+        raise click.UsageError("name dead letters, or say --all")
+    chosen: dict[str, None] = {}
+    for name in names:
+        start = f"{name.removesuffix(ENDING)}_dlq_"
+        found = [one for one in known if one in (name, f"{name}{ENDING}") or one.startswith(start)]
+        if not found:
+            hint = f"; `{home.command()} council dlq ls` lists them"
+            raise NoSuchThing(what="dead letter", name=name, hint=hint)
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)

@@ -1,0 +1,17 @@
+"""python -m kingdom.council [--once]: tells agents of the IGNITE protocol about their messages."""
+
+from __future__ import annotations
+
+import sys
+
+import kingdom.runtime.early  # noqa: F401
+from kingdom.council.job import CouncilJob
+from kingdom.runtime.role import RoleSpec, run, wants_once
+
+
+def main() -> int:
+    return run(RoleSpec("council", "council", once=wants_once(sys.argv)), CouncilJob)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What the council says of itself: its counts, and every message that it has taken, by thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kingdom.council.messages import Message
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.codec import to_json, to_line
+from kingdom.home.places import as_filename
+from kingdom.runtime.role import Services
+from kingdom.times import stamp
+from kingdom.words import one_line
+
+WRITE_SECONDS = 1.0
+IDLE_SECONDS = 30.0
+
+
+class Figures:
+    """Counts since the start of the role, and how it is now."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._counts = {"told": 0, "done": 0, "retried": 0, "buried": 0}
+        self._now: dict[str, Any] = {}
+        self._said: dict[str, Any] = {}
+        self._written_at = 0.0
+
+    def count(self, what: str) -> None:
+        self._counts[what] += 1
+
+    def note(self, message: Message) -> None:
+        """Add a message to the list of its thread: it will be deleted. A repetition is recognised by its id."""
+        folder = self._services.places.council_threads
+        make_folder(folder)
+        row: dict[str, Any] = {
+            "at": stamp(self._services.clock()),
+            "agent": message.agent,
+            "file": message.path.name,
+            "id": message.id,
+            "in_reply_to": message.in_reply_to,
+            "from": message.sender,
+            "to": message.to,
+            "type": message.type,
+            "about": one_line(message.about, 120),
+        }
+        # Messages without a thread are listed by day, so that such a list ends and is deleted when it is old.
+        thread = message.thread or f"without-{row['at'][:10]}"
+        path = folder / f"{as_filename(thread)}.jsonl"
+        self._services.unsynced.append(path, to_line(row))
+
+    def show(self, waiting: int, retrying: int, at_work: dict[str, str]) -> None:
+        """Write how it is, at most once a second, and seldom while nothing changes."""
+        self._now = {"waiting": waiting, "retrying": retrying, "at_work": at_work, **self._counts}
+        age = self._services.monotonic() - self._written_at
+        if age >= (WRITE_SECONDS if self._now != self._said else IDLE_SECONDS) or not self._said:
+            self.write()
+
+    def write(self) -> None:
+        if self._now:
+            self._written_at, self._said = self._services.monotonic(), self._now
+            at = stamp(self._services.clock())
+            self._services.unsynced.rewrite(self._services.places.council_figures, to_json({"at": at, **self._now}))
+
+    @property
+    def seconds_to_write(self) -> float:
+        """Seconds until the figures should be written again."""
+        age = self._services.monotonic() - self._written_at
+        return max(0.05, (WRITE_SECONDS if self._now != self._said else IDLE_SECONDS) - age)

@@ -1,0 +1,142 @@
+"""The council's turn: end what agents have done with, judge what has come, and tell free agents what waits."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from kingdom import mime
+from kingdom.council.delivery import Delivery
+from kingdom.council.messages import Message
+from kingdom.council.settings import settings_of
+from kingdom.council.turns import Turns
+from kingdom.disk.atomic import make_folder
+from kingdom.runtime.processes import started_at
+from kingdom.runtime.role import Services, Turn
+
+DRAFT = re.compile(rf"\.{re.escape(mime.PROGRAM)}-(\d+)-[0-9a-f]+\.tmp\Z")
+
+
+class CouncilJob:
+    """Plays `queue_monitor`: agents are told by it alone."""
+
+    def __init__(self, services: Services, dice: Callable[[], float] = random.random) -> None:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # see writers.py
+        self._services = services
+        self._settings = settings_of(services)
+        self._make_folders()
+        self._clear_drafts()
+        self._delivery = Delivery(services, self._settings, dice)
+        self._turns = Turns(services, self._settings)
+
+    def folders(self) -> dict[Path, tuple[str, ...]]:
+        places = self._services.places
+        agents = self._agents()
+        watched = [places.council, *map(places.agent, agents), *map(places.told, agents)]
+        return dict.fromkeys(watched, ())
+
+    def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
+        """Look everywhere: a folder holds few files, and only it tells the truth."""
+        worked = self._end_turns()
+        self._delivery.begin_turn()
+        waiting = self._look()
+        ready: list[Message] = []
+        later: list[Message] = []
+        for message in waiting:
+            (ready if self._delivery.is_due(message) else later).append(message)
+        told = 0
+        for message in sorted(ready, key=lambda message: message.rank):
+            if len(self._turns.running) >= self._settings.parallel_max:
+                break
+            if message.agent not in self._turns.running:
+                self._tell(message)
+                told += 1
+        at_work = {agent: os.path.basename(turn.path) for agent, turn in self._turns.running.items()}
+        self._delivery.figures.show(len(ready) - told, len(later), at_work)
+        worked = worked or told > 0 or self._delivery.has_more
+        return Turn(worked, self._seconds(later), busy=bool(self._turns.running or ready) or self._is_settling)
+
+    def reload(self, services: Services) -> None:
+        """Take over new configuration."""
+        self._settings = settings_of(services)
+        self._services = services
+        self._make_folders()
+        self._delivery.take_over(services, self._settings)
+        self._turns.take_over(services, self._settings)
+
+    def close(self) -> None:
+        """Leave agents at work: the next start finds them again."""
+        self._delivery.figures.write()
+        if self._turns.running:
+            self._services.log.info(f"leaves at work: {', '.join(sorted(self._turns.running))}")
+
+    def _end_turns(self) -> bool:
+        over = self._turns.ended()
+        for ended in over:
+            self._delivery.end(ended)
+            self._turns.clear(ended.turn.agent)
+        return bool(over)
+
+    def _look(self) -> list[Message]:
+        """Return what waits for the agents that are started here."""
+        found: list[Message] = []
+        for agent in self._agents():
+            if self._settings.of(agent) is not None:
+                turn = self._turns.running.get(agent)
+                found += self._delivery.look(agent, Path(turn.path) if turn is not None else None)
+        return found
+
+    def _tell(self, message: Message) -> None:
+        taken = self._delivery.take(message)
+        if taken is None:
+            return
+        if why := self._turns.tell(taken.agent, str(taken.path), taken.retries):
+            self._delivery.fail(taken, why)
+        else:
+            self._delivery.told(taken)
+
+    def _agents(self) -> list[str]:
+        """Return the agents that have a folder."""
+        names = os.listdir(self._services.places.council)
+        return sorted(name for name in names if mime.folder_of(name) == name and self._is_folder(name))
+
+    def _is_folder(self, agent: str) -> bool:
+        path = self._services.places.agent(agent)
+        return os.path.isdir(path) and not os.path.islink(path)
+
+    def _make_folders(self) -> None:
+        places = self._services.places
+        make_folder(places.dead_letters)
+        for agent in {*self._settings.folders(), *self._agents()}:
+            make_folder(places.told(agent))
+
+    def _clear_drafts(self) -> None:
+        """Delete what killed processes have left of edits."""
+        places = self._services.places
+        for folder in [part for agent in self._agents() for part in (places.agent(agent), places.told(agent))]:
+            for name in os.listdir(folder):
+                found = DRAFT.match(name)
+                if found is not None and (int(found[1]) == os.getpid() or started_at(int(found[1])) is None):
+                    with suppress(FileNotFoundError):
+                        os.unlink(folder / name)
+
+    @property
+    def _is_settling(self) -> bool:
+        return self._delivery.settling_seconds < 10.0
+
+    def _seconds(self, later: list[Message]) -> float:
+        """Return the seconds until something is due."""
+        now = self._services.clock()
+        retry = min((message.not_before - now for message in later), default=3600.0)
+        due = (
+            retry,
+            self._turns.seconds_left(),
+            self._delivery.settling_seconds,
+            self._delivery.figures.seconds_to_write,
+        )
+        return max(0.02, min(self._settings.poll_interval, *due))

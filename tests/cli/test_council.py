@@ -1,0 +1,215 @@
+"""`kingdom council`: what waits, threads as trees, and messages that were given up."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from kingdom import mime
+from kingdom.home.places import Places
+from kingdom.runtime.processes import agent_markers, carriers
+from tests.cli.conftest import Held, Terminal
+from tests.council.councils import CRASH, DONE, HANG, LEFT, Council, council_of, sh
+
+Open = Callable[..., Council]
+
+
+@pytest.fixture
+def council(terminal: Terminal) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def opened(**agents: str) -> Council:
+            rows = {name: sh(script) for name, script in agents.items()}
+            return stack.enter_context(council_of(terminal.places.home, agents=rows, dlq={"max_retries": 0}))
+
+        yield opened
+
+
+def given_up(council: Open) -> tuple[Council, Path, bytes]:
+    """A council with a message that was given up: its file, and what it held then."""
+    opened = council(architect=LEFT)
+    sent = opened.write("architect")
+    opened.turn()
+    told = opened.places.told("architect") / sent.name
+    raw = told.read_bytes()
+    opened.fail(1)
+    return opened, sent, raw
+
+
+def test_status_shows_what_waits_and_who_is_at_work(council: Open, terminal: Terminal) -> None:
+    opened = council(leader=HANG)
+    sent, _ = opened.write(), opened.write()
+    opened.write("coordinator")
+    opened.turn()
+    said = terminal.ok("council", "status")
+    assert said.startswith("The council does not run (`roles: {council: true}`")
+    rows = [line.split() for line in said.splitlines()]
+    assert ["leader", "1", "1", *rows[3][3:-1], sent.name] in rows
+    assert "coordinator (nobody starts it)  1        0" in said
+    with closing(Held(terminal.places, "council")):
+        found = json.loads(terminal.ok("council", "status", "--json"))
+    leader = next(row for row in found["agents"] if row["agent"] == "leader")
+    assert found["runs"]
+    assert (leader["waiting"], leader["in_hand"], leader["at_work_on"]) == (1, 1, sent.name)
+
+
+def test_status_says_when_there_is_nothing(terminal: Terminal) -> None:
+    assert "No agent has a message." in terminal.ok("council", "status")
+
+
+def test_dead_letters_are_listed_with_their_reason(council: Open, terminal: Terminal) -> None:
+    assert terminal.ok("council", "dlq", "ls") == "none\n"
+    opened, sent, _ = given_up(council)
+    said = terminal.ok("council", "dlq", "ls")
+    assert sent.stem in said
+    assert "it ended and left the message" in said
+    (found,) = json.loads(terminal.ok("council", "dlq", "ls", "--json"))["dead_letters"]
+    assert (found["agent"], found["file"], found["retry_count"]) == ("architect", sent.name, 0)
+    assert "1 dead letter: " in terminal.ok("council", "status")
+    assert opened.everything
+
+
+@pytest.mark.parametrize("words", [("--all",), ("{stem}",), ("{stem}.mime",), ("{letter}",)])
+def test_retry_puts_a_message_back_byte_for_byte(words: tuple[str], council: Open, terminal: Terminal) -> None:
+    opened, sent, raw = given_up(council)
+    (letter,) = opened.names("dead_letter")
+    named = [word.format(stem=sent.stem, letter=letter) for word in words]
+    assert terminal.ok("council", "dlq", "retry", *named) == f"architect/{sent.name} is back\n"
+    assert sent.read_bytes() == raw
+    assert opened.names("dead_letter") == []
+
+
+def test_a_message_that_was_put_back_has_all_its_tries_again(council: Open, terminal: Terminal) -> None:
+    opened, sent, _ = given_up(council)
+    terminal.ok("council", "dlq", "retry", "--all")
+    opened.start(agents={"architect": sh(LEFT)})
+    opened.until(lambda: "retry 1 of 3" in opened.log, "it is told again")
+    assert opened.message("architect", sent.name).retries == 1
+
+
+@pytest.mark.parametrize("what", ["text", "pipe", "folder"])
+def test_whatever_was_given_up_comes_back_as_it_was(what: str, council: Open, terminal: Terminal) -> None:
+    opened = council(leader=DONE)
+    path = opened.places.agent("leader") / "odd_1770000000000001.mime"
+    make: dict[str, Callable[[], object]] = {
+        "text": lambda: path.write_bytes(b"\xff\r\nno message"),
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+    }
+    make[what]()
+    kind = stat.S_IFMT(path.lstat().st_mode)
+    opened.until(lambda: opened.names("dead_letter"), "it was given up")
+    assert terminal.ok("council", "dlq", "retry", "--all") == f"leader/{path.name} is back\n"
+    assert stat.S_IFMT(path.lstat().st_mode) == kind
+    assert what != "text" or path.read_bytes() == b"\xff\r\nno message"
+    assert list(opened.places.dead_letters.iterdir()) == []
+
+
+def test_retry_overwrites_nothing_and_can_be_repeated(council: Open, terminal: Terminal) -> None:
+    opened, sent, raw = given_up(council)
+    (letter,) = opened.names("dead_letter")
+    sent.write_bytes(b"another")
+    said = terminal("council", "dlq", "retry", "--all")
+    assert (said.code, said.err) == (1, f"kingdom: {sent} is there already; nothing was overwritten\n")
+    assert (sent.read_bytes(), opened.names("dead_letter")) == (b"another", [letter])
+    sent.write_bytes(raw)
+    terminal.ok("council", "dlq", "retry", "--all")
+    assert (sent.read_bytes(), opened.names("dead_letter")) == (raw, [])
+
+
+def test_purge_deletes_dead_letters(council: Open, terminal: Terminal) -> None:
+    opened, _, _ = given_up(council)
+    _closed = opened.places.agent("architect") / "x.mime"
+    os.mkfifo(_closed)
+    opened.until(lambda: len(opened.names("dead_letter")) == 2, "both are given up")
+    assert terminal.ok("council", "dlq", "purge", "--all") == "deleted 2 dead letters\n"
+    assert list(opened.places.dead_letters.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("x_1.mime", "nobody is no agent"),
+        ("../x_1.mime", ".. is no agent"),
+        ("/etc/x_1.mime", "/etc is no agent"),
+        ("leader/../../x_1.mime", "leader/../.. is no agent"),
+        ("leader/.hidden.mime", "'.hidden.mime' is no name of a message"),
+        ("leader/x.txt", "'x.txt' is no name of a message"),
+    ],
+)
+def test_a_forged_dead_letter_is_put_nowhere(place: str, why: str, terminal: Terminal) -> None:
+    places: Places = terminal.places
+    places.dead_letters.mkdir(parents=True)
+    body = f"original_file: {place}\nfailure_info: {{}}\noriginal_message: x"
+    raw = mime.build_message(from_agent="queue_monitor", to_agents="leader", msg_type="dead_letter", body=body)
+    (places.dead_letters / "x_dlq_1.mime").write_text(raw)
+    before = sorted(places.home.rglob("*"))
+    said = terminal("council", "dlq", "retry", "--all")
+    assert said.code == 1
+    assert why in said.err
+    assert [path for path in sorted(places.home.rglob("*")) if path not in before and "cli" not in path.parts] == []
+
+
+def test_a_name_that_is_none_is_said(terminal: Terminal) -> None:
+    said = terminal("council", "dlq", "retry", "x")
+    assert (said.code, said.err.startswith("kingdom: no dead letter named 'x'")) == (1, True)
+    assert terminal("council", "dlq", "retry").code == 2
+    assert terminal("council", "thread", "x").err.startswith("kingdom: no thread or message named 'x'")
+
+
+def test_a_thread_is_shown_as_a_tree_also_when_its_messages_are_gone(council: Open, terminal: Terminal) -> None:
+    opened = council(leader=DONE, coordinator=DONE, architect=CRASH)
+    goal = opened.write(thread_id="t-1", body="goal: a README")
+    identity = opened.headers(goal)["message_id"]
+    replies = {"thread_id": "t-1", "in_reply_to": identity, "from_agent": "leader"}
+    opened.write("architect", msg_type="architecture_request", body="{goal: a, question: b}", **replies)
+    opened.write("coordinator", msg_type="task_list", to="coordinator, leader", body="tasks: []", **replies)
+    opened.fail(1)
+    opened.write("user", msg_type="progress_update", body="{repository: a, summary: b}", **replies)
+    tree = [
+        "user_goal: user → leader (done): a README",
+        "├─ architecture_request: leader → architect (dead letter): a",
+        "├─ task_list: leader → coordinator (done)",
+        "└─ progress_update: leader → user (waiting)",
+    ]
+    said = terminal.ok("council", "thread", "t-1").splitlines()
+    assert [line for line in said if "escalation" not in line] == tree
+    for name in (identity, identity.strip("<>"), goal.name, goal.stem):
+        assert terminal.ok("council", "thread", name).splitlines()[0] == tree[0]
+
+
+def test_why_says_what_became_of_a_message(council: Open, terminal: Terminal) -> None:
+    opened = council(leader=DONE, architect=LEFT)
+    waits = opened.write("coordinator")
+    done = opened.write()
+    failed = opened.write("architect")
+    opened.fail(1)
+    assert "user_goal from user: waits until coordinator is free" in terminal.ok("why", waits.name)
+    identity = json.loads(terminal.ok("why", "--json", done.stem))["id"]
+    assert "user_goal from user: leader has done with it" in terminal.ok("why", identity)
+    said = terminal.ok("why", failed.name)
+    assert "user_goal from user: it was given up" in said
+    assert "it ended and left the message, after 0 retries" in said
+    opened.start(agents={"architect": sh(LEFT)})
+    again = opened.write("architect")
+    opened.until(lambda: "retry 1 of 3" in opened.log, "it has failed")
+    said = terminal.ok("why", again.name)
+    assert "architect failed, and will be told again" in said
+    assert "it ended and left the message; told 1 times again" in said
+    assert "not before 2026-02-07T" in said
+    assert terminal("why", "nothing_1.mime").code == 1
+
+
+def test_down_with_soldiers_ends_agents_at_work(council: Open, terminal: Terminal) -> None:
+    opened = council(architect=HANG)
+    opened.write("architect")
+    opened.turn()
+    assert "Still at work for the council: architect." in terminal("down").out
+    assert "Ended: architect." in terminal("down", "--soldiers").out
+    assert carriers(agent_markers(opened.home, "architect")) == []

@@ -1,0 +1,134 @@
+"""The sweep of the council and its own tests are shown councils with a defect, and must catch it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import mutants, test_sweep_council
+from tests.faults.changes import body, drop, replace, swap
+from tests.faults.mutants import Mutant
+from tests.faults.sweep import KILL, sweep
+
+FAILING = "tests/council/test_failing.py::test_"
+TELLING = "tests/council/test_telling.py::test_"
+COMMANDS = "tests/cli/test_council.py::test_"
+
+MUTANTS = [
+    Mutant(
+        "a turn is noted after its program was started",
+        "kingdom.council.turns:Turns.tell",
+        swap("disk.rewrite", "self._start"),
+        "council kill",
+        near="^[a-z0-9]+ state/council/turns/(leader|strategist)|^fsync state/council",
+    ),
+    Mutant(
+        "a message is removed before its dead letter is there",
+        "kingdom.council.delivery:Delivery._give_up",
+        swap("dead_letters.keep", "disk.remove"),
+        "council kill",
+        near="dead_letter|state/council/tmp",
+    ),
+    Mutant(
+        "a dead letter that is there already is not recognised",
+        "kingdom.council.dead_letters:DeadLetters.keep",
+        replace("_holds(A, B, C)", "False"),
+        "council kill",
+        near="^(unlink|renameat2) workspace/queue/(architect|strategist|evaluator|leader/escalation)",
+    ),
+    Mutant(
+        "an escalation that is there already is not recognised",
+        "kingdom.council.dead_letters:DeadLetters._is_escalated",
+        body("return False"),
+        "council kill",
+        near="^unlink",
+    ),
+    Mutant(
+        "a program does not note that it was started",
+        "kingdom.council.turns:Turns._start.enter",
+        drop("write"),
+        FAILING + "an_agent_that_ended_while_the_council_was_away_and_left_its_message_is_told_again",
+    ),
+    Mutant(
+        "an agent at work is forgotten at a restart",
+        "kingdom.council.turns:Turns.__init__",
+        replace("self._noted()", "()"),
+        FAILING + "an_agent_at_work_is_found_again_and_not_told_twice",
+    ),
+    Mutant(
+        "a try is counted again after a kill",
+        "kingdom.council.delivery:Delivery.end",
+        replace("A.retries > B.retries", "False"),
+        FAILING + "a_try_is_counted_once_though_the_council_is_killed_before_it_forgets_the_turn",
+    ),
+    Mutant(
+        "an edit brings a deleted message back",
+        "kingdom.council.delivery:Delivery._edit",
+        replace("mime.rewrite(A, B)", "Path(os.fsdecode(A)).write_text(B(''))"),
+        FAILING + "an_edit_of_the_council_does_not_bring_a_deleted_message_back",
+    ),
+    Mutant(
+        "an escalation escalates",
+        "kingdom.council.dead_letters:DeadLetters.escalate",
+        replace("A.type in NEVER_ESCALATE", "False"),
+        FAILING + "a_dead_letter_that_somebody_sends_leader_escalates_no_further",
+    ),
+    Mutant(
+        "people are told of each escalation",
+        "kingdom.council.dead_letters:DeadLetters._alert",
+        replace("self._told.get(A)", "None"),
+        FAILING + "when_leader_is_down_people_get_exactly_one_alert",
+    ),
+    Mutant(
+        "the longest wait is not kept",
+        "kingdom.council.delivery:Delivery.fail",
+        replace("min(self._settings.max_delay, A)", "A"),
+        FAILING + "no_wait_is_longer_than_the_longest",
+    ),
+    Mutant(
+        "what an agent has started goes on after its turn",
+        "kingdom.council.turns:Turns._end_whole",
+        body("pass"),
+        TELLING + "what_an_agent_leaves_running_is_ended_with_its_turn",
+    ),
+    Mutant(
+        "a file is judged while somebody writes it",
+        "kingdom.council.writers:Writers.are_done",
+        replace("_nobody_writes(A)", "True"),
+        FAILING + "a_file_that_somebody_is_writing_is_judged_when_it_is_closed",
+    ),
+    Mutant(
+        "an agent is told while it is at work",
+        "kingdom.council.job:CouncilJob.turn",
+        replace("A.agent not in self._turns.running", "True"),
+        TELLING + "an_agent_has_one_turn_at_a_time_and_the_others_wait_for_a_slot",
+        quick=True,
+    ),
+    Mutant(
+        "a message in another's folder is told",
+        "kingdom.council.messages:faults_of",
+        drop("found.append"),
+        FAILING + "a_bad_message_goes_to_the_dead_letters_byte_for_byte_with_its_reason",
+    ),
+    Mutant(
+        "a message that is put back is not the one that was given up",
+        "kingdom.cli.council:retry",
+        replace("original_of(A)", "original_of(A).strip()"),
+        COMMANDS + "retry_puts_a_message_back_byte_for_byte",
+    ),
+]
+KNOWN = {mutant.name: mutant for mutant in MUTANTS}
+
+
+def check(tree: Path, name: str, near: str) -> list[str]:
+    """Return what a check finds wrong with the program of a tree."""
+    if name == "council kill":
+        return sweep(test_sweep_council.COUNCIL, KILL, tree=tree, near=near, stop_at=1).bad
+    return mutants.failing(tree, name)
+
+
+@pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
+def test_a_seeded_defect_of_the_council_is_caught(name: str) -> None:
+    mutant = KNOWN[name]
+    assert mutants.is_caught(mutant, lambda tree, near: check(tree, mutant.caught_by, near)), mutant.caught_by
