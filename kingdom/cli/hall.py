@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import click
 
-from kingdom.cli import as_json, home
+from kingdom.cli import as_json, hall_orders, home
 from kingdom.cli.commands import Finite
-from kingdom.errors import KingdomError, NoSuchThing
+from kingdom.errors import Exit, KingdomError, NoSuchThing, TookTooLong
 from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection, Database, Row
 from kingdom.hall.ids import iso
@@ -25,9 +25,12 @@ DAY = 86_400.0
 OWNER_DAYS = 1.0
 
 
-@click.group(short_help="People and rooms of the chat: users, rooms, invite.")
+@click.group(short_help="People and rooms of the chat: users, rooms, invite, ban, remove-message and more.")
 def hall() -> None:
-    """Look at the chat's users and rooms, and invite people."""
+    """Look at the chat's users and rooms, invite people, and moderate.
+
+    The hall's worker carries out what removes, bans and ends.
+    """
 
 
 @hall.command()
@@ -86,6 +89,79 @@ def invite(owner: bool, days: float, uses: int, room: str | None) -> None:
         raise NoSuchThing(what="room", name=room, hint=hint)
     gives = accounts.Invitation(accounts.MEMBER, room_id)
     print(_link(places, _ask(lambda db: accounts.new_invite(db, gives, uses, days * DAY, time.time()))))
+
+
+@hall.command("remove-message")
+@click.argument("message")
+def remove_message(message: str) -> int:
+    """Take the content of a MESSAGE, by its ID, from its room's history and every screen."""
+    row = _ask(lambda db: db.one("message_by_id", id=message.upper()))
+    if row is None:
+        raise NoSuchThing(what="message", name=message, hint="")
+    what = f"{row['id']} in {one_line(row['room'], 40)!r} is removed"
+    return _order("removeMessage", what, roomId=row["room_id"], messageId=row["id"])
+
+
+@hall.command("remove-member")
+@click.argument("user")
+@click.argument("room")
+def remove_member(user: str, room: str) -> int:
+    """End the membership of a USER, by email or ID, in a ROOM, by its ID."""
+    who = _user(user)
+    if _ask(lambda db: db.one("membership", room_id=room.lower(), user_id=who["id"])) is None:
+        raise NoSuchThing(what=f"member of {room}", name=user, hint=f"; `{home.command()} hall rooms` lists the rooms")
+    return _order("removeMember", f"{who['email']} is out of {room}", roomId=room.lower(), userId=who["id"])
+
+
+@hall.command()
+@click.argument("user")
+def ban(user: str) -> int:
+    """Keep a USER, by email or ID, out of the hall, and end all sessions."""
+    who = _user(user)
+    return _order("ban", f"{who['email']} is banned", userId=who["id"])
+
+
+@hall.command()
+@click.argument("user")
+def unban(user: str) -> int:
+    """Let a USER, by email or ID, in again."""
+    who = _user(user)
+    return _order("unban", f"{who['email']} may sign in again", userId=who["id"])
+
+
+@hall.command("end-sessions")
+@click.argument("user")
+def end_sessions(user: str) -> int:
+    """End all sessions of a USER, by email or ID, who may sign in again."""
+    who = _user(user)
+    return _order("endSessions", f"all sessions of {who['email']} have ended", userId=who["id"])
+
+
+@hall.command()
+@click.option("--most", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
+def audit(most: int) -> None:
+    """List who has removed, banned and ended what, the newest first."""
+    rows = _ask(lambda db: db.all("audits", most=most))
+    print(table([(row["at"], one_line(row["ordered_by"]), row["command"], row["target"]) for row in rows], indent=""))
+
+
+def _user(named: str) -> Row:
+    rows = _ask(lambda db: db.all("users", now=iso(time.time())))
+    found = next((row for row in rows if named.lower() in (row["id"], row["email"].lower())), None)
+    if found is None:
+        raise NoSuchThing(what="user", name=named, hint=f"; `{home.command()} hall users` lists them")
+    return found
+
+
+def _order(name: str, done: str, **facts: str) -> int:
+    """Give an order, print what became of it, and return the exit code."""
+    places = home.own()
+    with _database() as database:
+        if hall_orders.order(places, database, name, **facts):
+            print(f"{done}.")
+            return Exit.DONE
+    hint = "it is carried out when the worker runs; if it does, queue/topics/chat.messages.dead.v1 says why not"
+    raise TookTooLong(what="answer of the worker", seconds=hall_orders.DONE_SECONDS, hint=hint)
 
 
 def owner_link(places: Places) -> str:

@@ -100,7 +100,10 @@ def _of_row(row: Mapping[str, Any]) -> Story:
         whence = f"its event was at {row['position']} of {row['topic']}, under its sender's ID {row['client_msg_id']}"
     at = moment(row["created_at"])
     sentence = f"{what} of {sender} in {one_line(row['room'], 40)!r} ({row['room_id']}) was stored"
-    return Story(row["id"], "the chat's database", at, sentence, (Detail(whence, at),))
+    details = [Detail(whence, at)]
+    if row["removed_by"]:
+        details.append(Detail(f"it was removed; {row['removed_by']} in its room tells so", None))
+    return Story(row["id"], "the chat's database", at, sentence, tuple(details))
 
 
 def _in_topics(places: Places, hall: config.Config, id: str) -> list[Story]:

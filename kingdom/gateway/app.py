@@ -36,17 +36,18 @@ from kingdom.gateway.tokens import SECRET, Tokens, find_secret
 from kingdom.hall.base import Refused, Unavailable
 from kingdom.hall.ids import new_uuid
 from kingdom.hall.opening import open_database
-from kingdom.hall.records import Signal
+from kingdom.hall.records import Command, Signal
 from kingdom.home.config import Config
 from kingdom.runtime.role import Services
 from kingdom.topics import open_topics
-from kingdom.topics.base import TopicsAway, kit_of
-from kingdom.topics.names import MESSAGES, PASSING
+from kingdom.topics.base import Outcome, TopicsAway, kit_of
+from kingdom.topics.names import COMMANDS, MESSAGES, PASSING
 
 SOCKETS = "/socket.io"
 HOUSEKEEPING_SECONDS = 1.0
 LOOK_FOR_SILENT_SECONDS = 5.0
 CHECK_SECONDS = 2.5
+ORDER_SECONDS = 5.0
 RED_SECONDS = 60.0
 """How long /health tells that events were lost on the way to this gateway."""
 BUSY = "busy"
@@ -96,6 +97,7 @@ class Application:
             self._rooms,
             self._health,
             self._sessions.has_ended,
+            self._order,
             clock,
         )
         self._admission = Admission(self._serve, self._rates["requests"])
@@ -244,6 +246,22 @@ class Application:
 
     def _lag(self) -> int:
         return self._topics.lag(self._config["kafka"]["group"], MESSAGES)
+
+    async def _order(self, key: str, command: Command) -> bool:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[bool] = loop.create_future()
+
+        def settle(is_stored: bool) -> None:
+            if not told.done():
+                told.set_result(is_stored)
+
+        def done(outcome: Outcome, why: str) -> None:
+            loop.call_soon_threadsafe(settle, outcome is Outcome.STORED)
+
+        self._producer.append(COMMANDS, key, command.to_json(), done)
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(told, ORDER_SECONDS)
+        return False
 
     async def _health(self) -> dict[str, str]:
         database, topics = await asyncio.gather(self._is_database_up(), self._are_topics_up())

@@ -173,5 +173,6 @@ class Delivery:
             "type": message.message_type,
             "content": message.content,
             "createdAt": message.created_at,
+            **({} if message.removes is None else {"removes": message.removes}),
         }
         self.delivered += self._clients.send_to_room(room, Outgoing("newMessage", new))

@@ -122,6 +122,14 @@ def path_id(request: Request) -> str:
     return given.lower()
 
 
+def path_cursor(request: Request) -> str:
+    """Return the message that the path names."""
+    given: str = request.path_params["message"]
+    if not is_ulid(given):
+        raise Refusal(400, "Validation failed (ulid is expected)")
+    return given
+
+
 def page(request: Request) -> Page:
     """Return which messages the query asks for."""
     errors: list[tuple[str, str]] = []

@@ -64,7 +64,7 @@ MESSAGE = _object(
         "content": {"type": "string"},
         "createdAt": MOMENT,
     },
-    {"senderName": {"type": "string"}},
+    {"senderName": {"type": "string"}, "removes": CURSOR, "removed": {"const": True}},
 )
 
 ACCOUNT = _object({"id": UUID, "email": {"type": "string"}, "name": NAME, "role": {"enum": ["owner", "member"]}})
@@ -76,7 +76,7 @@ _SAYS = {
     "400": "What was sent does not fit",
     "401": "No token, or none that is good",
     "403": "Not allowed",
-    "404": "There is no such room, or session",
+    "404": "There is no such room, session or message",
     "409": "It is so already",
     "413": "The body is too large",
     "429": "Too many requests; Retry-After says when to come back",
@@ -167,6 +167,14 @@ DESCRIPTION: Json = {
                 "parameters": PAGE,
                 "description": "From the oldest to the newest. Without a cursor the newest; `before` the ones just "
                 "before it; `after` the next ones; both: just before `before`, above `after`.",
+            },
+        },
+        "/rooms/{id}/messages/{message}/remove": {
+            "parameters": [*ID_IN_PATH, {"name": "message", "in": "path", "required": True, "schema": CURSOR}],
+            "post": {
+                **_operation("removeMessage", "202", _object({"commandId": UUID}), "400 404"),
+                "description": "For its sender, and for owners. The worker takes its content from the history, and "
+                "adds an item with an id of its own that tells everybody so: it names the message under `removes`.",
             },
         },
         "/rooms/{id}/read": {

@@ -18,6 +18,7 @@ from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
 from kingdom.hall import accounts
 from kingdom.hall.base import Connection, Row
 from kingdom.hall.ids import iso, new_uuid
+from kingdom.hall.records import Command
 from kingdom.words import one_line
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
@@ -55,9 +56,11 @@ class Rest:
         announcer: Announcer,
         health: Callable[[], Awaitable[dict[str, str]]],
         ended: Callable[[Caller], bool],
+        order: Callable[[str, Command], Awaitable[bool]],
         clock: Callable[[], float],
     ) -> None:
-        """`health` returns what is up or down; `ended` says whether a token's session was ended before its time."""
+        """`health` returns what is up or down; `ended` says whether a token's session was ended before its time;
+        `order` gives the worker a command under a key, and returns whether it is in its topic."""
         self.registration = "closed"
         self._store = store
         self._tokens = tokens
@@ -66,6 +69,7 @@ class Rest:
         self._announcer = announcer
         self._health = health
         self._ended = ended
+        self._order = order
         self._clock = clock
 
     async def register(self, request: Request) -> Response:
@@ -151,6 +155,16 @@ class Rest:
         page = inputs.page(request)
         return JSONResponse(await self._store.read(lambda db: store.messages(db, room, user, page)))
 
+    async def remove_message(self, request: Request) -> Response:
+        caller, room, message = self.caller(request), inputs.path_id(request), inputs.path_cursor(request)
+        if not await self._store.read(lambda db: store.may_remove(db, room, caller.user, message)):
+            raise Refusal(403, "Only its sender and owners may remove a message")
+        facts = {"roomId": room, "messageId": message, "by": caller.email}
+        command = Command(new_uuid(), "removeMessage", iso(self._clock()), facts)
+        if not await self._order(room, command):
+            raise Refusal(503, "Service unavailable", retry_after=1)
+        return JSONResponse({"commandId": command.id}, 202)
+
     async def mark_read(self, request: Request) -> Response:
         user, room = self.caller(request).user, inputs.path_id(request)
         message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
@@ -207,6 +221,7 @@ OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]
     ("POST", "/rooms/{id}/leave"): Rest.leave,
     ("GET", "/rooms/{id}/members"): Rest.members,
     ("GET", "/rooms/{id}/messages"): Rest.messages,
+    ("POST", "/rooms/{id}/messages/{message}/remove"): Rest.remove_message,
     ("POST", "/rooms/{id}/read"): Rest.mark_read,
     ("GET", "/health"): Rest.health,
     ("GET", "/openapi.json"): Rest.description,

@@ -213,7 +213,18 @@ def _message(row: Row) -> Row:
         "type": row["type"],
         "content": row["content"],
         "createdAt": row["created_at"],
+        **({} if row["removes"] is None else {"removes": row["removes"]}),
+        **({} if row["removed_by"] is None else {"removed": True}),
     }
+
+
+def may_remove(db: Connection, room: str, user: str, message: str) -> bool:
+    """Return whether a member may remove a message of a room: its sender may, and owners."""
+    _check_member(db, room, user)
+    row, me = db.one("message_by_id", id=message), db.one("user_by_id", id=user)
+    if row is None or row["room_id"] != room:
+        raise Refusal(404, "Message not found")
+    return row["sender_id"] == user or (me is not None and me["role"] == accounts.OWNER)
 
 
 def mark_read(db: Connection, room: str, user: str, message: str) -> None:

@@ -39,7 +39,7 @@ def client_msg_id(message: str) -> str:
 
 def open_room(db: Connection, room: str, name: str, kind: str, at: str) -> None:
     """Add a room of the kingdom, unless it is there. The owners are in the throne room, and who is there in all."""
-    _add_user(db, at)
+    add_user(db, at)
     db.do("add_room_once", id=room, name=name, created_at=at)
     db.do("mark_room", room_id=room, kind=kind)
     people = db.all("owners") if kind == THRONE else db.all("members", room_id=THRONE_ROOM)
@@ -53,7 +53,8 @@ def join_all(db: Connection, user: str, at: str) -> None:
     db.each("add_member", [{"room_id": room, "user_id": user, "joined_at": at} for room in rooms])
 
 
-def _add_user(db: Connection, at: str) -> None:
+def add_user(db: Connection, at: str) -> None:
+    """Add the kingdom's user, unless it is there."""
     # No email has this form and no password this hash: nobody can register under it, or sign in.
     db.one("add_user", id=USER, email=NAME, password_hash="!", created_at=at)
     db.do("name_user", user_id=USER, name=NAME)

@@ -51,11 +51,12 @@ class _Event:
         value = _object(cls.schema, raw)
         if why := schemas.judge_by_name(cls.schema)(value) or unfit_content(value["content"]):
             raise BadEvent(what=cls.schema, why=why)
-        return cls(**{name: value[key] for name, key in _keys(cls).items()})
+        return cls(**{name: value[key] for name, key in _keys(cls).items() if key in value})
 
     def to_json(self) -> bytes:
-        """Return the event as one line of JSON without a line break."""
-        return _ENCODE({key: getattr(self, name) for name, key in _keys(type(self)).items()}).encode()
+        """Return the event as one line of JSON without a line break. A field that is None is left out."""
+        values = ((key, getattr(self, name)) for name, key in _keys(type(self)).items())
+        return _ENCODE({key: value for key, value in values if value is not None}).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,8 @@ class MessagePersisted(_Event):
     content: str
     #: When it was stored.
     created_at: str
+    #: The message that was removed, if this is the item of the history that tells so.
+    removes: str | None = None
 
     @property
     def key(self) -> str:
@@ -115,7 +118,7 @@ class Command:
 
     #: By which a repetition is known.
     id: str
-    #: openRoom.
+    #: openRoom, removeMessage, removeMember, ban, unban or endSessions.
     name: str
     #: When it was given.
     produced_at: str

@@ -6,27 +6,104 @@ A command is carried out in one transaction, and may come again: then it changes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
-from kingdom.hall import own_rooms
+from kingdom.hall import moderation, own_rooms
 from kingdom.hall.base import Connection
 from kingdom.hall.ids import iso
+from kingdom.hall.own_rooms import client_msg_id
 from kingdom.hall.persist import Arrival, persist
-from kingdom.hall.records import Command, MessageCreated, MessagePersisted
+from kingdom.hall.records import Command, MessageCreated, MessagePersisted, Signal
 from kingdom.topics.base import Record
-
-Told = list[MessagePersisted]
-"""What is to be published of a command."""
+from kingdom.topics.names import PERSISTED, SIGNALS
 
 
-def open_room(db: Connection, command: Command, record: Record, now: float) -> Told:
+class Told(NamedTuple):
+    """What is to be published of a command."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+def open_room(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
     """Open a room of the kingdom with a first message, which is told also if it is there: somebody waits for it."""
     facts = command.facts
     room = facts["roomId"].lower()
     own_rooms.open_room(db, room, facts["name"], facts["kind"], iso(now))
-    whose = (command.id, room, own_rooms.USER, facts["clientMsgId"])
-    first = MessageCreated(*whose, "SYSTEM", facts["content"], command.produced_at)
-    return [message for message in persist(db, [Arrival(first, record.topic, record.position)], now) if message]
+    return [_told(_say(db, command, record, now, room, facts["clientMsgId"], facts["content"]))]
 
 
-COMMANDS: Mapping[str, Callable[[Connection, Command, Record, float], Told]] = {"openRoom": open_room}
+def remove_message(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """Blank a message, and add an item to its room's history that names it: who was away learns of it there."""
+    room, removed = command.facts["roomId"].lower(), command.facts["messageId"]
+    moderation.blank(db, room, removed)
+    own_rooms.add_user(db, iso(now))
+    item = _say(db, command, record, now, room, client_msg_id(f"removal of {removed}"), moderation.REMOVED)
+    db.do("note_removal", message_id=removed, item_id=item.message_id)
+    return [_told(replace(item, removes=removed))]
+
+
+def remove_member(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """End a membership, and the delivery of the room to its sockets."""
+    room, user = command.facts["roomId"].lower(), command.facts["userId"].lower()
+    moderation.remove_member(db, room, user)
+    return [_signal("left", user, roomId=room)]
+
+
+def ban(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """Keep somebody out, and end their sessions."""
+    user = command.facts["userId"].lower()
+    return [_signal("session_ended", user, sessions=moderation.ban(db, user, now))]
+
+
+def unban(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """Let somebody in again."""
+    moderation.unban(db, command.facts["userId"].lower())
+    return []
+
+
+def end_sessions(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """End all sessions of somebody, who may sign in again."""
+    user = command.facts["userId"].lower()
+    return [_signal("session_ended", user, sessions=moderation.end_sessions(db, user, now))]
+
+
+COMMANDS: Mapping[str, Callable[[Connection, Command, Record, float], list[Told]]] = {
+    "openRoom": open_room,
+    "removeMessage": remove_message,
+    "removeMember": remove_member,
+    "ban": ban,
+    "unban": unban,
+    "endSessions": end_sessions,
+}
 """One more command is a function and a row here, and its fields in schemas/hall/command.schema.json."""
+
+
+def carry_out(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """Carry a command out, and note who has ordered it, if that was a person."""
+    told = COMMANDS[command.name](db, command, record, now)
+    if (by := command.facts.get("by")) is not None:
+        target = command.facts.get("messageId") or command.facts.get("userId")
+        about = {"ordered_by": by, "command": command.name, "target": target}
+        db.do("audit", command_id=command.id.lower(), at=iso(now), **about)
+    return told
+
+
+def _say(
+    db: Connection, command: Command, record: Record, now: float, room: str, client_id: str, text: str
+) -> MessagePersisted:
+    """Store a message of the kingdom, and return it; the one that was stored before if the command is a repetition."""
+    event = MessageCreated(command.id, room, own_rooms.USER, client_id, "SYSTEM", text, command.produced_at)
+    [message] = persist(db, [Arrival(event, record.topic, record.position)], now)
+    assert message is not None, "what the kingdom repeats is told again"
+    return message
+
+
+def _told(message: MessagePersisted) -> Told:
+    return Told(PERSISTED, message.key, message.to_json())
+
+
+def _signal(kind: str, user: str, **facts: object) -> Told:
+    return Told(SIGNALS, user, Signal(kind, "worker", {"userId": user, **facts}).to_json())

@@ -62,10 +62,10 @@ class Store:
         now = self._clock()
         try:
             command = Command.from_json(record.value)
-            told = self._database.run(lambda db: commands.COMMANDS[command.name](db, command, record, now))
+            told = self._database.run(lambda db: commands.carry_out(db, command, record, now))
         except (BadEvent, Refused) as error:
             return [self._dead_letter(record, str(error))]
-        return [Publication(PERSISTED, message.key, message.to_json()) for message in told]
+        return [Publication(*event) for event in told]
 
     def _store(self, records: Sequence[Record]) -> list[Publication]:
         arrivals: list[tuple[Record, Arrival]] = []

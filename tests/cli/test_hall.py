@@ -64,6 +64,25 @@ def test_an_invitation_into_a_room_that_is_not_there_is_refused(terminal: Termin
     assert "no room named 'nowhere'" in terminal("hall", "invite", "--room", "nowhere").err
 
 
+def test_an_order_waits_for_a_worker_that_does_not_run(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.cli.hall_orders.DONE_SECONDS", 0.1)
+    add_owner(terminal.places)
+    said = terminal("hall", "ban", "anna@example.org")
+    assert (said.code, "it is carried out when the worker runs" in said.err) == (4, True)
+    [batch] = (terminal.places.topics / "hall.commands.v1").glob("*.jsonl")
+    command = json.loads(batch.read_text())["value"]
+    assert (command["command"], command["userId"]) == ("ban", USER)
+    assert command["by"].endswith(" on the command line")
+
+
+@pytest.mark.parametrize(
+    "words", [("ban", "nobody"), ("remove-message", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), ("remove-member", "nobody", "x")]
+)
+def test_an_order_about_what_is_not_there_is_refused(words: tuple[str, ...], terminal: Terminal) -> None:
+    said = terminal("hall", *words)
+    assert (said.code, said.err.startswith("kingdom: no ")) == (1, True)
+
+
 @pytest.mark.parametrize("words", [("--days", "0"), ("--uses", "0"), ("--days", "nan")])
 def test_an_invitation_that_is_good_for_nothing_is_refused(words: tuple[str, ...], terminal: Terminal) -> None:
     assert terminal("hall", "invite", *words).code == 2

@@ -18,7 +18,8 @@ from kingdom.disk.atomic import make_folder
 from kingdom.hall import accounts
 from kingdom.hall.ids import new_uuid, next_ulid
 from kingdom.hall.opening import open_database
-from kingdom.hall.records import MessagePersisted, Signal
+from kingdom.hall.persist import Arrival, persist
+from kingdom.hall.records import MessageCreated, MessagePersisted, Signal
 from kingdom.topics import open_topics
 from kingdom.topics.base import Kit, Outcome
 from kingdom.topics.names import MESSAGES, PASSING, PERSISTED, SIGNALS
@@ -137,6 +138,20 @@ async def wrong_after_the_end_of_a_session(hall: Hall) -> list[str]:
     return [] if (reason, status) == ("server disconnect", 401) else [f"disconnected by {reason}, then {status}"]
 
 
+async def wrong_removals(hall: Hall) -> list[str]:
+    """Check that a member cannot have the message of somebody else removed, and its sender can."""
+    anna, ben = hall.person(), hall.person()
+    room = anna.room(ben)
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    event = MessageCreated(new_uuid(), room, anna.id, new_uuid(), "TEXT", "hers", "2026-11-19T01:02:03.123Z")
+    [stored] = database.run(lambda db: persist(db, [Arrival(event, MESSAGES, "none")], time.time()))
+    database.close()
+    assert stored is not None
+    path = f"/rooms/{room}/messages/{stored.message_id}/remove"
+    statuses = [person.call("POST", path).status_code for person in (ben, anna)]
+    return [] if statuses == [403, 202] else [f"another member and the sender get {statuses}"]
+
+
 def wrong_invitations(hall: Hall) -> list[str]:
     """An invitation lets in as often as it says, and what is none lets nobody in, wherever anybody may register."""
     database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
@@ -183,5 +198,6 @@ CHECKS: tuple[Check, ...] = (
     wrong_redelivery,
     wrong_after_leaving,
     wrong_after_the_end_of_a_session,
+    wrong_removals,
     wrong_poller,
 )

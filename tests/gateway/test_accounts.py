@@ -33,6 +33,7 @@ def pair() -> Iterator[tuple[Hall, str]]:
     try:
         hall.start("gateway")
         second = hall.start("gateway-b")
+        hall.start("worker")
         yield hall, second
     finally:
         hall.close()
@@ -151,6 +152,84 @@ async def test_a_room_of_the_kingdom_is_joined_by_owners_and_by_invitation(
     assert guest.call("POST", f"/rooms/{task}/join", json={"invite": code}).status_code == 403, "it was good once"
     owner.call("POST", f"/rooms/{task}/leave")
     assert owner.call("POST", f"/rooms/{task}/join").status_code == 201
+
+
+def invited(hall: Hall, kingdom: Kingdom, *options: str) -> Person:
+    """Return somebody who has come by an invitation."""
+    email = f"{uuid.uuid4()}@example.org"
+    given = {"email": email, "password": PASSWORD, "invite": code_of(kingdom("hall", "invite", *options))}
+    assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+    return Person(hall.url, email)
+
+
+async def test_a_removed_message_is_gone_from_every_screen_and_the_history(
+    pair: tuple[Hall, str], kingdom: Kingdom, record_property: Callable[[str, object], None]
+) -> None:
+    hall, second = pair
+    anna, ben, owner = invited(hall, kingdom), invited(hall, kingdom), invited(hall, kingdom, "--owner")
+    room = anna.room(ben, owner)
+    async with anna.socket(room) as hers, ben.socket(room, url=second) as his:
+        for content in ("one", "two", "three"):
+            await hers.send(room, content)
+        await his.wait("newMessage", lambda told: told["content"] == "three")
+        one, two, three = (message["id"] for message in anna.history(room))
+        refused = ben.call("POST", f"/rooms/{room}/messages/{one}/remove")
+        assert refusal(refused) == (403, "Only its sender and owners may remove a message")
+        began = time.monotonic()
+        assert anna.call("POST", f"/rooms/{room}/messages/{one}/remove").status_code == 202
+        for screen in (hers, his):
+            await screen.wait("newMessage", lambda told: told.get("removes") == one)
+        took = time.monotonic() - began
+        assert owner.call("POST", f"/rooms/{room}/messages/{two}/remove").status_code == 202
+        told = await his.wait("newMessage", lambda told: told.get("removes") == two)
+    record_property("seconds", {"a removal": round(took, 2)})
+    assert took < PROMISED_SECONDS + BUSY
+    assert [(line["content"], line.get("removed", False), line.get("removes")) for line in ben.history(room)] == [
+        ("", True, None),
+        ("", True, None),
+        ("three", False, None),
+        ("A message was removed.", False, one),
+        ("A message was removed.", False, two),
+    ]
+    assert [line["id"] for line in ben.history(room, after=three)][-1] == told["id"]
+    assert anna.call("POST", f"/rooms/{room}/messages/{'0' * 26}/remove").status_code == 404
+    assert kingdom("hall", "remove-message", three) == f"{three} in 'a room' is removed."
+    assert ben.history(room, after=three)[-1]["removes"] == three
+    assert f"removeMessage  {three}" in kingdom("hall", "audit")
+
+
+async def test_who_is_banned_is_out_at_once_and_comes_in_again_when_allowed(
+    pair: tuple[Hall, str], kingdom: Kingdom
+) -> None:
+    hall, second = pair
+    ben = invited(hall, kingdom)
+    async with ben.socket() as his, ben.socket(url=second) as others:
+        assert kingdom("hall", "ban", ben.email) == f"{ben.email} is banned."
+        assert await his.wait("disconnect") == await others.wait("disconnect") == "server disconnect"
+    assert ben.call("GET", "/rooms").status_code == 401
+    given = {"email": ben.email, "password": PASSWORD}
+    login = requests.post(f"{hall.url}/auth/login", json=given, timeout=SECONDS)
+    assert refusal(login) == (403, "This account is banned")
+    assert f"{ben.email}  member, banned  0 sessions" in kingdom("hall", "users")
+    assert kingdom("hall", "unban", ben.id) == f"{ben.email} may sign in again."
+    again = Person(hall.url, ben.email)
+    assert kingdom("hall", "end-sessions", ben.email) == f"all sessions of {ben.email} have ended."
+    assert again.call("GET", "/rooms").status_code in (200, 401), "the signal may be on its way"
+    async with again.socket(url=second) as its:
+        assert await its.wait("disconnect") == "server disconnect"
+
+
+async def test_a_removed_member_hears_nothing_more_on_either_gateway(pair: tuple[Hall, str], kingdom: Kingdom) -> None:
+    hall, second = pair
+    anna, ben = invited(hall, kingdom), invited(hall, kingdom)
+    room = anna.room(ben)
+    async with anna.socket(room) as hers, ben.socket(room, url=second) as his:
+        kingdom("hall", "remove-member", ben.email, room)
+        await hers.wait("presence", lambda told: told == {"roomId": room, "userId": ben.id, "on": False})
+        await hers.send(room, "among us")
+        await hers.wait("newMessage")
+        assert (await his.send(room))["error"] == "Not a member of this room"
+        assert his.all("newMessage") == []
 
 
 async def test_markup_in_a_link_is_text(pair: tuple[Hall, str]) -> None:

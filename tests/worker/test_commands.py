@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall import own_rooms
+from kingdom.hall import accounts, own_rooms
 from kingdom.hall.ids import iso, new_uuid
-from kingdom.hall.records import BadEvent, Command
+from kingdom.hall.records import BadEvent, Command, Signal
 from kingdom.home import schemas
 from kingdom.topics.base import Outcome
 from kingdom.topics.names import COMMANDS as TOPIC
+from kingdom.topics.names import SIGNALS
 from kingdom.worker.commands import COMMANDS
 from tests.fixtures import Clock
 from tests.waiting import SOON, wait_until
-from tests.worker.hall import Hall, at_work
+from tests.worker.hall import Hall, at_work, message, work
 
 
 @pytest.fixture
@@ -73,6 +74,92 @@ def test_a_room_is_opened_once_and_its_first_message_is_told_whenever_it_is_aske
     about = hall.database.read(lambda db: db.one("room", id=room))
     assert about is not None
     assert (about["name"], about["last_message_id"]) == ("a room", row["id"])
+
+
+def ordered(name: str, **facts: str) -> Command:
+    return Command(new_uuid(), name, iso(0.0), {"by": "anna@example.org", **facts})
+
+
+def test_a_removed_message_is_blank_and_an_item_of_its_own_tells_so_however_often_it_is_ordered(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    hall.publish(message(room, user, "a secret"), message(room, user, "after it"))
+    with at_work(hall) as worker:
+        work(hall, worker, 2)
+    said = hall.history(room)
+    hall.told(2)
+    first = ordered("removeMessage", roomId=room, messageId=said[0]["id"])
+    give(hall, first, ordered("removeMessage", roomId=room, messageId=said[0]["id"]))
+    carry_out(hall)
+    blank, other, item = hall.history(room)
+    assert (blank["content"], blank["removed_by"], other["content"]) == ("", item["id"], "after it")
+    assert (item["removes"], item["type"], item["sender_id"]) == (said[0]["id"], "SYSTEM", own_rooms.USER)
+    assert item["id"] > other["id"]
+    told, again = hall.told(2)
+    assert told == again
+    assert (told["messageId"], told["removes"]) == (item["id"], said[0]["id"])
+    audit = hall.database.read(lambda db: db.one("audited", command_id=first.id))
+    assert audit is not None
+    assert (audit["ordered_by"], audit["command"], audit["target"]) == (
+        "anna@example.org",
+        "removeMessage",
+        said[0]["id"],
+    )
+
+
+def test_what_is_not_in_its_room_is_not_removed(hall: Hall) -> None:
+    user = hall.user()
+    room, other = hall.room(user), hall.room(user)
+    hall.publish(message(room, user, "stays"))
+    with at_work(hall) as worker:
+        work(hall, worker, 1)
+    [said] = hall.history(room)
+    give(hall, ordered("removeMessage", roomId=other, messageId=said["id"]))
+    carry_out(hall)
+    assert f"there is no message {said['id']} in room {other}" in hall.buried(1)[0]["reason"]
+    assert [row["content"] for row in hall.history(room)] == ["stays"]
+    assert hall.history(other) == []
+
+
+def test_a_ban_ends_all_sessions_and_tells_them_again_when_it_is_repeated(hall: Hall) -> None:
+    user, session = hall.user(), new_uuid()
+    now = hall.clock()
+    hall.database.run(lambda db: accounts.begin_session(db, session, user, "", now, 60.0))
+    signals = hall.topics.follow(SIGNALS)
+    give(hall, ordered("ban", userId=user), ordered("ban", userId=user.upper()))
+    carry_out(hall)
+    told = [Signal.from_json(record.value) for record in hall._next(signals, 2)]
+    assert [(signal.kind, dict(signal.facts)) for signal in told] == [
+        ("session_ended", {"userId": user, "sessions": [session]})
+    ] * 2
+    assert banned(hall, user)
+    give(hall, ordered("unban", userId=user))
+    carry_out(hall)
+    assert not banned(hall, user)
+
+
+def banned(hall: Hall, user: str) -> bool:
+    row = hall.database.read(lambda db: db.one("user_by_id", id=user))
+    assert row is not None
+    return row["banned_at"] is not None
+
+
+@pytest.mark.parametrize("command", ["ban", "unban", "endSessions"])
+def test_nobody_and_the_kingdom_itself_cannot_be_kept_out(command: str, hall: Hall) -> None:
+    give(hall, opening(new_uuid()), ordered(command, userId=own_rooms.USER), ordered(command, userId=new_uuid()))
+    carry_out(hall)
+    assert all("is nobody who could be kept out" in letter["reason"] for letter in hall.buried(2))
+
+
+def test_a_removed_member_is_one_no_longer(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    signals = hall.topics.follow(SIGNALS)
+    give(hall, ordered("removeMember", roomId=room, userId=user))
+    carry_out(hall)
+    assert hall.database.read(lambda db: db.one("membership", room_id=room, user_id=user)) is None
+    [signal] = [Signal.from_json(record.value) for record in hall._next(signals, 1)]
+    assert (signal.kind, dict(signal.facts)) == ("left", {"userId": user, "roomId": room})
 
 
 def test_a_bad_command_becomes_a_dead_letter_and_the_next_is_carried_out(hall: Hall) -> None:

@@ -46,6 +46,7 @@ CHECKS: dict[str, Check] = {
     "leaving": flow(flow_checks.wrong_after_leaving),
     "session": flow(flow_checks.wrong_after_the_end_of_a_session),
     "invitations": flow_checks.wrong_invitations,
+    "removal": flow(flow_checks.wrong_removals),
     "poller": flow(flow_checks.wrong_poller),
 }
 
@@ -119,6 +120,12 @@ MUTANTS = [
         "kingdom.gateway.store:_given_to_newcomer",
         replace("accounts.take_invite(A, B, C)", "accounts.Invitation(accounts.OWNER)"),
         "invitations",
+    ),
+    Mutant(
+        "who is in a room may remove anything there",
+        "kingdom.gateway.store:may_remove",
+        replace('A["sender_id"] == user', "True"),
+        "removal",
     ),
     Mutant("nobody is cut", "kingdom.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
 ]

@@ -29,6 +29,7 @@ CHECKS = {
     "worker kill": killed(WORKER),
     "envoy": lambda tree, near: failing(tree, f"tests/envoy/test_hall.py::{near}"),
     "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
+    "commands": lambda tree, near: failing(tree, f"tests/worker/test_commands.py::{near}"),
     "backup": lambda tree, near: failing(tree, "tests/upkeep/test_backup_hall.py"),
 }
 
@@ -117,6 +118,20 @@ MUTANTS = [
         replace('db.all("members", room_id=THRONE_ROOM)', "[]"),
         "database",
         near="test_the_kingdoms_rooms_have_the_owners_and_who_is_in_the_throne_room_is_in_all",
+    ),
+    Mutant(
+        "what is removed is named nowhere",
+        "kingdom.worker.commands:remove_message",
+        replace('db.do("note_removal", message_id=A, item_id=B)', "None"),
+        "commands",
+        near="test_a_removed_message_is_blank_and_an_item_of_its_own_tells_so_however_often_it_is_ordered",
+    ),
+    Mutant(
+        "who is banned keeps the sessions",
+        "kingdom.hall.moderation:end_sessions",
+        drop("accounts.end_sessions"),
+        "commands",
+        near="test_a_ban_ends_all_sessions_and_tells_them_again_when_it_is_repeated",
     ),
     Mutant(
         "messages are copied before the rows that they lead to",
