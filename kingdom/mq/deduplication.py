@@ -79,7 +79,7 @@ class Deduplication:
         self._keys.forget()
 
     def load(self, entries: Iterable[DedupEntry]) -> None:
-        """Take in what an earlier life remembered, oldest first."""
+        """Take in what was remembered before a restart, oldest first."""
         self._keys.keep_ms = self._store.kept_ms
         for entry in entries:
             if entry.kind == "dedup":

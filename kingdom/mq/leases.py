@@ -44,13 +44,13 @@ class Lease:
         #: The message's key.
         self.key = names.key_of(queue.name, name)
         self.lease_id = lease_id
-        #: Empty when an earlier life has given the lease: then only the digest is known.
+        #: Empty when the lease was given before a restart: then only the digest is known.
         self.consumer = consumer
         self.consumer_digest = consumer_digest
         #: In ms since the epoch; -1 once it is acknowledged.
         self.until = until
         self.attempt = attempt
-        #: When it began; 0 when an earlier life has given it.
+        #: When it began; 0 when it was given before a restart.
         self.since = since
 
     @property
@@ -99,7 +99,7 @@ class Leases:
         heappush(self._ends, (lease.until, message_id))
 
     def restore(self, queue: QueueState, name: str) -> None:
-        """Take over a lease that an earlier life has given."""
+        """Take over a lease that was given before a restart."""
         fields = names.fields_of(name)
         until, attempt = names.due_of(name), names.attempt_of(name)
         self.begin(Lease(queue, name, fields.get(names.LEASE, ""), fields.get(names.CONSUMER, ""), until, attempt))
@@ -188,7 +188,7 @@ class Leases:
             return NotSeenYet(search, lease_id)
         if not search.found:
             return MessageNotFound(key=key)
-        # Leased before, perhaps in another life of ours: then it is this lease that ended.
+        # Leased before, perhaps before a restart: then it is this lease that ended.
         return LeaseExpired(key=key) if lease_id and names.attempt_of(search.found) else LeaseMismatch(key=key)
 
     def expired(self, now: int, budget: Budget) -> Iterator[Lease]:

@@ -10,8 +10,8 @@ h laid in by hand · l lease id · c consumer (digest) · r reason code · a whe
 q quarantined · b when it was published and k the end of its key, of a message from another system (w:
 the whole key, where it is of another form). Free text never stands here, so that a name can always name a file.
 
-Nobody else knows this grammar: others use the functions, and in hot loops the slices. Numbers of a fixed width are
-written with %: that takes half the time of f"{number:013d}".
+Nobody else knows this grammar: others use the functions, and in hot loops the slices. What is called for every message
+writes numbers of a fixed width with %: that takes half the time of f"{number:013d}".
 """
 
 from __future__ import annotations

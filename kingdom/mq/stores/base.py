@@ -153,7 +153,7 @@ class Store(Protocol):
         """What keeps the store from taking messages, as a sentence; empty when nothing does."""
 
     def load(self) -> Iterator[Found]:
-        """Yield every message, each once. Half-done changes of a killed life are finished or undone first."""
+        """Yield every message, each once. Changes that a kill has interrupted are finished or undone first."""
 
     def queues(self) -> Mapping[str, str]:
         """Return the record (policy, paused) of every queue, as JSON."""

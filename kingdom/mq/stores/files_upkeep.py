@@ -33,10 +33,10 @@ def listed(folder: str) -> list[str]:
 
 
 class Messages:
-    """What a new life finds in the folders of one queue."""
+    """What a start finds in the folders of one queue."""
 
     def __init__(self, folders: Folders, looked: dict[str, int]) -> None:
-        """List the folders without the spares of the life before; note in `looked` what needs no other look."""
+        """List the folders without spares from before the start; note in `looked` what needs no other look."""
         self.ready = _take_over(folders["ready"], _WAITING, looked)
         self.inflight = _take_over(folders["inflight"], _ANY, looked)
         self.dead = _take_over(folders["dlq"], _ANY, looked)
@@ -126,8 +126,8 @@ class StrayFinder:
         yield found
 
     def _moved_back(self, queue: str, ours: Iterable[str], waiting: Iterable[str]) -> Iterator[Stray]:
-        """Yield messages that a person took from where they lay, under names of ours. What a life has seen in one
-        step it can compare; an inbox too long for that is compared at the next start."""
+        """Yield messages that a person took from where they lay, under names of ours. What was seen in one step
+        can be compared; an inbox too long for that is compared at the next start."""
         for name in set(ours).difference(waiting):
             if (stray := self._stray(queue, f"{name}.json")) is not None:
                 yield stray
@@ -144,7 +144,7 @@ class StrayFinder:
             self._reject(queue, file, str(error.facts["why"]))
             return None
         if len(data) > SMALL_ENOUGH_TO_KEEP:
-            # Nothing of this size is kept as a spare; its id is not known yet, so none of this life is.
+            # Nothing of this size is kept as a spare; its id is not known yet, so none is kept from now on.
             self._batch.most_spares = 0
         return Stray(queue, file, data.decode("utf-8", "replace"))
 

@@ -196,16 +196,13 @@ class SqliteStore:
     def remember(self, entries: Iterable[DedupEntry]) -> None:
         statement = self._sql["append_entry"]
         self._steps += [
-            (
-                statement,
-                (entry.kind, entry.at, entry.queue, entry.key, " ".join(text or "-" for text in entry.ids)),
-            )
+            (statement, (entry.kind, entry.at, entry.queue, entry.key, " ".join(id or "-" for id in entry.ids)))
             for entry in entries
         ]
 
     def recall(self, since: int) -> Iterator[DedupEntry]:
         for kind, at, queue, key, ids in self._query("select_entries", (since,)):
-            yield DedupEntry(kind, at, queue, key, tuple("" if text == "-" else text for text in ids.split(" ")))
+            yield DedupEntry(kind, at, queue, key, tuple("" if id == "-" else id for id in ids.split(" ")))
 
     def commit(self) -> None:
         steps = self._steps
@@ -424,7 +421,7 @@ class SqliteStore:
         return Found(queue, state, listed)
 
     def _recover(self) -> None:
-        """Bring the tables up to date with what a life before this one has logged."""
+        """Bring the tables up to date with what was logged before the start."""
         for key, queue, state, name, body in self._query("select_log"):
             before = self._changes.get(key)
             text = body if body is not None or before is None else before.body
