@@ -202,13 +202,12 @@ def counts(world: World) -> Iterator[Count]:
     posts = [post["metadata"]["event_payload"]["message"] for post in world.slack.from_kingdom()]
     ends = [post["thread_ts"] for post in world.slack.from_kingdom() if post["text"].startswith("[complete]")]
     threads = [post["ts"] for post in world.slack.from_kingdom() if "thread_ts" not in post]
+    sent = [message["id"] for message in _files(world.places, "messages", "sent")]
     yield _counted("notifications of GitHub → events", world.github.threads, _sources(events, "evt-github-"))
     yield _counted("tickets of Jira → events", world.jira.tickets, _sources(events, "evt-jira-"))
     yield _counted("answers in Slack → events", [p["ts"] for p in people_said(world)], _replies(events))
     yield _counted("events → tasks that ended", [event["id"] for event in events], of_event)
-    yield _counted(
-        "messages → posts in Slack", [message["id"] for message in _files(world.places, "messages", "sent")], posts
-    )
+    yield _counted("messages → posts in Slack", sent, posts)
     yield _counted("questions → their sessions, resumed", *_sessions(world.places, tasks))
     yield _counted("threads in Slack → their ends", threads, ends)
 

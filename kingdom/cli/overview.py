@@ -105,15 +105,19 @@ def _questions(view: Picture) -> Section:
 def _missing(view: Picture) -> Section:
     """Return the roles that should run and write no heartbeat, each with what to do."""
     missing = [role for role in view.roles if not role.beats and role.state != "down"]
-    if missing and not any(role.beats for role in view.roles):
+    beating = _beating(view)
+    if missing and not beating:
         who = Part(f"none of {count(len(view.roles), 'role')}: ", BAD)
         return Section([Line([who, Part(f"`{home.command()} up` starts the kingdom")])], "not at work", BAD)
-    beating = {role.name for role in view.roles if role.beats}
     body = [
         Line([Part(role.name, BAD), Part(f"  {_in_state(role.state)}: {_next_step(role, beating)}")])
         for role in missing
     ]
     return Section(body, "not at work", BAD)
+
+
+def _beating(view: Picture) -> set[str]:
+    return {role.name for role in view.roles if role.beats}
 
 
 def _next_step(role: RoleView, beating: set[str]) -> str:
@@ -159,7 +163,7 @@ def _is_at_work(task: dict[str, Any], view: Picture) -> bool:
     if any(row.get("task_id") == task["id"] for row in view.soldiers):
         return True
     rests = rests_until(task.get("not_before"), view.taken_at) is not None
-    return not rests and any(role.name == task["target_general"] and role.beats for role in view.roles)
+    return not rests and task["target_general"] in _beating(view)
 
 
 def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> tuple[str | Part, ...]:
@@ -294,15 +298,8 @@ def _cell(states: dict[str, int], title: str, column: tuple[str, ...]) -> str | 
 
 
 def _hall(view: Picture) -> Section:
-    return Section(
-        [
-            Line([Part(f"{one_line(said['role'])}  ", "dim"), *parts], indent=0)
-            for said, parts in [
-                *((said, _gateway(said)) for said in view.gateways),
-                *((said, _worker(said)) for said in view.workers),
-            ]
-        ]
-    )
+    rows = [*((said, _gateway(said)) for said in view.gateways), *((said, _worker(said)) for said in view.workers)]
+    return Section([Line([Part(f"{one_line(said['role'])}  ", "dim"), *parts], indent=0) for said, parts in rows])
 
 
 def _council(view: Picture) -> Section:
@@ -346,10 +343,7 @@ def _worker(said: dict[str, Any]) -> Iterator[Part]:
 def _cleaning(view: Picture) -> Section:
     """Say why files are being deleted at this moment."""
     cleanup = view.cleanup
-    is_under_way = cleanup.get("state") == "working" and any(
-        role.name == "chamberlain" and role.beats for role in view.roles
-    )
-    if not is_under_way:
+    if cleanup.get("state") != "working" or "chamberlain" not in _beating(view):
         return Section([])
     since = Part(f"  for {time_apart(cleanup.get('began_at'), view.taken_at)}: ", "dim")
     return Section([Line([Part("cleaning up", "yellow"), since, Part(one_line(cleanup.get("why")))], indent=0)])

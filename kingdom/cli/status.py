@@ -36,8 +36,7 @@ def _watch(in_json: bool) -> None:
     if seen is None or not seen.moves:
         while True:
             view = look(places)
-            line = json_line(view) if in_json else ""
-            print(line or screen.as_text(list(sections(places, view)), seen) + "\n", flush=True)
+            print(json_line(view) if in_json else screen.as_text([*sections(places, view)], seen) + "\n", flush=True)
             waker.wait(WATCH_SECONDS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with screen.other_screen():
