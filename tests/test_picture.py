@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +136,7 @@ def test_a_role_says_for_how_long_it_has_been_up_and_how_often_it_came_back(plac
     assert king.up_seconds is None
 
 
-HOLDER = """
+HOLDS = """
 import json, os, sys
 from pathlib import Path
 from kingdom.disk.lock import Lock
@@ -156,29 +158,31 @@ LOCK_HOLDERS = [
 ]
 
 
+@contextmanager
+def holder(places: Places, program: str, state: str, pid: int) -> Iterator[None]:
+    """Let another process hold the king's lock, beside a heartbeat with this state and pid (0: its own)."""
+    words = [program, places.lock("king"), places.heartbeat("king"), state, str(pid)]
+    places.heartbeat("king").parent.mkdir(parents=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLDS, *words], **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield
+
+
 @pytest.mark.parametrize(("program", "state", "pid", "seen"), LOCK_HOLDERS)
 def test_a_lock_that_is_held_says_who_plays_a_role(
     program: str, state: str, pid: int, seen: str, places: Places
 ) -> None:
     """One of ours that ends, or has just started, is no other program."""
-    words = [program, places.lock("king"), places.heartbeat("king"), state, str(pid)]
-    places.heartbeat("king").parent.mkdir(parents=True)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", HOLDER, *words], **pipes) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with holder(places, program, state, pid):
         (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
     assert king.state == seen
     assert king.beats == (seen != "absent")
 
 
 def test_a_role_that_starts_after_a_long_rest_is_not_taken_for_hung(places: Places) -> None:
-    words = ["kingdom.king", places.lock("king"), places.heartbeat("king"), "stopped", str(GONE)]
-    places.heartbeat("king").parent.mkdir(parents=True)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", HOLDER, *words], **pipes) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with holder(places, "kingdom.king", "stopped", GONE):
         os.utime(places.heartbeat("king"), (NOW - 9000, NOW - 9000))
         (king,) = picture.take(places, ["king"], time.time(), 120.0).roles
         assert king.state == "starting"

@@ -88,17 +88,7 @@ CONTROLS = ["\r", "\n", "\x0b", "\x0c", "\x00", "\t", "\x1b", "\x7f", "\x85", "\
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_control_character_in_a_value_is_refused(control: str) -> None:
     value = f"a{control}X-IGNITE-Status: b"
-    for field in (
-        "from_agent",
-        "to_agents",
-        "msg_type",
-        "cc",
-        "priority",
-        "thread_id",
-        "in_reply_to",
-        "repo",
-        "status",
-    ):
+    for field in "from_agent to_agents msg_type cc priority thread_id in_reply_to repo status".split():
         with pytest.raises(ValueError, match="control character"):
             built(**{field: [value] if field in ("to_agents", "cc") else value})
     for edit in (

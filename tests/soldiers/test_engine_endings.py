@@ -68,7 +68,6 @@ def refused(message: str, status: int) -> dict[str, Any]:
 STOP = part("step_finish", reason="stop", tokens={"total": 120, "input": 100, "output": 20}, cost=0)
 TURN = {"type": "turn.completed", "usage": {"input_tokens": 100, "cached_input_tokens": 50, "output_tokens": 20}}
 WARNS = {"type": "item.completed", "item": {"id": "item_0", "type": "error", "message": "Model metadata not found."}}
-WARNED = {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed_warning", "resetsAt": 1795057293}}
 REJECTED = {"status": "rejected", "resetsAt": 1795057293, "rateLimitType": "five_hour"}
 HARMLESS = (
     "the login form has no label",

@@ -115,7 +115,7 @@ def test_a_signal_goes_to_the_whole_group_of_who_leads_one_and_to_nobody_elses(s
     process_groups.send([leader.pid], signal.SIGTERM)  # gone: no error
 
 
-def test_a_signal_for_who_leads_no_group_is_for_it_alone(starts: Starts) -> None:
+def test_a_signal_for_who_leads_no_group_is_for_it_alone() -> None:
     with subprocess.Popen(["sleep", "300"]) as child:
         process_groups.send([child.pid], signal.SIGTERM)
         assert child.wait(SOON) == -signal.SIGTERM

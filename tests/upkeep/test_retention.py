@@ -88,9 +88,9 @@ def younger(name: str) -> str:
     )
 
 
-def clean(home: Path, now: float, dry: bool = False) -> Cleaning:
+def clean(home: Path, now: float, dry: bool = False, counts_events: bool = True, disk: type[Disk] = Disk) -> Cleaning:
     places = Places(home)
-    deleter = None if dry else Deleter(Disk(places.scratch("chamberlain")), remove_tree, counts_events=True)
+    deleter = None if dry else Deleter(disk(places.scratch("chamberlain")), remove_tree, counts_events=counts_events)
     cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
     while cleaning.go_on(0.0):
         continue
@@ -228,10 +228,7 @@ def test_logs_that_nobody_has_counted_stay(home: Path) -> None:
     founded(home)
     now = Clock().now
     path = lay(home, KINDS["rotated logs"], 4000, now)
-    places = Places(home)
-    deleter = Deleter(Disk(places.scratch("cli")), remove_tree, counts_events=False)
-    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
-    cleaning.go_on(60)
+    cleaning = clean(home, now, counts_events=False)
     assert (path.exists(), cleaning.tally.total) == (True, 0)
 
 
@@ -265,10 +262,7 @@ def test_what_somebody_else_has_deleted_is_not_counted(home: Path) -> None:
         def remove(self, path: Path) -> None:
             raise FileNotFoundError(path)
 
-    places = Places(home)
-    deleter = Deleter(Late(places.scratch("chamberlain"), durability="process"), remove_tree)
-    cleaning = Cleaning(places, config.load(places, "chamberlain")["retention"], now, deleter)
-    cleaning.go_on(60)
+    cleaning = clean(home, now, disk=Late)
     assert (path.exists(), cleaning.tally.total) == (True, 0)
 
 
