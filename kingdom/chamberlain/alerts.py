@@ -51,7 +51,7 @@ class Alerts:
 
     def send(self, now: Callable[[], float]) -> bool:
         """Send what waits in one message, if that is due; return whether it was. Its id is noted first."""
-        self._file.save()  # what could not be written while the disk was full when it was noted
+        self._file.save()  # what could not be written while the disk was full
         waiting, sent_at = self._file.get("waiting", []), self._file.get("sent_at", [])
         draft = self._file.get("letter")
         if draft is None:

@@ -237,11 +237,8 @@ class Deliveries:
 
     def _opening(self, task: str | None, room: Room) -> Queued | _UnderWay | None:
         """Return the message that opens a task's thread, while it waits or is being posted."""
-        if (
-            (delivery := self._under_way.get(room))
-            and delivery.message.type == "thread_start"
-            and delivery.message.task_id == task
-        ):
+        delivery = self._under_way.get(room)
+        if delivery and delivery.message.type == "thread_start" and delivery.message.task_id == task:
             return delivery
         waiting = self._waiting.get(room, ())
         return next((queued for queued in waiting if queued.type == "thread_start" and queued.about == task), None)

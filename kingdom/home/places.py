@@ -425,16 +425,8 @@ class Places:
     def folders(self) -> Iterator[Path]:
         """Return the folders that a home needs before its first role starts."""
         yield from (self.config, self.manifests, self.queue, self.state, self.logs, self.memory)
-        yield from (
-            self.workspaces,
-            self.council,
-            self.results,
-            self.prompts,
-            self.soldiers,
-            self.run,
-            self.wanted_folder,
-        )
-        yield from (self.session_logs, self.memory / "shared", self.memory / "generals")
+        yield from (self.workspaces, self.council, self.results, self.prompts, self.soldiers, self.run)
+        yield from (self.wanted_folder, self.session_logs, self.memory / "shared", self.memory / "generals")
         for kind, states in MOVES.items():
             yield from (self.folder(kind, state) for state in states)
 

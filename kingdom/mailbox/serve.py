@@ -212,7 +212,7 @@ class Server:
             self._leave(name, f"cannot be read: {error}")
             return
         found = commands.find(request.command)
-        command_name, command = found if found else (UNKNOWN, None)
+        command_name, command = found or (UNKNOWN, None)
         locked = f"{self._folders.responses}/{request.client}/{request.locked}" if request.locked else ""
         path = f"{self._requests}/{request.filename}"
         pending = PendingRequest(request, path, command_name, command, locked=locked)

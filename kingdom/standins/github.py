@@ -173,14 +173,8 @@ class GitHub(FaultyStandIn):
                 return answer_json(self._issue(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "issues", number, "events"):
                 url = f"{self.address}/repos/{owner}/{name}/issues/{number}"
-                return self._page(
-                    request,
-                    [
-                        issue_event
-                        for issue_event in self.issue_events.values()
-                        if issue_event["url"].startswith(f"{url}#")
-                    ],
-                )
+                found = [event for event in self.issue_events.values() if event["url"].startswith(f"{url}#")]
+                return self._page(request, found)
             case ("GET", "repos", owner, name, "pulls", number):
                 return answer_json(self._pull(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "pulls", number, "comments" | "reviews" as kind):
@@ -273,9 +267,8 @@ class GitHub(FaultyStandIn):
         }
 
     def _title(self, repo: str, number: int) -> str:
-        threads = (
-            thread for thread in self.threads.values() if any(_is_about(thread, repo, kind, number) for kind in KINDS)
-        )
+        every = self.threads.values()
+        threads = (thread for thread in every if any(_is_about(thread, repo, kind, number) for kind in KINDS))
         return next((str(thread["subject"]["title"]) for thread in threads), "Make it faster")
 
     def _do(self, number: int, reason: str, repo: str, moment: str) -> None:

@@ -134,12 +134,9 @@ class Jira(FaultyStandIn):
         fields = {name: value for name, value in ticket["fields"].items() if name in wanted or "*all" in wanted}
         if "comment" in fields:
             every = fields["comment"]["comments"]
-            bounds = {"self": f"{ticket['self']}/comment", "total": len(every), "startAt": 0}
-            fields["comment"] = {
-                **bounds,
-                "maxResults": len(every[:COMMENTS_SHOWN]),
-                "comments": every[:COMMENTS_SHOWN],
-            }
+            first = every[:COMMENTS_SHOWN]
+            bounds = {"total": len(every), "startAt": 0, "maxResults": len(first)}
+            fields["comment"] = {"self": f"{ticket['self']}/comment", **bounds, "comments": first}
         shown = {name: ticket[name] for name in ("id", "key", "self")} | {"fields": fields}
         if "changelog" in str(asked.get("expand") or ""):
             histories = list(reversed(ticket["changelog"]["histories"]))

@@ -465,10 +465,9 @@ def _open_folders(view: View) -> Iterator[Fault]:
 
 def _open_secrets(view: View) -> Iterator[Fault]:
     for path in view.places.secrets():
-        with suppress(FileNotFoundError):
-            mode = os.lstat(path).st_mode
-            if stat.S_ISREG(mode) and mode & 0o077:
-                yield Fault(path, f"others may read it (mode {stat.S_IMODE(mode):o})")
+        mode = _mode(path)
+        if mode is not None and stat.S_ISREG(mode) and mode & 0o077:
+            yield Fault(path, f"others may read it (mode {stat.S_IMODE(mode):o})")
 
 
 def _unknown_version(view: View) -> Iterator[Fault]:

@@ -138,11 +138,8 @@ class FilesWatcher:
     def _event(self, laid: Laid) -> Event:
         folder, name = os.path.split(laid.path)
         payload: dict[str, Any] = {"path": laid.path, "folder": folder, "name": name, "size": laid.mark[1]}
-        payload |= {
-            "modified_at": stamp(laid.mark[0] / 1e9),
-            "text": _text(laid),
-            "headline": one_line(name, LONGEST_HEADLINE),
-        }
+        payload |= {"headline": one_line(name, LONGEST_HEADLINE), "text": _text(laid)}
+        payload |= {"modified_at": stamp(laid.mark[0] / 1e9)}
         return Event(
             id=laid.id,
             type=f"{SOURCE}.arrived",

@@ -163,11 +163,11 @@ def _ending(order: SoldierOrder, exit_code: int) -> Ending | None:
     )
     if not end.get("is_error") and end.get("subtype") == "success":
         return ending
-    why, kind = _why(end, error, exit_code)
+    why, kind = _why(end, error)
     return ending._replace(text=" ".join(said), error=why, kind=kind, resets_at=resets_at)
 
 
-def _why(end: Mapping[str, Any], error: str | None, exit_code: int) -> tuple[str, str]:
+def _why(end: Mapping[str, Any], error: str | None) -> tuple[str, str]:
     """Return why it failed, in its words, and what kind of an error that is."""
     errors = [text for text in map(str, end.get("errors") or ()) if not text.startswith(FOR_ITS_MAKERS)]
     text = str(end.get("result") or "; ".join(errors) or end.get("subtype"))
