@@ -47,9 +47,9 @@ def run(quick: bool) -> dict[str, Any]:
 @contextmanager
 def risen(**settings: Any) -> Iterator[Places]:
     """No life counts as short: what is measured is a role that had worked, not the back-off of a crash loop."""
-    with installed(KINGDOM_SHORT_LIFE="0") as places:
+    with installed(KINGDOM_SHORT_RUN="0") as places:
         (places.config / "system.yaml").write_text(yaml.safe_dump(settings))
-        kingdom(places, "up", KINGDOM_SHORT_LIFE="0")
+        kingdom(places, "up", KINGDOM_SHORT_RUN="0")
         yield places
 
 

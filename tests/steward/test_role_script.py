@@ -196,7 +196,7 @@ def test_a_crash_loop_is_quarantined_at_its_sixth_start(script: Script, court: C
 
 def test_lives_of_which_each_lasted_are_never_quarantined(script: Script, court: Court) -> None:
     court.behave("king", "exit=1")
-    settings = {"KINGDOM_SHORT_LIFE": "0"}
+    settings = {"KINGDOM_SHORT_RUN": "0"}
     assert [script.run("king", **settings) for _ in range(7)] == [(1, "")] * 7
 
 

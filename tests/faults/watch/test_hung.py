@@ -22,7 +22,7 @@ ROUNDS = 20 if trees.CAMPAIGN else 1
 def test_hung_roles_are_replaced(launcher: str, figure: Figure) -> None:
     turn = count()
     took: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    with kingdom(launcher, env={"KINGDOM_SHORT_LIFE": "1"}) as court:
+    with kingdom(launcher, env={"KINGDOM_SHORT_RUN": "1"}) as court:
         court.up()
         for _ in range(ROUNDS):
             # Apart, because the king watches the chamberlain and the chamberlain the king.

@@ -86,7 +86,7 @@ def test_up_right_after_down_waits_for_its_end(steward: Steward, court: Court, f
 def test_up_right_after_a_shutdown_by_hand_waits_for_its_end(
     court: Court, monkeypatch: pytest.MonkeyPatch, figure: Figure
 ) -> None:
-    monkeypatch.setenv("KINGDOM_SHORT_LIFE", "1")
+    monkeypatch.setenv("KINGDOM_SHORT_RUN", "1")
     court.behave("gen-a", "deaf beating")
     steward = Supervisord(court.places)
     for life in range(1, ROUNDS + 1):

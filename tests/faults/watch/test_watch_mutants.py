@@ -29,7 +29,7 @@ Check = Callable[[Path, str], list[str]]
 
 def hung_by(kind: str) -> Check:
     def check(tree: Path, launcher: str) -> list[str]:
-        with kingdom(launcher, tree=tree, env={"KINGDOM_SHORT_LIFE": "1"}) as court:
+        with kingdom(launcher, tree=tree, env={"KINGDOM_SHORT_RUN": "1"}) as court:
             court.up()
             test_hung.hang(court, {"envoy": kind})
         return []

@@ -202,7 +202,7 @@ def lingering(stage: Stage) -> None:
 
 def quarantined(stage: Stage) -> None:
     stage.set("KINGDOM_DELAY_FIRST", "1")
-    stage.set("KINGDOM_SHORT_LIVES", "1")
+    stage.set("KINGDOM_SHORT_RUNS", "1")
     stage.raise_king("exit=1", beats=False)
     stage.wait_for_status(RoleStatus(code=78))
 
