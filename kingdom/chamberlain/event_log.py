@@ -25,9 +25,9 @@ LONGEST_FIRST_LINE = 4096
 LOOKED_AT = 256
 """Bytes before a cursor by which a log is known again."""
 RECENT = 128
-"""Lines before a cursor after one of which reading goes on in a log that was cut or edited."""
+"""Lines before a cursor that are remembered: in a log that was cut or edited, reading goes on after the last one."""
 MOST_GONE = 20
-"""Cursors that are kept of logs that are gone: one may come back, unpacked or from a backup."""
+"""Cursors of deleted logs that are kept: a log may come back, unpacked or from a backup."""
 NOT_READ: Mapping[str, Any] = {"offset": 0, "last": 0, "recent": []}
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 
@@ -120,7 +120,7 @@ def _before(file: _Found, offset: int) -> int:
 
 
 def _after_recent(file: _Found, recent: Iterable[int]) -> int | None:
-    """Return where the last line ends that was read lately; None when none of these is near the file's end."""
+    """Return where the last line with one of these checksums ends; None when none is near the file's end."""
     known, at, found = set(recent), max(0, file.size - CHUNK), None
     for line in os.pread(file.fd, CHUNK, at).split(b"\n")[:-1]:
         at += len(line) + 1
@@ -203,7 +203,7 @@ def _open(path: Path) -> _Found | None:
 
 
 def _damaged(file: _Found, counted: int, known_end: int | None) -> Gap:
-    """Return what is told of a log that was cut or edited: how much of it is gone, and where counting goes on."""
+    """Return the report about a log that was cut or edited: how much of it is gone, and where counting goes on."""
     name = file.path.name
     if known_end is None:
         what = f"{name} was cut or edited, and nothing that was counted lately is left of {counted} bytes: what its "

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _call(words: Sequence[str]) -> int:
-    """Run the command that was typed. The one that is typed all day waits for no library of options."""
+    """Run a command; `status`, which is typed all day, without the library of options, which is slow to load."""
     if list(words) in (["status"], ["status", "--json"]):
         from kingdom.cli.overview import show
 

@@ -1,4 +1,4 @@
-"""`kingdom mime`: the codec of the council's messages, which stands for itself in scripts/lib/ignite_mime.py."""
+"""`kingdom mime`: the codec of the council's messages, with the schemas of their bodies."""
 
 from __future__ import annotations
 

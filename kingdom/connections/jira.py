@@ -14,7 +14,7 @@ from kingdom.home.places import Places
 
 NAME = "Jira"
 GATEWAY = "/ex/jira/"
-"""In the address through which alone a token with scopes works. It is not the one at which people find tickets."""
+"""Part of the only address that takes a token with scopes; people find tickets at another one."""
 URL, EMAIL, TOKEN = NEEDS = (
     Needed("JIRA_URL", "address (https://your-site.atlassian.net, or as above)", is_secret=False),
     Needed("JIRA_USER_EMAIL", "e-mail address of the account", is_secret=False),

@@ -14,7 +14,7 @@ from kingdom.records.messages import Checkpoint, Event, Task
 
 
 class Unanswerable(Exception):
-    """The answer continues nothing. Why is told to the person who gave it, in the question's thread."""
+    """No task waits for this answer; the person who gave it is told the reason, in the question's thread."""
 
     def __init__(self, why: str, thread: str | None = None) -> None:
         super().__init__(why)

@@ -47,12 +47,12 @@ class ScheduleEntry:
         return f"{SCHEDULED}{self.schedule.name}"
 
     def run_key(self, due: float) -> str:
-        """Return by what a run is recognised: one per due minute."""
+        """Return the key by which a run is recognised: one per due minute."""
         return run_key(self.general, self.event_id, stamp(due))
 
 
 def run_key(general: str, event_id: str, due: str) -> str:
-    """Return by what the run of a scheduled task is recognised."""
+    """Return the key by which the run of a scheduled task is recognised."""
     return f"{general}:{event_id.removeprefix(SCHEDULED)}:{due}"
 
 

@@ -61,7 +61,7 @@ _ITSELF = 0
 _STEP = struct.Struct("=HBBI")
 """One step of a filter's program."""
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-"""Where what it looks at stands: struct seccomp_data."""
+"""Offsets of what it looks at in struct seccomp_data."""
 
 FRESH_SECONDS = 1.0
 MOST_HELD = 256

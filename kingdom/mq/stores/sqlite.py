@@ -146,7 +146,7 @@ class SqliteStore:
         self.drop(queue, state, name)
 
     def archived(self, queue: str, most: int) -> list[str]:
-        """Return what the tables list and the log does not say otherwise of, and what is archived in the log alone."""
+        """Return names: those archived in the log alone, then those in the tables that the log does not change."""
         changes = self._changes
         archived = [change.name for change in changes.values() if (change.queue, change.state) == (queue, "archived")]
         listed = self._query("select_some_archived", (queue, most + len(changes)))
