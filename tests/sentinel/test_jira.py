@@ -33,6 +33,22 @@ def build(home: Path, clock: Clock, tickets: Jira) -> Build:
     return built
 
 
+@pytest.fixture
+def sentinel(build: Build, tickets: Jira) -> Sentinel:
+    """One that has seen QP-1, a period ago."""
+    tickets.ticket("QP-1")
+    sentinel = build()
+    sentinel.settle()
+    sentinel.time.pass_(PERIOD)
+    return sentinel
+
+
+def later_event(sentinel: Sentinel) -> dict[str, Any]:
+    """Return the event that came after the ticket was assigned."""
+    (event,) = [event for event in sentinel.all() if event["type"] != "jira.ticket.assigned"]
+    return event
+
+
 def remember(home: Path, **state: Any) -> None:
     """What another sentinel has left."""
     own = Places(home).own("sentinel")
@@ -70,30 +86,21 @@ def test_a_token_with_scopes_is_used_at_the_one_address_that_takes_it(home: Path
     assert sentinel.one()["payload"]["url"] == f"{SITE}/browse/QP-123"
 
 
-def test_a_change_of_status_by_others_is_updated(build: Build, tickets: Jira) -> None:
-    tickets.ticket("QP-1")
-    sentinel = build()
-    sentinel.settle()
-    sentinel.time.pass_(PERIOD)
+def test_a_change_of_status_by_others_is_updated(sentinel: Sentinel, tickets: Jira) -> None:
     tickets.move("QP-1", "In Progress")
     sentinel.settle()
-    assert sentinel.types() == ["jira.ticket.assigned", "jira.ticket.updated"]
-    (moved,) = [event for event in sentinel.all() if event["type"] == "jira.ticket.updated"]
-    assert (moved["payload"]["previous_status"], moved["payload"]["status"]) == ("To Do", "In Progress")
+    moved = later_event(sentinel)
+    assert (moved["type"], moved["payload"]["status"]) == ("jira.ticket.updated", "In Progress")
+    assert moved["payload"]["previous_status"] == "To Do"
 
 
-def test_words_of_others_are_commented_with_what_they_say(build: Build, tickets: Jira) -> None:
-    tickets.ticket("QP-1")
-    sentinel = build()
-    sentinel.settle()
-    sentinel.time.pass_(PERIOD)
+def test_words_of_others_are_commented_with_what_they_say(sentinel: Sentinel, tickets: Jira) -> None:
     tickets.comment("QP-1", "please hurry")
     sentinel.settle()
-    (said,) = [event for event in sentinel.all() if event["type"] == "jira.ticket.commented"]
-    assert said["priority"] == "low"
-    assert [(comment["author"], comment["text"]) for comment in said["payload"]["comments"]] == [
-        ("dana", "please hurry")
-    ]
+    said = later_event(sentinel)
+    assert (said["type"], said["priority"]) == ("jira.ticket.commented", "low")
+    (comment,) = said["payload"]["comments"]
+    assert (comment["author"], comment["text"]) == ("dana", "please hurry")
 
 
 def test_what_we_and_programs_do_never_comes_back(build: Build, tickets: Jira) -> None:
@@ -108,25 +115,17 @@ def test_what_we_and_programs_do_never_comes_back(build: Build, tickets: Jira) -
     assert sentinel.types() == ["jira.ticket.assigned"]
 
 
-def test_other_edits_are_nothing(build: Build, tickets: Jira) -> None:
-    tickets.ticket("QP-1")
-    sentinel = build()
-    sentinel.settle()
-    sentinel.time.pass_(PERIOD)
+def test_other_edits_are_nothing(sentinel: Sentinel, tickets: Jira) -> None:
     tickets.edit("QP-1")
     sentinel.settle()
     assert sentinel.types() == ["jira.ticket.assigned"]
 
 
-def test_a_move_with_words_is_one_event_that_carries_them(build: Build, tickets: Jira) -> None:
-    tickets.ticket("QP-1")
-    sentinel = build()
-    sentinel.settle()
-    sentinel.time.pass_(PERIOD)
+def test_a_move_with_words_is_one_event_that_carries_them(sentinel: Sentinel, tickets: Jira) -> None:
     tickets.move("QP-1", "Done")
     tickets.comment("QP-1", "it is done")
     sentinel.settle()
-    (moved,) = [event for event in sentinel.all() if event["type"] != "jira.ticket.assigned"]
+    moved = later_event(sentinel)
     assert moved["type"] == "jira.ticket.updated"
     assert moved["payload"]["comments"][0]["text"] == "it is done"
 
@@ -180,8 +179,7 @@ def test_the_newest_of_many_comments_is_heard(build: Build, tickets: Jira) -> No
     sentinel.time.pass_(PERIOD)
     tickets.comment("QP-1", "new")
     sentinel.settle()
-    (said,) = [event for event in sentinel.all() if event["type"] == "jira.ticket.commented"]
-    assert [comment["text"] for comment in said["payload"]["comments"]] == ["new"]
+    assert [comment["text"] for comment in later_event(sentinel)["payload"]["comments"]] == ["new"]
 
 
 def test_the_first_look_goes_ten_minutes_back(build: Build, tickets: Jira, clock: Clock) -> None:
