@@ -5,7 +5,7 @@ KINGDOM := .venv/bin/kingdom
 WORKERS ?= 6
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
 LONG := tests/journey tests/gateway/test_loads.py tests/steward/test_role_script.py
-SLOW := journey faults outside web distributed contracts mq mailbox steward cli general gateway worker sentinel envoy connections \
+SLOW := journey faults outside web distributed contracts mq mailbox steward cli council general gateway worker sentinel envoy connections \
 	upkeep chamberlain runtime/test_role.py soldiers/test_workspace.py mime/test_program.py mime/test_protocol.py \
 	test_docs.py test_run.py
 # What has a target of its own, below.

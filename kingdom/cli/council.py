@@ -20,11 +20,12 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing
 from kingdom.home import config
 from kingdom.home.places import Places, as_filename, check_name
-from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body
+from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body, yaml_of
 from kingdom.runtime.wake import Waker
 from kingdom.words import count, duration, one_line, table, time_apart
 
 WATCH_SECONDS = 1.0
+NOT_RUNNING = "The council does not run (`roles: {council: true}` in config/system.yaml switches it on)."
 ENDING, ORIGINAL = ".mime", ".original"
 
 
@@ -34,9 +35,43 @@ class Unusable(BadInput):
     exit = Exit.FAILED
 
 
-@click.group(short_help="Agents' messages: status, watch, thread, dlq.")
+@click.group(short_help="Agents' messages: plan, status, watch, thread, dlq.")
 def council() -> None:
     """Show what waits for the agents of the council, and what became of it."""
+
+
+@council.command()
+@click.argument("goal")
+@click.option("--repo", metavar="OWNER/NAME", default="", help="The repository that it is about.")
+@click.option("-c", "--context", metavar="TEXT", default="", help="What else leader should know.")
+def plan(goal: str, repo: str, context: str) -> None:
+    """Give leader a GOAL. What agents write to `user` about it comes as messages of the kingdom."""
+    if not goal.strip():
+        raise click.UsageError("GOAL is empty")
+    places = home.own()
+    micros = time.time_ns() // 1000
+    try:
+        message = mime.build_message(
+            from_agent="user",
+            to_agents="leader",
+            msg_type="user_goal",
+            priority="high",
+            thread_id=f"goal-{micros}",
+            repo=repo,
+            body=yaml_of({"goal": goal, **({"context": context} if context else {})}),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    make_folder(places.told("leader"))
+    path = places.agent("leader") / f"user_goal_{micros}{ENDING}"
+    home.disk(places).create(path, message.encode())
+    print(f"goal-{micros} is with leader; `{home.command()} council thread goal-{micros}` shows what becomes of it.")
+    if not is_locked(places.lock("council")):
+        print(NOT_RUNNING)
+    if not _is_started(config.for_looking(places, "council")[0]["agents"], "leader"):
+        print(
+            f"Nobody starts leader: write agents: {{leader: {{command: [...]}}}} into {places.config / 'council.yaml'}"
+        )
 
 
 @council.command()
@@ -159,12 +194,12 @@ def look(places: Places, now: float) -> dict[str, Any]:
 
 
 def _is_started(agents: Any, agent: str) -> bool:
-    return agent in agents or (agent.startswith("ignitian_") and "ignitian" in agents)
+    return agent in agents or agent == "user" or (agent.startswith("ignitian_") and "ignitian" in agents)
 
 
 def _status(found: dict[str, Any]) -> Iterator[str]:
     if not found["runs"]:
-        yield "The council does not run (`roles: {council: true}` in config/system.yaml switches it on)."
+        yield NOT_RUNNING
     rows = [
         (
             row["agent"] if row["is_started"] else f"{row['agent']} (nobody starts it)",

@@ -138,6 +138,12 @@ class Delivery:
         self.figures.count("told")
         self._edit(message.path, "delivered", **{"X-IGNITE-Processed-At": self._stamp()})
 
+    def remove(self, message: Message) -> None:
+        """Delete a message that we have handed over ourselves."""
+        self.figures.count("told")
+        self.figures.count("done")
+        self._services.disk.remove(message.path)
+
     def end(self, ended: Ended) -> None:
         """Do what follows from an agent's turn."""
         turn = ended.turn

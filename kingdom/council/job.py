@@ -13,12 +13,15 @@ from pathlib import Path
 from kingdom import mime
 from kingdom.council.delivery import Delivery
 from kingdom.council.messages import Message
+from kingdom.council.people import USER, People
 from kingdom.council.settings import settings_of
 from kingdom.council.turns import Turns
 from kingdom.disk.atomic import make_folder
 from kingdom.runtime.processes import started_at
 from kingdom.runtime.role import Services, Turn
 
+LONG = 3600.0
+"""Seconds until something that is not due at all."""
 DRAFT = re.compile(rf"\.{re.escape(mime.PROGRAM)}-(\d+)-[0-9a-f]+\.tmp\Z")
 
 
@@ -33,6 +36,7 @@ class CouncilJob:
         self._clear_drafts()
         self._delivery = Delivery(services, self._settings, dice)
         self._turns = Turns(services, self._settings)
+        self._people = People(services)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._services.places
@@ -45,6 +49,7 @@ class CouncilJob:
         worked = self._end_turns()
         self._delivery.begin_turn()
         waiting = self._look()
+        handed_over, kept = self._tell_people()
         ready: list[Message] = []
         later: list[Message] = []
         for message in waiting:
@@ -58,8 +63,10 @@ class CouncilJob:
                 told += 1
         at_work = {agent: os.path.basename(turn.path) for agent, turn in self._turns.running.items()}
         self._delivery.figures.show(len(ready) - told, len(later), at_work)
-        worked = worked or told > 0 or self._delivery.has_more
-        return Turn(worked, self._seconds(later), busy=bool(self._turns.running or ready) or self._is_settling)
+        worked = worked or told > 0 or handed_over > 0 or self._delivery.has_more
+        return Turn(
+            worked, min(kept, self._seconds(later)), busy=bool(self._turns.running or ready) or self._is_settling
+        )
 
     def reload(self, services: Services) -> None:
         """Take over new configuration."""
@@ -68,6 +75,7 @@ class CouncilJob:
         self._make_folders()
         self._delivery.take_over(services, self._settings)
         self._turns.take_over(services, self._settings)
+        self._people.take_over(services)
 
     def close(self) -> None:
         """Leave agents at work: the next start finds them again."""
@@ -90,6 +98,20 @@ class CouncilJob:
                 turn = self._turns.running.get(agent)
                 found += self._delivery.look(agent, Path(turn.path) if turn is not None else None)
         return found
+
+    def _tell_people(self) -> tuple[int, float]:
+        """Hand people what agents have written to `user`. Return how much, and seconds until the rest may follow."""
+        if self._settings.of(USER) is not None:
+            return 0, LONG
+        number = 0
+        for message in self._delivery.look(USER, None):
+            if wait := self._people.seconds_to_wait:
+                return number, wait
+            if (taken := self._delivery.take(message)) is not None:
+                self._people.tell(taken)
+                self._delivery.remove(taken)
+                number += 1
+        return number, LONG
 
     def _tell(self, message: Message) -> None:
         taken = self._delivery.take(message)
@@ -132,7 +154,7 @@ class CouncilJob:
     def _seconds(self, later: list[Message]) -> float:
         """Return the seconds until something is due."""
         now = self._services.clock()
-        retry = min((message.not_before - now for message in later), default=3600.0)
+        retry = min((message.not_before - now for message in later), default=LONG)
         due = (
             retry,
             self._turns.seconds_left(),

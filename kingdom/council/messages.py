@@ -59,6 +59,12 @@ class Message:
         return urgency, found[1] if found else "", self.path.name
 
     @property
+    def named_at(self) -> float:
+        """The moment in its name, in seconds since the epoch."""
+        found = _NAME.match(self.path.name)
+        return int(found[1]) / 1_000_000 if found else 0.0
+
+    @property
     def about(self) -> str:
         """What it is about, as far as its body says."""
         try:

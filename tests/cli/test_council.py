@@ -16,6 +16,7 @@ from kingdom.home.places import Places
 from kingdom.runtime.processes import agent_markers, carriers
 from tests.cli.conftest import Held, Terminal
 from tests.council.councils import CRASH, DONE, HANG, LEFT, Council, council_of, sh
+from tests.fixtures import all_of
 
 Open = Callable[..., Council]
 
@@ -213,3 +214,32 @@ def test_down_with_soldiers_ends_agents_at_work(council: Open, terminal: Termina
     assert "Still at work for the council: architect." in terminal("down").out
     assert "Ended: architect." in terminal("down", "--soldiers").out
     assert carriers(agent_markers(opened.home, "architect")) == []
+
+
+def test_a_goal_is_planned_and_what_becomes_of_it_reaches_people(council: Open, terminal: Terminal) -> None:
+    answer = "python3 scripts/lib/ignite_mime.py send --from leader --to user --type progress_update"
+    answer += " --reply-to $1 --queue workspace/queue --body '{repository: acme/shop, summary: seen, final: true}'"
+    opened = council(leader=f"{answer} >/dev/null && {DONE}")
+    with closing(Held(terminal.places, "council")):
+        said = terminal.ok("council", "plan", "a README", "--repo", "acme/shop", "-c", 'it is "short"')
+    thread = said.split()[0]
+    assert said.endswith(f" council thread {thread}` shows what becomes of it.\n")
+    (name,) = opened.names("leader")
+    head = opened.headers(opened.places.agent("leader") / name)
+    assert (head["thread_id"], head["repository"], head["priority"]) == (thread, "acme/shop", "high")
+    assert head["body"] == 'goal: "a README"\ncontext: "it is \\"short\\""\n'
+    assert mime.faults((opened.places.agent("leader") / name).read_bytes()) == []
+    opened.settle()
+    opened.settle()
+    (post,) = all_of(opened.home, "messages", "pending")
+    assert post["content"] == "[council] leader (acme/shop, done): seen"
+    tree = ["user_goal: user → leader (done): a README", "└─ progress_update: leader → user (done): seen"]
+    assert terminal.ok("council", "thread", thread).splitlines() == tree
+
+
+def test_plan_says_when_nobody_will_take_the_goal(terminal: Terminal) -> None:
+    said = terminal.ok("council", "plan", "a README")
+    assert "The council does not run" in said
+    assert "Nobody starts leader: write agents: {leader: {command: [...]}} into" in said
+    assert terminal("council", "plan", " ").code == 2
+    assert terminal("council", "plan", "x", "--repo", "a\nb").code == 2

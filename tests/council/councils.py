@@ -60,7 +60,12 @@ class Council:
 
     def settle(self) -> None:
         """Turn until nobody is at work and nothing more may be told."""
-        self.until(lambda: not self.job.turn(None).busy, "the council has settled")
+
+        def is_settled() -> bool:
+            turn = self.job.turn(None)
+            return not (turn.busy or turn.worked)
+
+        wait_until(is_settled, SOON, "the council has settled")
         self.services.log.flush()
 
     def fail(self, times: int) -> None:

@@ -105,9 +105,9 @@ def test_an_agent_has_one_turn_at_a_time_and_the_others_wait_for_a_slot(council:
 
 def test_messages_to_agents_that_nobody_starts_wait_untouched(council: Open) -> None:
     opened = council(leader=DONE)
-    before = opened.write("user", from_agent="leader", msg_type="progress_update", body="nonsense")
+    before = opened.write("system", from_agent="leader", msg_type="progress_update", body="nonsense")
     opened.settle()
-    assert opened.everything == [f"user/{before.name}"]
+    assert opened.everything == [f"system/{before.name}"]
 
 
 def test_a_message_for_an_agent_whose_folder_is_new_is_told(council: Open) -> None:

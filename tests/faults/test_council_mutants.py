@@ -26,9 +26,12 @@ MUTANTS = [
     Mutant(
         "a message is removed before its dead letter is there",
         "kingdom.council.delivery:Delivery._give_up",
-        swap("dead_letters.keep", "disk.remove"),
+        replace(
+            "self.dead_letters.keep(A, B, C, D, E)",
+            "(self._services.disk.remove(A), self.dead_letters.keep(A, B, C, D, E))[1]",
+        ),
         "council kill",
-        near="dead_letter|state/council/tmp",
+        near="^(openat|write|fsync|renameat2) state/council/tmp",
     ),
     Mutant(
         "a dead letter that is there already is not recognised",

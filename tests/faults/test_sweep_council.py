@@ -19,7 +19,7 @@ from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_c
 ARGV = ("-m", "kingdom.council", "--once")
 NOTE = 'echo "$(basename "$1")" >>"$KINGDOM_HOME/served.txt"; '
 AGENTS = {"leader": 'rm "$1"', "architect": "exit 3", "strategist": "true", "evaluator": "exit 4"}
-GOAL, FAILS, CRITICAL, BAD = (f"message_{1_770_000_000_000_000 + number}.mime" for number in range(4))
+GOAL, FAILS, CRITICAL, BAD, PROGRESS = (f"message_{1_770_000_000_000_000 + number}.mime" for number in range(5))
 NAMED = "user_goal_1770000009000000.mime"
 """How a message is called in the end whose own name does not fit."""
 TRIES = {GOAL: 1, NAMED: 1, FAILS: 2, CRITICAL: 2, BAD: 0}
@@ -41,6 +41,14 @@ def prepare(home: Path, note: str = NOTE) -> None:
     put(places, "architect", FAILS)
     put(places, "strategist", CRITICAL, priority="critical")
     put(places, "evaluator", BAD, body="- no mapping\n")
+    put(
+        places,
+        "user",
+        PROGRESS,
+        from_agent="leader",
+        msg_type="progress_update",
+        body="repository: ''\nsummary: seen\n",
+    )
 
 
 def prepare_for_a_cut(home: Path) -> None:
@@ -100,18 +108,20 @@ def check(home: Path) -> list[str]:
     escalations = [times for name, times in told.items() if name.startswith("escalation_")]
     wrong += exactly("escalations", ESCALATIONS, len(escalations))
     wrong += exactly("times escalations were told", ESCALATIONS, sum(escalations))
-    return [*wrong, *oracle.tidy(home), *_given_up(home), *_no_traces(home), *_nobody_was_alerted(home)]
+    return [*wrong, *oracle.tidy(home), *_given_up(home), *_no_traces(home), *_people_were_told(home)]
 
 
 def check_after_a_cut(home: Path) -> list[str]:
     """What holds after a power cut: what an agent deleted just before may come back, and is told again."""
     told = served(home)
     wrong = [f"{name} was never told" for name, times in TRIES.items() if times and not told[name]]
-    return [*wrong, *oracle.tidy(home), *_given_up(home), *_no_traces(home), *_nobody_was_alerted(home)]
+    return [*wrong, *oracle.tidy(home), *_given_up(home), *_no_traces(home), *_people_were_told(home)]
 
 
-def _nobody_was_alerted(home: Path) -> list[str]:
-    return exactly("alerts", 0, len(oracle.contents(home, "messages")))
+def _people_were_told(home: Path) -> list[str]:
+    """People read what leader wrote to `user`, once, and no alert."""
+    told = [message["content"] for message in oracle.contents(home, "messages")]
+    return [] if told == ["[council] leader: seen"] else [f"people were told {told}"]
 
 
 COUNCIL = Step("council", ARGV, prepare, check, at_fault=half_visible, timeout=180, steady=False)

@@ -1,0 +1,85 @@
+"""What agents write to `user`: people read it as messages of the kingdom, which the envoy posts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
+from kingdom.council.messages import Message
+from kingdom.errors import BadMessage
+from kingdom.home.states import MOVES
+from kingdom.records.council import read_body
+from kingdom.records.messages import Message as Post
+from kingdom.runtime.role import Services
+from kingdom.times import stamp
+from kingdom.words import one_line, printable
+
+USER = "user"
+LONGEST = 4000
+MOST_A_MINUTE, MINUTE = 20, 60.0
+FIELDS = ("summary", "message", "title", "goal", "question")
+"""Of a body: what people are told, the first that is there."""
+
+
+def post_of(message: Message, now: float) -> Post:
+    """Return what people read of a message. Its id is made of the message's own, so that a repetition is the same."""
+    try:
+        body: Mapping[str, Any] = read_body(message.body)
+    except BadMessage:
+        body = {}
+    key = crc32(message.id.encode("utf-8", "replace"))
+    day = stamp(message.named_at)[:10].replace("-", "")
+    id = f"msg-{day}-council-{key:010d}"
+    return Post(
+        id=id,
+        type="notification",
+        task_id=None,
+        channel=None,
+        urgency="high" if message.priority in ("critical", "high") else "normal",
+        content=_text(message, body),
+        context={"thread": message.thread, "from": message.sender},
+        source_ref=None,
+        created_at=stamp(now),
+        status="pending",
+        dedup_key=id,
+    )
+
+
+class People:
+    """Hands messages over to people, so many a minute: the others wait."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._told_at: deque[float] = deque(maxlen=MOST_A_MINUTE)
+
+    def take_over(self, services: Services) -> None:
+        """Use new configuration."""
+        self._services = services
+
+    @property
+    def seconds_to_wait(self) -> float:
+        """Seconds until people may be told more."""
+        if len(self._told_at) < MOST_A_MINUTE:
+            return 0.0
+        return max(0.0, self._told_at[0] + MINUTE - self._services.monotonic())
+
+    def tell(self, message: Message) -> None:
+        """Write what people are to read of a message, once."""
+        post, messages = post_of(message, self._services.clock()), self._services.queues.messages
+        if not messages.has(post.id, *MOVES["messages"]):
+            messages.create([post])
+        self._told_at.append(self._services.monotonic())
+
+
+def _text(message: Message, body: Mapping[str, Any]) -> str:
+    said = next((str(body[name]) for name in FIELDS if isinstance(body.get(name), str) and body[name].strip()), "")
+    percent = body.get("percent")
+    marks = [one_line(body["repository"], 80)] if body.get("repository") else []
+    marks += [one_line(body["stage"], 40)] if body.get("stage") else []
+    marks += [f"{percent:g} %"] if isinstance(percent, int | float) and not isinstance(percent, bool) else []
+    marks += ["done"] if body.get("final") is True else []
+    head = f"[council] {one_line(message.sender, 40)}" + (f" ({', '.join(marks)})" if marks else "")
+    text = "\n".join(map(printable, (said or message.type).strip().splitlines()))
+    return f"{head}: {text}"[:LONGEST]
