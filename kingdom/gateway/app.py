@@ -303,7 +303,7 @@ class Application:
         return answer(Refusal(500, "Internal server error"))
 
 
-RATES = ("messages", "registrations", "logins", "requests")
+RATES = ("messages", "registrations", "logins", "searches", "requests")
 
 
 def _limit(config: Mapping[str, Any]) -> Limit:

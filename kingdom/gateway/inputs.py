@@ -17,6 +17,7 @@ from kingdom.hall.records import unfit_content
 LARGEST_BODY = 64 << 10
 MOST_MESSAGES = 100
 USUAL_MESSAGES = 50
+LONGEST_QUERY = 100
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+\Z")
 LONGEST_EMAIL = 254
@@ -30,6 +31,16 @@ class Page(NamedTuple):
     limit: int
     before: str | None
     after: str | None
+
+
+class Search(NamedTuple):
+    """What is looked for."""
+
+    text: str
+    #: None: in all rooms of who asks.
+    room: str | None
+    before: str | None
+    limit: int
 
 
 class Sent(NamedTuple):
@@ -132,23 +143,44 @@ def path_cursor(request: Request) -> str:
 
 def page(request: Request) -> Page:
     """Return which messages the query asks for."""
-    errors: list[tuple[str, str]] = []
-    given: dict[str, str | None] = {}
-    for name in ("limit", "before", "after"):
-        values = request.query_params.getlist(name)
-        given[name] = values[0] if values else None
-        if len(values) > 1:
-            errors.append((name, "Must be given once"))
-    limit = USUAL_MESSAGES
-    if given["limit"] is not None:
-        if re.fullmatch(r"[1-9][0-9]{0,2}", given["limit"], re.ASCII) and int(given["limit"]) <= MOST_MESSAGES:
-            limit = int(given["limit"])
-        else:
-            errors.append(("limit", f"Must be a whole number from 1 to {MOST_MESSAGES}"))
+    given, errors = _query(request, "limit", "before", "after")
+    limit = _limit(given["limit"], errors)
     errors += [(name, why) for name in ("before", "after") if given[name] is not None and (why := cursor(given[name]))]
     if errors:
         raise invalid(*errors)
     return Page(limit, given["before"], given["after"])
+
+
+def search(request: Request) -> Search:
+    """Return what the query looks for."""
+    given, errors = _query(request, "q", "room", "before", "limit")
+    limit = _limit(given["limit"], errors)
+    errors += [("q", why)] if (why := text(1, LONGEST_QUERY)(given["q"])) else []
+    if given["room"] is not None and not UUID.match(given["room"]):
+        errors.append(("room", "Expected a UUID"))
+    if given["before"] is not None and (why := cursor(given["before"])):
+        errors.append(("before", why))
+    if errors:
+        raise invalid(*errors)
+    room = None if given["room"] is None else given["room"].lower()
+    return Search(str(given["q"]), room, given["before"], limit)
+
+
+def _query(request: Request, *names: str) -> tuple[dict[str, str | None], list[tuple[str, str]]]:
+    """Return these parts of the query, and an error for each that is given twice."""
+    found = {name: request.query_params.getlist(name) for name in names}
+    errors = [(name, "Must be given once") for name, values in found.items() if len(values) > 1]
+    return {name: values[0] if values else None for name, values in found.items()}, errors
+
+
+def _limit(given: str | None, errors: list[tuple[str, str]]) -> int:
+    limit = USUAL_MESSAGES
+    if given is not None:
+        if re.fullmatch(r"[1-9][0-9]{0,2}", given, re.ASCII) and int(given) <= MOST_MESSAGES:
+            limit = int(given)
+        else:
+            errors.append(("limit", f"Must be a whole number from 1 to {MOST_MESSAGES}"))
+    return limit
 
 
 def sent(value: object) -> Sent | None:

@@ -115,6 +115,13 @@ PAGE = [
     _parameter("before", CURSOR),
     _parameter("after", CURSOR),
 ]
+SEARCH: list[Json] = [
+    {"name": "q", "in": "query", "required": True, "schema": _text(1, 100)},
+    _parameter("room", UUID),
+    PAGE[1],
+    PAGE[0],
+]
+FOUND = _object({"messages": {"type": "array", "items": MESSAGE}, "before": _or_null(CURSOR)})
 INVITE = _or_null(_text(1, 100))
 REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)}, {"invite": INVITE})
 CREDENTIALS = _object({"email": _text(1, 320), "password": _text(1, 100)})
@@ -180,6 +187,14 @@ DESCRIPTION: Json = {
         "/rooms/{id}/read": {
             "parameters": ID_IN_PATH,
             "post": _operation("markRead", "201", SUCCESS, "400 413", _object({"lastReadMessageId": CURSOR})),
+        },
+        "/search": {
+            "get": {
+                **_operation("search", "200", FOUND, "400"),
+                "parameters": SEARCH,
+                "description": "Messages of one's rooms that hold `q`, also inside a word, the newest first. A search "
+                "reads so many messages at once: it goes on with `before`, which is null at the oldest.",
+            },
         },
         "/health": {
             "get": {

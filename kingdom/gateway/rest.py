@@ -155,6 +155,12 @@ class Rest:
         page = inputs.page(request)
         return JSONResponse(await self._store.read(lambda db: store.messages(db, room, user, page)))
 
+    async def search(self, request: Request) -> Response:
+        user = self.caller(request).user
+        self.limit("searches", request)
+        asked = inputs.search(request)
+        return JSONResponse(await self._store.read(lambda db: store.find(db, user, asked)))
+
     async def remove_message(self, request: Request) -> Response:
         caller, room, message = self.caller(request), inputs.path_id(request), inputs.path_cursor(request)
         if not await self._store.read(lambda db: store.may_remove(db, room, caller.user, message)):
@@ -223,6 +229,7 @@ OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]
     ("GET", "/rooms/{id}/messages"): Rest.messages,
     ("POST", "/rooms/{id}/messages/{message}/remove"): Rest.remove_message,
     ("POST", "/rooms/{id}/read"): Rest.mark_read,
+    ("GET", "/search"): Rest.search,
     ("GET", "/health"): Rest.health,
     ("GET", "/openapi.json"): Rest.description,
 }

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from kingdom.gateway.inputs import Page
+from kingdom.gateway.inputs import Page, Search
 from kingdom.gateway.refusals import Refusal, no_such_room, not_a_member, unauthorized
-from kingdom.hall import accounts, own_rooms
+from kingdom.hall import accounts, own_rooms, search
 from kingdom.hall.base import Connection, Database, Row, Unavailable
 from kingdom.hall.ids import iso, new_uuid
 
@@ -216,6 +216,16 @@ def _message(row: Row) -> Row:
         **({} if row["removes"] is None else {"removes": row["removes"]}),
         **({} if row["removed_by"] is None else {"removed": True}),
     }
+
+
+def find(db: Connection, user: str, asked: Search) -> Row:
+    """Return the messages that somebody looks for, the newest first, and where the search goes on."""
+    if asked.room is not None:
+        _check_member(db, asked.room, user)
+        found = search.in_room(db, asked.room, asked.text, asked.before, asked.limit)
+    else:
+        found = search.in_rooms_of(db, user, asked.text, asked.before, asked.limit)
+    return {"messages": [_message(row) for row in found.rows], "before": found.before}
 
 
 def may_remove(db: Connection, room: str, user: str, message: str) -> bool:

@@ -3,13 +3,14 @@
 import os
 import sqlite3
 import threading
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kingdom.hall import DATABASES, accounts, own_rooms
+from kingdom.hall import DATABASES, accounts, own_rooms, search
 from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
@@ -334,6 +335,68 @@ def test_what_the_kingdom_repeats_is_told_again_under_the_same_id(database: Data
     told, again = database.run(lambda db: persist(db, [first, repeat], 1000.0))
     assert told == again
     assert len(database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9))) == 1
+
+
+def fill(database: Database, room: str, user: str, *texts: str) -> list[str]:
+    """Store messages and return their ids."""
+    batch = [arrival(room, user, f"{room}:{number}", content=text) for number, text in enumerate(texts)]
+    told = database.run(lambda db: persist(db, batch, 1000.0))
+    return [message.message_id for message in told if message is not None]
+
+
+FOUND = {
+    "회의": ["오늘회의는 세 시", "회의록"],
+    "록": ["회의록"],
+    "의는": ["오늘회의는 세 시"],
+    unicodedata.normalize("NFD", "회의록"): ["회의록"],
+    "왕국": [unicodedata.normalize("NFD", "왕국에서")],
+    "deploy": ["Redeploy at 100%"],
+    "100%": ["Redeploy at 100%"],
+    "%": ["Redeploy at 100%"],
+    "a_b": ["a_b"],
+    "\\": ["c:\\temp"],
+    "nothing": [],
+}
+
+
+def test_a_text_is_found_inside_words_with_two_syllables_or_one_and_is_no_pattern(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    decomposed = unicodedata.normalize("NFD", "왕국에서")
+    fill(database, room, user, "오늘회의는 세 시", "회의록", decomposed, "Redeploy at 100%", "a_b", "axb", "c:\\temp")
+    for text, contents in FOUND.items():
+        for found in (
+            database.read(lambda db, text=text: search.in_room(db, room, text, None, 50)),  # type: ignore[misc]
+            database.read(lambda db, text=text: search.in_rooms_of(db, user, text, None, 50)),  # type: ignore[misc]
+        ):
+            assert ([row["content"] for row in found.rows], found.before) == (contents[::-1], None), text
+
+
+def test_a_search_goes_on_where_it_stopped_and_misses_nothing(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    ids = fill(database, room, user, *("yes" if number % 3 else "no" for number in range(30)))
+    wanted = [id for number, id in enumerate(ids) if number % 3][::-1]
+    for most, at_once in ((50, 7), (4, 7), (4, 100), (50, 100), (1, 1)):
+        for where in ("room", "all"):
+            found: list[str] = []
+            before: str | None = None
+            while True:
+                look = search.in_room if where == "room" else search.in_rooms_of
+                whose = room if where == "room" else user
+                page = database.read(
+                    lambda db, b=before, m=most, a=at_once, look=look, w=whose: look(db, w, "yes", b, m, a)  # type: ignore[misc]
+                )
+                found += [row["id"] for row in page.rows]
+                if (before := page.before) is None:
+                    break
+            assert found == wanted, (most, at_once, where)
+
+
+def test_rooms_of_others_are_not_searched(database: Database) -> None:
+    user, other = add_user(database), add_user(database)
+    fill(database, add_room(database, other), other, "secret")
+    assert database.read(lambda db: search.in_rooms_of(db, user, "secret", None, 50)) == ([], None)
 
 
 @pytest.mark.parametrize("what", ["room", "sender"])

@@ -141,6 +141,46 @@ def test_a_body_that_does_not_fit_is_told_where(_: str, path: str, body: Any, pa
     assert all(error["message"] for error in told["errors"])
 
 
+@pytest.mark.anyio
+async def test_two_syllables_are_found_inside_words_until_their_message_is_removed(hall: Hall) -> None:
+    anna, ben = hall.person(), hall.person()
+    room, alone = anna.room(ben), ben.room()
+    async with anna.socket(room) as hers, ben.socket(alone) as his:
+        await hers.send(room, "내일회의는 세 시")
+        await hers.send(room, "그럼 내일 봐요")
+        await his.send(alone, "회의는 싫다")
+        await his.wait("newMessage")
+        await hers.wait("newMessage", lambda told: told["content"] == "그럼 내일 봐요")
+
+        def found(person: Person, **query: str) -> list[str]:
+            answer = person.call("GET", "/search", params=query)
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["before"] is None
+            return [message["content"] for message in answer.json()["messages"]]
+
+        assert found(anna, q="회의") == ["내일회의는 세 시"]
+        assert found(ben, q="회의") == ["회의는 싫다", "내일회의는 세 시"]
+        assert found(ben, q="회의", room=room.upper()) == ["내일회의는 세 시"]
+        assert found(anna, q="내일") == ["그럼 내일 봐요", "내일회의는 세 시"]
+        page = anna.call("GET", "/search", params={"q": "내일", "limit": 1}).json()
+        assert page["before"] == page["messages"][0]["id"]
+        assert found(anna, q="내일", before=page["before"]) == ["내일회의는 세 시"]
+        assert anna.call("GET", "/search", params={"q": "회의", "room": alone}).status_code == 403
+        first = anna.history(room)[0]["id"]
+        assert anna.call("POST", f"/rooms/{room}/messages/{first}/remove").status_code == 202
+        await hers.wait("newMessage", lambda told: told.get("removes") == first)
+        assert found(anna, q="회의") == []
+
+
+UNFIT_SEARCHES = ["", "q=", "q=a&q=b", f"q={'x' * 101}", "q=%00", "q=a&room=here", "q=a&before=x", "q=a&limit=0"]
+
+
+@pytest.mark.parametrize("query", UNFIT_SEARCHES)
+def test_a_search_that_does_not_fit_is_refused(query: str, anna: Person) -> None:
+    answer = anna.call("GET", f"/search?{query}")
+    assert (answer.status_code, answer.json()["message"]) == (400, "Validation failed")
+
+
 UNFIT = ["limit=", "limit=0", "limit=101", "limit=1.5", "limit=-1", "limit=x", "limit=%D9%A1", "limit=1&limit=2"]
 UNFIT += ["before=x", f"after={CURSOR.lower()}", f"before={CURSOR}&before={CURSOR}", f"after={CURSOR}0", "after="]
 

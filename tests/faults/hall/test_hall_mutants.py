@@ -134,6 +134,21 @@ MUTANTS = [
         near="test_a_ban_ends_all_sessions_and_tells_them_again_when_it_is_repeated",
     ),
     Mutant(
+        "a search stops at what it reads at once",
+        "kingdom.hall.search:_found",
+        replace("floor_id or None", "None"),
+        "database",
+        near="test_a_search_goes_on_where_it_stopped_and_misses_nothing",
+    ),
+    Mutant(
+        "what is looked for is a pattern",
+        "kingdom.hall.search:_pattern",
+        replace("_SPECIAL.sub(_ESCAPED, A)", "A"),
+        "database",
+        near="test_a_text_is_found_inside_words_with_two_syllables_or_one_and_is_no_pattern",
+        quick=True,
+    ),
+    Mutant(
         "messages are copied before the rows that they lead to",
         "kingdom.upkeep.backup",
         constant("CAUSES_OF_ROWS", "()"),
