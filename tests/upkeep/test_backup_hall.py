@@ -46,8 +46,8 @@ def talking(home: Path) -> Iterator[tuple[str, list[str]]]:
                         worker.turn(None)
                     if len(accepted) == 50:
                         begun.set()
-                    if not len(accepted) % 20:  # files go while they are copied
-                        hall.topics.trim(MESSAGES, ["chat-persistor"], 0.0, time.time())
+                    if not len(accepted) % 20:  # files go while they are copied; a setting keeps them a minute at least
+                        hall.topics.trim(MESSAGES, ["chat-persistor"], 2.0, time.time())
         except BaseException as error:  # noqa: BLE001
             failed.append(error)
             begun.set()
