@@ -14,7 +14,7 @@ from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
 from kingdom.mq.stores.base import DedupEntry, StoreConfig
 from kingdom.mq.stores.memory import MemoryStore
 
-MANY = 30_000
+MANY = 10_000
 
 
 def an_id(number: int) -> str:

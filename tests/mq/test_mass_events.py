@@ -17,7 +17,7 @@ from kingdom.mq.message_format import Draft
 from kingdom.mq.search import NotSeenYet
 from tests.mq.rigs import QUEUE, Rig
 
-MANY = 3_000
+MANY = 1_500
 MOST_CHANGES = 500
 """What one turn may do to messages, for one kind of event."""
 CHANGES = ("drop", "move", "rewrite", "adopt")
