@@ -17,6 +17,8 @@ from typing import NamedTuple
 from kingdom.home.places import LONGEST_NAME, Places
 
 LOOK_SECONDS = 0.02
+END_SECONDS = 5.0
+"""For so long it is tried to end processes: the kernel may hold one that it has killed."""
 _PR_SET_PDEATHSIG = 1
 _SOLDIER = b"KINGDOM_SOLDIER="
 _AGENT = b"KINGDOM_AGENT="
@@ -209,7 +211,7 @@ def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
                 os.kill(pid, number)
 
 
-def end_carriers(markers: Markers, not_before: int = 0, seconds: float = 5.0) -> int:
+def end_carriers(markers: Markers, not_before: int = 0, seconds: float = END_SECONDS) -> int:
     """Kill all that carry the markers with all that they have started, and return how many there were."""
     give_up = time.monotonic() + seconds
     ended = 0
@@ -219,7 +221,7 @@ def end_carriers(markers: Markers, not_before: int = 0, seconds: float = 5.0) ->
     return ended
 
 
-def end(pids: Iterable[tuple[int, int]], seconds: float = 5.0) -> int:
+def end(pids: Iterable[tuple[int, int]], seconds: float = END_SECONDS) -> int:
     """Kill exactly these processes and their descendants, and return how many there were.
 
     Those without a parent among them come last. They are stopped first, so that they start nothing more; a soldier's

@@ -384,7 +384,6 @@ def _end_with_supervisor() -> None:
     """
     if os.environ.get("KINGDOM_LAUNCHER") != "supervisord":
         return
-    launcher = os.environ.get("KINGDOM_LAUNCHER_PID", "")
     end_with_parent(signal.SIGTERM)
-    if launcher.isdigit() and os.getppid() != int(launcher):
+    if os.environ.get("KINGDOM_LAUNCHER_PID", "") not in ("", str(os.getppid())):
         raise SystemExit(int(Exit.DONE))

@@ -310,17 +310,15 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
     rows = [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
     tested = _digest(*(file.read_text() for part in tests for file in files_below(trees.CHECKOUT / part)))
     known = {row["key"]: row for row in rows if _still_holds(row, tests, tested)}
-    drawn = draw(room, count, seed)
-    run = Run(tests, book.with_name("lines.json"))
-    if said := run.learn():
-        print(f"not used, as it fails without any defect: {said}", file=sys.stderr)
-    reasons = equivalent()
+    places = draw(room, count, seed)
+    texts = {file: (trees.CHECKOUT / file).read_text() for file, _ in places}
+    drawn = [(file, number, *planted(texts[file], number)) for file, number in places]
+    run: Run | None = None
     survivors, harmless = [], 0
-    for file, number in drawn:
-        text = (run.tree / file).read_text()
-        defect, changed = planted(text, number)
+    for file, number, defect, changed in drawn:
         key = _digest(str(file), changed)
         if key not in known:
+            run = run or _learned(tests, book.with_name("lines.json"))
             began = time.monotonic()
             said = run.caught_by(file, number)
             known[key] = {
@@ -336,18 +334,27 @@ def main(room: str, count: int, seed: int, tests: list[str]) -> int:
             with book.open("a") as lines:
                 lines.write(f"{json.dumps(known[key])}\n")
         row = known[key]
-        name = f"{file} {_function(text, defect.line)}: {defect.what}"
+        name = f"{file} {_function(texts[file], defect.line)}: {defect.what}"
         outcome = row["outcome"]
-        if outcome == "SURVIVED" and name in reasons:
+        if outcome == "SURVIVED" and name in equivalent():
             outcome, harmless = "the same", harmless + 1
         elif outcome == "SURVIVED":
             survivors.append(name)
         print(f"{outcome:8} {file}:{defect.line}: {defect.what} ({row['seconds']} s)", flush=True)
-    run.end()
+    if run is not None:
+        run.end()
     print("\n".join(["", *sorted(survivors)]))
     said = score(len(drawn), harmless, len(survivors))
     print(f"random mutants of {room}, seed {seed}: {said} by {' '.join(tests)}")
     return 0
+
+
+def _learned(tests: list[str], known: Path) -> Run:
+    """Return the tests, once it is known which lines each of them runs."""
+    run = Run(tests, known)
+    if said := run.learn():
+        print(f"not used, as it fails without any defect: {said}", file=sys.stderr)
+    return run
 
 
 def score(drawn: int, harmless: int, survivors: int) -> str:

@@ -641,6 +641,25 @@ def test_it_does_not_begin_when_its_supervisord_is_gone(kings: KingRig) -> None:
     assert not kings.places.heartbeat("king").exists()
 
 
+TAKES_IN = """
+from kingdom.home import schemas
+
+class Taking(Job):
+    def turn(self, arrivals):
+        before = schemas._compiled.cache_info().misses
+        schemas._compiled("event", True)
+        self.services.log.info(f"compiled {schemas._compiled.cache_info().misses - before} now")
+        return super().turn(arrivals)
+
+raise SystemExit(role.run(role.RoleSpec("king", "king", takes_in=("event",)), Taking))
+"""
+
+
+def test_the_schemas_of_what_it_takes_in_are_compiled_before_its_first_turn(kings: KingRig) -> None:
+    kings.start_job(TAKES_IN)
+    kings.logged("compiled 0 now")
+
+
 def test_a_general_that_nobody_names_is_refused_in_a_line(kings: KingRig) -> None:
     code, said = ended(kings.run("-m", "kingdom.general", "--once"))
     assert (code, said) == (78, "which general? python -m kingdom.general gen-briefing\n")
