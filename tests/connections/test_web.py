@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from kingdom.connections.base import ServiceDown, ServiceLimited, ServiceRefused
-from kingdom.connections.web import GUESSED_PAUSE, LARGEST, LONGEST_PAUSE, Deadlines, Web
+from kingdom.connections.web import LARGEST, Deadlines, Web
 from kingdom.standins.faults import cuts, drops
 from kingdom.standins.server import Answer, Request, StandIn, answer_json
 
@@ -47,6 +48,11 @@ def test_an_answer_is_its_json_its_headers_and_the_time_by_the_services_clock(se
     assert asked.headers["authorization"] == TOKEN
 
 
+def test_an_answer_may_be_packed(service: Service, web: Web) -> None:
+    service.reply = lambda _: Answer(200, gzip.compress(b'{"a": 1}'), {"content-encoding": "gzip"})
+    assert web.get("").body == {"a": 1}
+
+
 @pytest.mark.parametrize(("status", "body"), [(204, b""), (304, b""), (200, b" \n")])
 def test_what_has_no_body_says_nothing(service: Service, web: Web, status: int, body: bytes) -> None:
     service.reply = lambda _: Answer(status, body)
@@ -76,11 +82,11 @@ RESET = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{AT + 90:.0f}"}
         (429, {"retry-after": "60"}, 60.0, True),
         (503, {"retry-after": IN_A_MINUTE}, 60.0, True),
         (403, {"retry-after": AGO}, 1.0, True),
-        (403, {"retry-after": "999999"}, LONGEST_PAUSE, True),
+        (403, {"retry-after": "999999"}, 86400.0, True),
         (403, RESET, 90.0, True),
-        (429, {"retry-after": "soon"}, GUESSED_PAUSE, False),
-        (429, {**RESET, "x-ratelimit-remaining": "1"}, GUESSED_PAUSE, False),
-        (429, {}, GUESSED_PAUSE, False),
+        (429, {"retry-after": "soon"}, 60.0, False),
+        (429, {**RESET, "x-ratelimit-remaining": "1"}, 60.0, False),
+        (429, {}, 60.0, False),
     ],
 )
 def test_a_service_that_asks_for_a_pause_gets_it(
@@ -105,6 +111,8 @@ def test_a_limit_without_headers_is_known_by_its_words(service: Service, web: We
         (403, {"error": {"message": "not yours"}}, ServiceRefused, "it refuses: not yours (HTTP 403)"),
         (404, {"errorMessages": ["no", "such"]}, ServiceRefused, "it refuses: no; such (HTTP 404)"),
         (400, ["odd"], ServiceRefused, "it refuses: HTTP 400"),
+        (418, {"message": "x" * 300}, ServiceRefused, f"it refuses: {'x' * 199}… (HTTP 418)"),
+        (300, {}, ServiceRefused, "it refuses: it has moved (HTTP 300): correct its address"),
         (301, {}, ServiceRefused, "it refuses: it has moved (HTTP 301): correct its address"),
         (408, {}, ServiceDown, "it cannot be reached: HTTP 408"),
         (500, {"message": "oops\nthere"}, ServiceDown, "it cannot be reached: oops there (HTTP 500)"),
@@ -128,7 +136,7 @@ def test_a_service_that_does_not_answer_as_it_should_is_down_without_a_word_of_o
         (cuts(), "its answer was cut off"),
         (lambda _: Answer(200, b"<html>"), "its answer is no JSON, or was cut off"),
         (lambda _: Answer(200, json.dumps("[" * 9).encode()[1:]), "its answer is no JSON, or was cut off"),
-        (lambda _: Answer(200, large), f"its answer is larger than {LARGEST >> 20} MB"),
+        (lambda _: Answer(200, large), "its answer is larger than 32 MB"),
     ]
     for reply, why in rows:
         service.reply = reply
@@ -154,6 +162,21 @@ def test_the_token_goes_to_its_own_address_alone(service: Service, web: Web, els
         web.get(elsewhere)
     assert web.get(f"{service.address}/next").status == 200
     assert [request.path for request in service.requests] == ["/next"]
+
+
+def test_an_address_elsewhere_is_told_at_a_length_that_can_be_read(web: Web) -> None:
+    elsewhere = f"https://evil.example/{'x' * 300}"
+    with pytest.raises(ServiceRefused) as caught:
+        web.get(elsewhere)
+    assert str(caught.value) == f"it refuses: it names an address elsewhere: {elsewhere[:199]}…"
+
+
+def test_what_was_never_asked_can_be_closed_and_what_was_closed_can_be_asked(service: Service, web: Web) -> None:
+    web.close()
+    assert web.get("").status == 200
+    web.close()
+    assert web._session is None
+    assert web.get("").status == 200
 
 
 def test_where_nothing_listens_the_connection_is_refused() -> None:
