@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import click
 
 from kingdom.cli import as_json, hall_orders, home
 from kingdom.cli.commands import Finite
-from kingdom.errors import Exit, KingdomError, NoSuchThing, TookTooLong
+from kingdom.errors import BadInput, Exit, KingdomError, NoSuchThing, TookTooLong
 from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection, Database, Row
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
+from kingdom.hall.rebuild import Rebuilt, Told
+from kingdom.hall.rebuild import rebuild as rebuild_from
 from kingdom.home import config, dotenv
 from kingdom.home.places import Places
+from kingdom.topics.names import PERSISTED
 from kingdom.words import count, one_line, table
 
 T = TypeVar("T")
 DAY = 86_400.0
 OWNER_DAYS = 1.0
+EXPORTED = 1000
+"""Messages that an export reads at once."""
+MOST_REFUSALS = 20
 
 
-@click.group(short_help="People and rooms of the chat: users, rooms, invite, ban, remove-message and more.")
+@click.group(short_help="People and rooms of the chat: users, rooms, invite, ban, export and more.")
 def hall() -> None:
     """Look at the chat's users and rooms, invite people, and moderate.
 
@@ -143,6 +151,57 @@ def audit(most: int) -> None:
     """List who has removed, banned and ended what, the newest first."""
     rows = _ask(lambda db: db.all("audits", most=most))
     print(table([(row["at"], one_line(row["ordered_by"]), row["command"], row["target"]) for row in rows], indent=""))
+
+
+@hall.command()
+@click.argument("room")
+@click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help="Write a new file instead of printing.")
+def export(room: str, to: Path | None) -> None:
+    """Write a ROOM, by its ID, as lines of JSON: the room, its members, then its messages from the oldest on."""
+    with _database() as database:
+        about = database.read(lambda db: db.one("room", id=room.lower()))
+        if about is None:
+            raise NoSuchThing(what="room", name=room, hint=f"; `{home.command()} hall rooms` lists them")
+        lines = _lines_of_room(database, about)
+        if to is None:
+            for line in lines:
+                print(line)
+            return
+        try:
+            with to.open("x", encoding="utf-8") as file:
+                written = sum(file.write(f"{line}\n") > 0 for line in lines)
+        except FileExistsError:
+            raise BadInput(message=f"{to} is there already; name another file") from None
+    print(f"{count(written - 2, 'message')} of {one_line(about['name'], 40)!r} and its members are in {to}.")
+
+
+def _lines_of_room(database: Database, about: Row) -> Iterator[str]:
+    """Yield the lines of an export: what is said while it runs is part of it."""
+    members = database.read(lambda db: db.all("members", room_id=about["id"]))
+    yield json.dumps({"kind": "room", **about}, ensure_ascii=False)
+    yield json.dumps({"kind": "members", "members": members}, ensure_ascii=False)
+    page = {"room_id": about["id"], "after": "", "most": EXPORTED}
+    while rows := database.read(lambda db: db.all("messages_after", **page)):
+        yield from (json.dumps({"kind": "message", **row}, ensure_ascii=False) for row in rows)
+        page["after"] = rows[-1]["id"]
+
+
+@hall.command()
+def rebuild() -> int:
+    """Bring back messages that the database has lost, from the topic of stored messages, under the same IDs.
+
+    For a database that was restored from a backup. Rooms and people are not in that topic: a message whose room or
+    sender is missing is named and left out, exit code 1.
+    """
+    done = Rebuilt()
+    with _database() as database, hall_orders.opened_topics(home.own()) as topics:
+        for records in hall_orders.all_records(topics, PERSISTED):
+            events = [Told(f"{record.topic} at {record.position}", record.value) for record in records]
+            done += rebuild_from(database, events)
+    for why in done.refused[:MOST_REFUSALS]:
+        click.echo(f"left out: {why}", err=True)
+    print(f"{count(done.stored, 'message')} brought back, {done.known} were there, {len(done.refused)} left out.")
+    return Exit.FAILED if done.refused else Exit.DONE
 
 
 def _user(named: str) -> Row:

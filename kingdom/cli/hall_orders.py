@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from kingdom.cli import home
 from kingdom.disk.atomic import make_folder
@@ -15,12 +17,18 @@ from kingdom.hall.records import Command
 from kingdom.home import config, dotenv
 from kingdom.home.places import Places
 from kingdom.topics import open_topics
-from kingdom.topics.base import Kit, Outcome
+from kingdom.topics.base import Kit, Outcome, Record, Topics
 from kingdom.topics.names import COMMANDS, PASSING
 
 PUBLISH_SECONDS = 15.0
 DONE_SECONDS = 10.0
 LOOK_SECONDS = 0.05
+READERS = "kingdom-rebuild"
+POLL_SECONDS = 0.2
+HOLD_SECONDS = 20.0
+"""A broker gives partitions to a new reader only after some seconds."""
+SILENT_SECONDS = 2.0
+"""A topic in which nothing came for so long was read to its end."""
 
 
 class NotOrdered(KingdomError):
@@ -40,7 +48,20 @@ def order(places: Places, database: Database, name: str, **facts: str) -> bool:
 
 
 def _publish(places: Places, key: str, command: Command) -> None:
-    # One for each call: whoever opens topics clears its own scratch folder.
+    told: list[tuple[Outcome, str]] = []
+    with opened_topics(places) as topics:
+        producer = topics.producer()
+        producer.append(COMMANDS, key, command.to_json(), lambda outcome, why: told.append((outcome, why)))
+        producer.flush(PUBLISH_SECONDS)
+    outcome, why = told[0] if told else (Outcome.UNKNOWN, "no answer from the topics")
+    if outcome is not Outcome.STORED:
+        raise NotOrdered(why=why)
+
+
+@contextmanager
+def opened_topics(places: Places) -> Iterator[Topics]:
+    """Open the hall's topics for one command."""
+    # A folder for each: whoever opens topics clears its own scratch folder.
     scratch = places.topic_scratch(home.WRITER) / str(os.getpid())
     make_folder(scratch)
     system = config.load(places, "system")
@@ -55,14 +76,23 @@ def _publish(places: Places, key: str, command: Command) -> None:
         secrets=dotenv.secrets(places),
     )
     topics = open_topics(kit.settings["transport"], kit)
-    told: list[tuple[Outcome, str]] = []
     try:
-        producer = topics.producer()
-        producer.append(COMMANDS, key, command.to_json(), lambda outcome, why: told.append((outcome, why)))
-        producer.flush(PUBLISH_SECONDS)
+        yield topics
     finally:
         topics.close()
         shutil.rmtree(scratch, ignore_errors=True)
-    outcome, why = told[0] if told else (Outcome.UNKNOWN, "no answer from the topics")
-    if outcome is not Outcome.STORED:
-        raise NotOrdered(why=why)
+
+
+def all_records(topics: Topics, topic: str) -> Iterator[Sequence[Record]]:
+    """Yield everything in a topic from its oldest record on, and leave no position there."""
+    reader = topics.group(READERS, topic)
+    until = time.monotonic() + HOLD_SECONDS
+    held = False
+    while time.monotonic() < until:
+        records = reader.poll(POLL_SECONDS)
+        if records or (reader.holds and not held):
+            held, until = True, time.monotonic() + SILENT_SECONDS
+        if records:
+            yield records
+    if not held:
+        raise NotOrdered(why=f"{topic} cannot be read: another `rebuild` may be reading it")

@@ -1,6 +1,9 @@
 """`kingdom hall`, and what `up` says of the chat."""
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,9 @@ from kingdom.hall import accounts
 from kingdom.hall.opening import open_database
 from kingdom.home.places import Places
 from tests.cli.conftest import Terminal
+from tests.fixtures import Clock
+from tests.waiting import SOON, wait_until
+from tests.worker.hall import Hall, at_work, give, message, ordered, work
 
 NOW = "2026-11-19T10:00:00.000Z"
 USER = "0b8f1c1e-0000-4000-8000-000000000001"
@@ -81,6 +87,66 @@ def test_an_order_waits_for_a_worker_that_does_not_run(terminal: Terminal, monke
 def test_an_order_about_what_is_not_there_is_refused(words: tuple[str, ...], terminal: Terminal) -> None:
     said = terminal("hall", *words)
     assert (said.code, said.err.startswith("kingdom: no ")) == (1, True)
+
+
+def test_lost_messages_come_back_from_the_topic_under_their_ids_and_removed_ones_stay_blank(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.cli.hall_orders.SILENT_SECONDS", 0.1)
+    hall = Hall(terminal.places.home, Clock())
+    user = hall.user()
+    room, gone = hall.room(user), hall.room(user)
+    hall.publish(*(message(room, user, f"message {number}") for number in range(5)), message(gone, user, "elsewhere"))
+    with at_work(hall) as worker:
+        work(hall, worker, 6)
+        first = hall.history(room)[0]
+        give(hall, ordered("removeMessage", roomId=room, messageId=first["id"]))
+        wait_until(lambda: (worker.turn(None), len(hall.history(room)) == 6)[1], SOON, "the removal")
+    whole = hall.history(room)
+    with closing(sqlite3.connect(terminal.places.hall / "hall.db")) as raw, raw:
+        raw.execute("DELETE FROM hall_removals")
+        raw.execute("DELETE FROM hall_message_positions")
+        raw.execute("DELETE FROM messages WHERE content <> 'message 2'")
+        raw.execute("UPDATE rooms SET last_message_id = NULL, last_message_at = NULL")
+        raw.execute(f"DELETE FROM room_members WHERE room_id = '{gone}'")
+        raw.execute(f"DELETE FROM rooms WHERE id = '{gone}'")
+    said = terminal("hall", "rebuild")
+    assert said.code == 1
+    assert said.out == "5 messages brought back, 1 were there, 1 left out.\n"
+    assert "left out: chat.messages.persisted.v1 at 0:5: the database refuses this: FOREIGN KEY" in said.err
+    assert hall.history(room) == whole
+    about = hall.database.read(lambda db: db.one("room", id=room))
+    assert about is not None
+    assert (about["last_message_id"], about["last_message_at"]) == (whole[-1]["id"], whole[-1]["created_at"])
+    assert terminal("hall", "rebuild").out == "0 messages brought back, 6 were there, 1 left out.\n"
+    hall.publish(message(room, user, "and on"))
+    with at_work(hall) as worker:
+        work(hall, worker, 1)
+    assert [row["content"] for row in hall.history(room)][-1] == "and on"
+    hall.close()
+
+
+def test_a_room_is_exported_with_its_members_and_all_it_holds(terminal: Terminal, tmp_path: Path) -> None:
+    hall = Hall(terminal.places.home, Clock())
+    user = hall.user()
+    room = hall.room(user)
+    hall.publish(*(message(room, user, f"왕 {number}") for number in range(1500)))
+    with at_work(hall) as worker:
+        work(hall, worker, 1500)
+    hall.close()
+    to = tmp_path / "room.jsonl"
+    assert terminal.ok("hall", "export", room, "--to", str(to)) == (
+        f"1500 messages of 'a room' and its members are in {to}.\n"
+    )
+    about, members, *messages = [json.loads(line) for line in to.read_text().splitlines()]
+    assert (about["kind"], about["id"]) == ("room", room)
+    assert [member["user_id"] for member in members["members"]] == [user]
+    assert [line["content"] for line in messages] == [f"왕 {number}" for number in range(1500)]
+    assert to.stat().st_mode & 0o777 == 0o600
+    assert (
+        terminal("hall", "export", room, "--to", str(to)).err == f"kingdom: {to} is there already; name another file\n"
+    )
+    assert terminal.ok("hall", "export", room.upper()) == to.read_text()
 
 
 @pytest.mark.parametrize("words", [("--days", "0"), ("--uses", "0"), ("--days", "nan")])

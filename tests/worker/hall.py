@@ -13,12 +13,12 @@ from kingdom.disk.atomic import make_folder
 from kingdom.hall.base import Connection, Database
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.opening import open_database
-from kingdom.hall.records import MessageCreated
+from kingdom.hall.records import Command, MessageCreated
 from kingdom.home import config as configuration
 from kingdom.runtime.role import Services
 from kingdom.topics import open_topics
 from kingdom.topics.base import Outcome, Record, Topics, kit_of
-from kingdom.topics.names import DEAD, MESSAGES, PASSING, PERSISTED
+from kingdom.topics.names import COMMANDS, DEAD, MESSAGES, PASSING, PERSISTED
 from kingdom.worker.job import WorkerJob
 from tests.contracts.topics import Told
 from tests.fixtures import Clock, services
@@ -138,3 +138,18 @@ def work(hall: Hall, worker: WorkerJob, passed: int) -> None:
         return hall.topics.lag("chat-persistor", MESSAGES) <= before - passed
 
     wait_until(turned, SOON, f"the worker has passed {passed} messages")
+
+
+def give(hall: Hall, *values: Command | bytes) -> None:
+    """Publish commands."""
+    outcomes: list[Outcome] = []
+    for value in values:
+        raw = value if isinstance(value, bytes) else value.to_json()
+        hall.producer.append(COMMANDS, "key", raw, lambda outcome, why: outcomes.append(outcome))
+    assert hall.producer.flush(SOON)
+    assert outcomes == [Outcome.STORED] * len(values)
+
+
+def ordered(name: str, **facts: str) -> Command:
+    """Return a command that a person has given."""
+    return Command(new_uuid(), name, iso(0.0), {"by": "anna@example.org", **facts})

@@ -13,13 +13,12 @@ from kingdom.hall import accounts, own_rooms
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.records import BadEvent, Command, Signal
 from kingdom.home import schemas
-from kingdom.topics.base import Outcome
 from kingdom.topics.names import COMMANDS as TOPIC
 from kingdom.topics.names import SIGNALS
 from kingdom.worker.commands import COMMANDS
 from tests.fixtures import Clock
 from tests.waiting import SOON, wait_until
-from tests.worker.hall import Hall, at_work, message, work
+from tests.worker.hall import Hall, at_work, give, message, ordered, work
 
 
 @pytest.fixture
@@ -27,16 +26,6 @@ def hall(home: Path) -> Iterator[Hall]:
     opened = Hall(home, Clock())
     yield opened
     opened.close()
-
-
-def give(hall: Hall, *values: Command | bytes) -> None:
-    """Publish commands."""
-    outcomes: list[Outcome] = []
-    for value in values:
-        raw = value if isinstance(value, bytes) else value.to_json()
-        hall.producer.append(TOPIC, "key", raw, lambda outcome, why: outcomes.append(outcome))
-    assert hall.producer.flush(SOON)
-    assert outcomes == [Outcome.STORED] * len(values)
 
 
 def carry_out(hall: Hall) -> None:
@@ -74,10 +63,6 @@ def test_a_room_is_opened_once_and_its_first_message_is_told_whenever_it_is_aske
     about = hall.database.read(lambda db: db.one("room", id=room))
     assert about is not None
     assert (about["name"], about["last_message_id"]) == ("a room", row["id"])
-
-
-def ordered(name: str, **facts: str) -> Command:
-    return Command(new_uuid(), name, iso(0.0), {"by": "anna@example.org", **facts})
 
 
 def test_a_removed_message_is_blank_and_an_item_of_its_own_tells_so_however_often_it_is_ordered(hall: Hall) -> None:

@@ -30,6 +30,11 @@ CHECKS = {
     "envoy": lambda tree, near: failing(tree, f"tests/envoy/test_hall.py::{near}"),
     "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
     "commands": lambda tree, near: failing(tree, f"tests/worker/test_commands.py::{near}"),
+    "rebuild": lambda tree, near: failing(
+        tree,
+        "tests/cli/test_hall.py"
+        "::test_lost_messages_come_back_from_the_topic_under_their_ids_and_removed_ones_stay_blank",
+    ),
     "backup": lambda tree, near: failing(tree, "tests/upkeep/test_backup_hall.py"),
 }
 
@@ -147,6 +152,12 @@ MUTANTS = [
         "database",
         near="test_a_text_is_found_inside_words_with_two_syllables_or_one_and_is_no_pattern",
         quick=True,
+    ),
+    Mutant(
+        "what was removed comes back",
+        "kingdom.hall.rebuild:_store",
+        replace("message.removes is not None and A", "False"),
+        "rebuild",
     ),
     Mutant(
         "messages are copied before the rows that they lead to",
