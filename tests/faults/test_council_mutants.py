@@ -31,7 +31,7 @@ MUTANTS = [
             "(self._services.disk.remove(A), self.dead_letters.keep(A, B, C, D, E))[1]",
         ),
         "council kill",
-        near="^(openat|write|fsync|renameat2) state/council/tmp",
+        near="dead_letter|^fsync workspace/queue/(architect|strategist)/processed",
     ),
     Mutant(
         "a dead letter that is there already is not recognised",
