@@ -285,7 +285,8 @@ class Delivery:
         target = folder / (name or path.name)
         while True:
             try:
-                self._services.disk.move(path, target)
+                # What a power cut undoes is taken again.
+                self._services.unsynced.move(path, target)
             except FileNotFoundError:
                 return None
             except Collision:
@@ -302,7 +303,10 @@ class Delivery:
         return None
 
     def _edit(self, path: Path, status: str, **headers: str | None) -> bool:
-        """Write a status. Return False when the message has gone: it does not come back."""
+        """Write a status. Return False when the message has gone: it does not come back.
+
+        A power cut may undo any but that of a retry: then the message is told again, which cannot be helped anyway.
+        """
 
         def edited(raw: str) -> str:
             self._services.disk.guard()
@@ -310,7 +314,7 @@ class Delivery:
 
         self._services.disk.rewritten.add(str(path))
         try:
-            mime.rewrite(os.fsencode(path), edited)
+            mime.rewrite(os.fsencode(path), edited, keep=status == "retrying")
         except FileNotFoundError:
             return False
         return True

@@ -91,7 +91,8 @@ class Turns:
             lock.acquire()
             (folder / "started").unlink(missing_ok=True)
             note = {"agent": agent, "path": path, "retries": retries}
-            self._services.disk.rewrite(folder / "told.json", to_json(note))
+            # A power cut ends the agents too: then no note is as good as one.
+            self._services.unsynced.rewrite(folder / "told.json", to_json(note))
             child = self._start(folder, ENGINES[row["engine"]](row, path), agent, retries, lock)
         except (Locked, CannotStart) as error:
             self.clear(agent)
@@ -108,7 +109,7 @@ class Turns:
     def clear(self, agent: str) -> None:
         """Forget a turn: what followed from it is done."""
         folder = self._services.places.agent_turn(agent)
-        self._services.disk.remove_all([folder / "told.json", folder / "started"])
+        self._services.unsynced.remove_all([folder / "told.json", folder / "started"])
         self.running.pop(agent, None)
 
     def seconds_left(self) -> float:

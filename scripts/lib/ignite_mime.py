@@ -498,8 +498,11 @@ def _write(path: bytes, data: bytes) -> None:
     _sync_folder(folder)
 
 
-def rewrite(path: bytes, edit: Callable[[str], str]) -> None:
-    """Replace a file by its edited text; FileNotFoundError when it vanishes meanwhile. Its mode stays."""
+def rewrite(path: bytes, edit: Callable[[str], str], keep: bool = True) -> None:
+    """Replace a file by its edited text; FileNotFoundError when it vanishes meanwhile. Its mode stays.
+
+    Without `keep` a power cut may undo the edit: then the file is whole as it was before.
+    """
     path = os.path.realpath(path)
     file = _open_locked(path)
     try:
@@ -512,7 +515,8 @@ def rewrite(path: bytes, edit: Callable[[str], str]) -> None:
             _exchange(draft, path)
         finally:
             os.unlink(draft)
-        _sync_folder(os.path.dirname(path))
+        if keep:
+            _sync_folder(os.path.dirname(path))
     finally:
         os.close(file)
 

@@ -19,7 +19,7 @@ MUTANTS = [
     Mutant(
         "a turn is noted after its program was started",
         "kingdom.council.turns:Turns.tell",
-        swap("disk.rewrite", "self._start"),
+        swap("unsynced.rewrite", "self._start"),
         "council kill",
         near="^[a-z0-9]+ state/council/turns/(leader|strategist)|^fsync state/council",
     ),
@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "an edit brings a deleted message back",
         "kingdom.council.delivery:Delivery._edit",
-        replace("mime.rewrite(A, B)", "Path(os.fsdecode(A)).write_text(B(''))"),
+        replace("mime.rewrite(A, B, keep=C)", "Path(os.fsdecode(A)).write_text(B(''))"),
         FAILING + "an_edit_of_the_council_does_not_bring_a_deleted_message_back",
     ),
     Mutant(
