@@ -122,6 +122,22 @@ def remove_member(user: str, room: str) -> int:
 
 
 @hall.command()
+@click.argument("room")
+@click.argument("days", type=click.IntRange(0, 36_500))
+def keep(room: str, days: int) -> int:
+    """Let a ROOM, by its ID, keep its messages for so many DAYS; 0 is for ever. Its newest message always stays.
+
+    Other rooms keep theirs as `keep_days` in hall.yaml says: for ever if it does not.
+    """
+    about = _ask(lambda db: db.one("room", id=room.lower()))
+    if about is None:
+        raise NoSuchThing(what="room", name=room, hint=f"; `{home.command()} hall rooms` lists them")
+    kept = f"for {count(days, 'day')}" if days else "for ever"
+    done = f"{one_line(about['name'], 40)!r} keeps its messages {kept}"
+    return _order("keepRoom", done, roomId=about["id"], days=days)
+
+
+@hall.command()
 @click.argument("user")
 def ban(user: str) -> int:
     """Keep a USER, by email or ID, out of the hall, and end all sessions."""
@@ -212,7 +228,7 @@ def _user(named: str) -> Row:
     return found
 
 
-def _order(name: str, done: str, **facts: str) -> int:
+def _order(name: str, done: str, **facts: str | int) -> int:
     """Give an order, print what became of it, and return the exit code."""
     places = home.own()
     with _database() as database:

@@ -35,10 +35,10 @@ class NotOrdered(KingdomError):
     """the order could not be given: {why}"""
 
 
-def order(places: Places, database: Database, name: str, **facts: str) -> bool:
+def order(places: Places, database: Database, name: str, **facts: str | int) -> bool:
     """Give the worker an order. Return whether it has carried it out by now; it does when it runs."""
     command = Command(new_uuid(), name, iso(time.time()), {**facts, "by": f"{home.user()} on the command line"})
-    _publish(places, facts.get("roomId") or facts["userId"], command)
+    _publish(places, str(facts.get("roomId") or facts["userId"]), command)
     until = time.monotonic() + DONE_SECONDS
     while time.monotonic() < until:
         if database.read(lambda db: db.one("audited", command_id=command.id)) is not None:

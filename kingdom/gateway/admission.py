@@ -77,6 +77,7 @@ def _allowing(origin: str, send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = "History-Cut, Retry-After"
             headers.append("Vary", "Origin")
         await send(message)
 

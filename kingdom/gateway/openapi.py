@@ -173,7 +173,8 @@ DESCRIPTION: Json = {
                 **_operation("messages", "200", {"type": "array", "items": MESSAGE}, "400"),
                 "parameters": PAGE,
                 "description": "From the oldest to the newest. Without a cursor the newest; `before` the ones just "
-                "before it; `after` the next ones; both: just before `before`, above `after`.",
+                "before it; `after` the next ones; both: just before `before`, above `after`. The header History-Cut "
+                "says that old messages behind `after` were deleted, and names the last of them.",
             },
         },
         "/rooms/{id}/messages/{message}/remove": {

@@ -24,6 +24,8 @@ from kingdom.words import one_line
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
 LONGEST_NAME = 100
 LONGEST_AGENT = 200
+HISTORY_CUT = "History-Cut"
+"""The header that names the last message that was deleted behind the cursor of who resumes."""
 INVITE = inputs.or_none(inputs.text(1, 100))
 REGISTRATION: Mapping[str, inputs.Check] = {
     "email": inputs.email,
@@ -153,7 +155,8 @@ class Rest:
     async def messages(self, request: Request) -> Response:
         user, room = self.caller(request).user, inputs.path_id(request)
         page = inputs.page(request)
-        return JSONResponse(await self._store.read(lambda db: store.messages(db, room, user, page)))
+        rows, cut = await self._store.read(lambda db: store.messages(db, room, user, page))
+        return JSONResponse(rows, headers={} if cut is None else {HISTORY_CUT: cut})
 
     async def search(self, request: Request) -> Response:
         user = self.caller(request).user

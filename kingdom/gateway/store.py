@@ -189,9 +189,13 @@ def members(db: Connection, room: str, user: str) -> list[Row]:
     ]
 
 
-def messages(db: Connection, room: str, user: str, page: Page) -> list[Row]:
-    """Return a page of a room's history from the oldest to the newest, for a member."""
+def messages(db: Connection, room: str, user: str, page: Page) -> tuple[list[Row], str | None]:
+    """Return a page of a room's history from the oldest to the newest, for a member, and what is missing before it.
+
+    That is the last message that was deleted because it was old, if `after` is one before it.
+    """
     _check_member(db, room, user)
+    cut = db.one("cut_of_room", room_id=room) if page.after is not None else None
     if page.before is not None:
         after = page.after or ""
         rows = db.all("messages_before", room_id=room, before=page.before, after=after, most=page.limit)[::-1]
@@ -199,7 +203,8 @@ def messages(db: Connection, room: str, user: str, page: Page) -> list[Row]:
         rows = db.all("messages_after", room_id=room, after=page.after, most=page.limit)
     else:
         rows = db.all("newest_messages", room_id=room, most=page.limit)[::-1]
-    return [_message(row) for row in rows]
+    missing = cut["message_id"] if cut is not None and (page.after or "") < cut["message_id"] else None
+    return [_message(row) for row in rows], missing
 
 
 def _message(row: Row) -> Row:

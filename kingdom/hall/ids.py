@@ -25,6 +25,15 @@ def next_ulid(now_ms: int, after: str | None = None) -> str:
         number = last + 1
     if number >> 128:
         raise NoMoreIds(after=after)
+    return _spelt(number)
+
+
+def first_ulid(ms: int) -> str:
+    """Return the least ULID of a moment."""
+    return _spelt(max(0, ms) << _RANDOM_BITS)
+
+
+def _spelt(number: int) -> str:
     return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))
 
 

@@ -118,7 +118,7 @@ class Command:
 
     #: By which a repetition is known.
     id: str
-    #: openRoom, removeMessage, removeMember, ban, unban or endSessions.
+    #: openRoom, removeMessage, removeMember, ban, unban, endSessions or keepRoom.
     name: str
     #: When it was given.
     produced_at: str

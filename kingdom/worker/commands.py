@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kingdom.hall import moderation, own_rooms
-from kingdom.hall.base import Connection
+from kingdom.hall.base import Connection, Refused
 from kingdom.hall.ids import iso
 from kingdom.hall.own_rooms import client_msg_id
 from kingdom.hall.persist import Arrival, persist
@@ -70,6 +70,15 @@ def end_sessions(db: Connection, command: Command, record: Record, now: float) -
     return [_signal("session_ended", user, sessions=moderation.end_sessions(db, user, now))]
 
 
+def keep_room(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
+    """Note for how many days a room keeps its messages; 0 is for ever."""
+    room = command.facts["roomId"].lower()
+    if db.one("room", id=room) is None:
+        raise Refused(why=f"there is no room {room}")
+    db.do("keep_room", room_id=room, days=command.facts["days"])
+    return []
+
+
 COMMANDS: Mapping[str, Callable[[Connection, Command, Record, float], list[Told]]] = {
     "openRoom": open_room,
     "removeMessage": remove_message,
@@ -77,6 +86,7 @@ COMMANDS: Mapping[str, Callable[[Connection, Command, Record, float], list[Told]
     "ban": ban,
     "unban": unban,
     "endSessions": end_sessions,
+    "keepRoom": keep_room,
 }
 """One more command is a function and a row here, and its fields in schemas/hall/command.schema.json."""
 
@@ -85,7 +95,7 @@ def carry_out(db: Connection, command: Command, record: Record, now: float) -> l
     """Carry a command out, and note who has ordered it, if that was a person."""
     told = COMMANDS[command.name](db, command, record, now)
     if (by := command.facts.get("by")) is not None:
-        target = command.facts.get("messageId") or command.facts.get("userId")
+        target = next(command.facts[key] for key in ("messageId", "userId", "roomId") if key in command.facts)
         about = {"ordered_by": by, "command": command.name, "target": target}
         db.do("audit", command_id=command.id.lower(), at=iso(now), **about)
     return told

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kingdom.errors import KingdomError
+from kingdom.hall import retention
 from kingdom.hall.base import Unavailable
 from kingdom.hall.opening import open_database
 from kingdom.runtime.role import Services, Turn
@@ -24,6 +25,8 @@ CLOSE_SECONDS = 5.0
 AWAY_SECONDS = 0.5
 """How soon it tries again when database or topics are away."""
 TRIM_SECONDS = 60.0
+MOST_CUT = 1000
+"""Old messages that one turn deletes."""
 PASSING_SECONDS = 600.0
 """How long signals are kept."""
 
@@ -46,6 +49,7 @@ class WorkerJob:
         self._publications: list[Publication] | None = None
         self._is_migrated = False
         self._trim_at = 0.0
+        self._cut_at = 0.0
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         return dict.fromkeys(self._reader.folders, ())
@@ -53,6 +57,7 @@ class WorkerJob:
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         try:
             worked = self._work()
+            self._cut()
         except (Unavailable, TopicsAway) as error:
             # Nothing was committed: the same messages are taken up again when it is back.
             self._vitals.away(str(error))
@@ -132,7 +137,18 @@ class WorkerJob:
         )
         self._trim_at = now + (0.0 if steps else TRIM_SECONDS)
 
+    def _cut(self) -> None:
+        """Delete messages that are older than their room keeps them, so many in a turn."""
+        now = self._services.monotonic()
+        if now < self._cut_at or not self._reader.holds:
+            return
+        usual, wall = int(self._services.config["keep_days"]), self._services.clock()
+        removed = self._database.run(lambda db: retention.cut(db, usual, wall, MOST_CUT))
+        self._cut_at = now + (0.0 if removed else TRIM_SECONDS)
+
     def _wait(self) -> float:
         if not self._reader.folders:
+            return 0.0
+        if self._reader.holds and self._cut_at <= self._services.monotonic():
             return 0.0
         return self._vitals.seconds_to_write if self._reader.holds else 1.0

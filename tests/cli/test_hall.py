@@ -82,7 +82,13 @@ def test_an_order_waits_for_a_worker_that_does_not_run(terminal: Terminal, monke
 
 
 @pytest.mark.parametrize(
-    "words", [("ban", "nobody"), ("remove-message", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), ("remove-member", "nobody", "x")]
+    "words",
+    [
+        ("keep", "nowhere", "7"),
+        ("ban", "nobody"),
+        ("remove-message", "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        ("remove-member", "nobody", "x"),
+    ],
 )
 def test_an_order_about_what_is_not_there_is_refused(words: tuple[str, ...], terminal: Terminal) -> None:
     said = terminal("hall", *words)

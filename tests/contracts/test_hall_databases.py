@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall import DATABASES, accounts, own_rooms, search
+from kingdom.hall import DATABASES, accounts, own_rooms, retention, search
 from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
@@ -342,6 +342,39 @@ def fill(database: Database, room: str, user: str, *texts: str) -> list[str]:
     batch = [arrival(room, user, f"{room}:{number}", content=text) for number, text in enumerate(texts)]
     told = database.run(lambda db: persist(db, batch, 1000.0))
     return [message.message_id for message in told if message is not None]
+
+
+def test_rooms_keep_their_messages_as_long_as_each_of_them_says_and_the_newest_always(database: Database) -> None:
+    day, now = 86_400.0, 1_795_000_000.0
+    user = add_user(database)
+    usual, short, ever = (add_room(database, user) for _ in range(3))
+    for room, days in ((short, 1), (ever, 0)):
+        database.run(lambda db, room=room, days=days: db.do("keep_room", room_id=room, days=days))  # type: ignore[misc]
+    ids: dict[str, list[str]] = {room: [] for room in (usual, short, ever)}
+    for number, age in enumerate((20, 9, 3, 2)):
+        for room in ids:
+            sent = [arrival(room, user, f"{room}:{number}", content=f"{age} days")]
+            [told] = database.run(lambda db, sent=sent, age=age: persist(db, sent, now - age * day))  # type: ignore[misc]
+            assert told is not None
+            ids[room].append(told.message_id)
+    database.run(lambda db: db.do("note_removal", message_id=ids[usual][0], item_id=ids[usual][3]))
+
+    def cut(most: int) -> list[int]:
+        removed = []
+        while number := database.run(lambda db: retention.cut(db, 7, now, most)):
+            removed.append(number)
+        return removed
+
+    assert cut(2) == [2, 1, 2], "three of the one that keeps a day, two of the one that keeps a week"
+    kept = {usual: ids[usual][2:], short: ids[short][3:], ever: ids[ever]}
+    for room, left in kept.items():
+        rows = database.read(lambda db, room=room: db.all("messages_after", room_id=room, after="", most=9))  # type: ignore[misc]
+        assert [row["id"] for row in rows] == left
+        noted = database.read(lambda db, room=room: db.one("cut_of_room", room_id=room))  # type: ignore[misc]
+        gone = ids[room][: -len(left)]
+        assert noted == ({"message_id": gone[-1]} if gone else None)
+    assert database.read(lambda db: db.all("rooms_without_their_last_message")) == []
+    assert cut(9) == []
 
 
 FOUND = {

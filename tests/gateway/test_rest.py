@@ -2,12 +2,15 @@
 
 import json
 import re
+import time
 import uuid
 from typing import Any
 
 import pytest
 import requests
 
+from kingdom.hall import retention
+from kingdom.hall.opening import open_database
 from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
@@ -170,6 +173,28 @@ async def test_two_syllables_are_found_inside_words_until_their_message_is_remov
         assert anna.call("POST", f"/rooms/{room}/messages/{first}/remove").status_code == 202
         await hers.wait("newMessage", lambda told: told.get("removes") == first)
         assert found(anna, q="회의") == []
+
+
+@pytest.mark.anyio
+async def test_who_resumes_behind_what_was_deleted_is_told_so(hall: Hall) -> None:
+    anna = hall.person()
+    room = anna.room()
+    async with anna.socket(room) as hers:
+        for content in ("one", "two", "three"):
+            await hers.send(room, content)
+        await hers.wait("newMessage", lambda told: told["content"] == "three")
+    one, two, three = (message["id"] for message in anna.history(room))
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    database.run(lambda db: db.do("keep_room", room_id=room, days=1))
+    later = time.time() + 2 * 86_400
+    assert database.run(lambda db: retention.cut(db, 0, later, 9)) == 2
+    database.close()
+    cuts = {}
+    for after in (one, two, three, None):
+        query = {} if after is None else {"after": after}
+        answer = anna.call("GET", f"/rooms/{room}/messages", params=query)
+        cuts[after] = ([message["content"] for message in answer.json()], answer.headers.get("History-Cut"))
+    assert cuts == {one: (["three"], two), two: (["three"], None), three: ([], None), None: (["three"], None)}
 
 
 UNFIT_SEARCHES = ["", "q=", "q=a&q=b", f"q={'x' * 101}", "q=%00", "q=a&room=here", "q=a&before=x", "q=a&limit=0"]

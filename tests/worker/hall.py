@@ -150,6 +150,6 @@ def give(hall: Hall, *values: Command | bytes) -> None:
     assert outcomes == [Outcome.STORED] * len(values)
 
 
-def ordered(name: str, **facts: str) -> Command:
+def ordered(name: str, **facts: str | int) -> Command:
     """Return a command that a person has given."""
     return Command(new_uuid(), name, iso(0.0), {"by": "anna@example.org", **facts})

@@ -147,6 +147,28 @@ def test_a_removed_member_is_one_no_longer(hall: Hall) -> None:
     assert (signal.kind, dict(signal.facts)) == ("left", {"userId": user, "roomId": room})
 
 
+def test_a_room_keeps_its_messages_as_long_as_was_ordered(hall: Hall) -> None:
+    user = hall.user()
+    room, other = hall.room(user), hall.room(user)
+    for old in (room, other):
+        hall.publish(*(message(old, user, f"{number}") for number in range(2_500)))
+    give(hall, ordered("keepRoom", roomId=room, days=7), ordered("keepRoom", roomId=new_uuid(), days=7))
+    with at_work(hall) as worker:
+        work(hall, worker, 5_000)
+        wait_until(lambda: (worker.turn(None), hall.topics.lag("chat-persistor", TOPIC) == 0)[1], SOON, "the order")
+        assert len(hall.history(room)) == 2_500
+        hall.clock.pass_(8 * 86_400)
+        worker._cut_at = 0.0
+        before = len(hall.history(room))
+        turn = worker.turn(None)
+        assert before - len(hall.history(room)) == 1_000, "so many in a turn"
+        assert turn.wait == 0.0, "and the next at once"
+        wait_until(lambda: (worker.turn(None), len(hall.history(room)) == 1)[1], SOON, "the old ones are gone")
+    assert [row["content"] for row in hall.history(room)] == ["2499"]
+    assert len(hall.history(other)) == 2_500
+    assert "there is no room" in hall.buried(1)[0]["reason"]
+
+
 def test_a_bad_command_becomes_a_dead_letter_and_the_next_is_carried_out(hall: Hall) -> None:
     plain = opening(new_uuid()).to_json()
     bad = {

@@ -160,6 +160,20 @@ MUTANTS = [
         "rebuild",
     ),
     Mutant(
+        "a room is cut without a note",
+        "kingdom.hall.retention:_cut_room",
+        replace('db.do("note_cut", room_id=A, message_id=B)', "None"),
+        "database",
+        near="test_rooms_keep_their_messages_as_long_as_each_of_them_says_and_the_newest_always",
+    ),
+    Mutant(
+        "every room is cut as usual",
+        "kingdom.hall.retention:cut",
+        replace("{usual, *A} - {0}", "{usual} - {0}"),
+        "database",
+        near="test_rooms_keep_their_messages_as_long_as_each_of_them_says_and_the_newest_always",
+    ),
+    Mutant(
         "messages are copied before the rows that they lead to",
         "kingdom.upkeep.backup",
         constant("CAUSES_OF_ROWS", "()"),
