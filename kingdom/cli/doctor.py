@@ -24,7 +24,7 @@ from kingdom.cli.screen import Line, Part, Section
 from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadConfig, BadHome, Exit, LauncherError
+from kingdom.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
 from kingdom.home import config, dotenv, manifests
 from kingdom.home.places import Places, find_schema
 from kingdom.rules.gate import Work
@@ -413,11 +413,30 @@ def _hall(places: Places) -> Iterator[Finding]:
     if hall["registration"] == "open" and hall["host"] not in loopback.HOSTS:
         step = f"write registration: closed into {places.config / 'hall.yaml'}"
         yield Finding("warn", "hall", f"everybody who reaches {hall['host']}:{hall['port']} can register", step)
+    yield from _owner(places, hall)
     for said in picture.workers(places):
         yield from _worker(said, int(hall["limits"]["worker_lag"]))
     for address in sorted(places.state.glob("gateway*/address")):
         with suppress(OSError):
             yield _health(address.parent.name, address.read_text("ascii").strip())
+
+
+def _owner(places: Places, hall: config.Config) -> Iterator[Finding]:
+    """Yield that nobody owns the hall, if its database can be asked; what is wrong with that its roles tell."""
+    from kingdom.hall.accounts import has_owner
+    from kingdom.hall.opening import is_there, open_database
+
+    secrets = dotenv.secrets(places)
+    if not is_there(hall, secrets, places):
+        return
+    with suppress(KingdomError):
+        database = open_database(hall, secrets, places)
+        try:
+            if not database.read(has_owner):
+                step = f"`{home.command()} hall invite --owner` prints a link that makes you the owner"
+                yield Finding("warn", "hall", "nobody owns it", step)
+        finally:
+            database.close()
 
 
 def _worker(said: Mapping[str, Any], most: int) -> Iterator[Finding]:

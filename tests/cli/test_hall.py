@@ -42,6 +42,15 @@ def test_up_prints_the_owners_link_until_somebody_owns_the_hall(terminal: Termin
     assert list(greeting(terminal.places, is_logged=False)) == [first]
 
 
+def test_the_doctor_names_a_hall_that_nobody_owns(terminal: Terminal) -> None:
+    (terminal.places.config / "system.yaml").write_text("roles: {gateway: true, worker: true}\n")
+    assert "nobody owns it" not in terminal("doctor").out, "there is no database yet"
+    assert terminal.ok("hall", "users").startswith("nobody")
+    assert "hall: nobody owns it; " in terminal("doctor").out
+    add_owner(terminal.places)
+    assert "nobody owns it" not in terminal("doctor").out
+
+
 def test_up_says_why_it_does_not_know_the_owner(terminal: Terminal) -> None:
     (terminal.places.config / "hall.yaml").write_text("database: sqlite:////proc/none/hall.db\n")
     _, why = greeting(terminal.places, is_logged=False)
