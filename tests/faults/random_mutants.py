@@ -34,7 +34,7 @@ LARGEST_FILE, MOST_MEMORY = 1 << 30, 4 << 30
 """Bytes that a test with a defect may write into a file, and that a process of it may take."""
 MOST_HARMLESS = 5
 """Of a hundred that are drawn so many are left out of the score, with a reason in equivalent.txt each."""
-COPIED = ("bin", "config", "docs", "generals", "kingdom", "schemas", "tests")
+COPIED = ("bin", "config", "docs", "generals", "kingdom", "schemas", "scripts", "tests")
 OPPOSITES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 
 

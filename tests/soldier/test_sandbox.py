@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,8 +155,8 @@ print(json.dumps(found))
 """
 
 
-def looked(home: Path, **fields: Any) -> dict[str, Any]:
-    """What an engine finds that looks around."""
+def looked(home: Path, before: Callable[[], object] = bool, **fields: Any) -> dict[str, Any]:
+    """What an engine finds that looks around; `before` is done before it enters."""
     for name in ("inside", "deep/hidden"):
         (home / name).mkdir(parents=True, exist_ok=True)
     for name in ("outside", "deep/hidden/key", "out", "err"):
@@ -168,7 +169,7 @@ def looked(home: Path, **fields: Any) -> dict[str, Any]:
     with open(order.err, "ab") as err:
         done = subprocess.run(
             [sys.executable, "-P", "-c", LOOKS, *words],
-            preexec_fn=lambda: sandbox.enter(order, Prepared()),
+            preexec_fn=lambda: (before(), sandbox.enter(order, Prepared())),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=err,
@@ -212,6 +213,23 @@ def test_inside_it_reads_what_is_not_hidden_and_changes_only_what_is_its_own(hom
         "removes its log": guards,
         "writes to null": "done",
     }
+
+
+def may_not_bound_privileges() -> None:
+    """Give up CAP_SETPCAP, as containers do for their root: it keeps the set that bounds its privileges."""
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("CapEff:")[2].split()[0], 16) & ~(1 << 8)
+    low, high = held & 0xFFFFFFFF, held >> 32
+    header, data = struct.pack("=Ii", 0x20080522, 0), struct.pack("=6I", low, low, 0, high, high, 0)
+    assert ctypes.CDLL(None).capset(header, data) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT HAS PRIVILEGES")
+@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+def test_root_that_may_not_bound_its_privileges_has_none_inside(home: Path) -> None:
+    found = looked(home, may_not_bound_privileges)
+    assert found["CapBnd"] != 0
+    assert found["CapEff"] == 0
 
 
 def test_without_a_sandbox_only_its_limits_hold(home: Path) -> None:
