@@ -137,7 +137,7 @@ limits = ("DATA", "CPU", "CORE", "NPROC")
 rlimits = {name: resource.getrlimit(getattr(resource, "RLIMIT_" + name))[0] for name in limits}
 found = {
     "nice": os.nice(0), "oom": int(open("/proc/self/oom_score_adj").read()), "dies with": death.value, **rlimits,
-    "folder": os.getcwd(), "CapEff": int(status["CapEff"], 16), "CapBnd": int(status["CapBnd"], 16),
+    "user": os.geteuid(), "folder": os.getcwd(), "CapEff": int(status["CapEff"], 16), "CapBnd": int(status["CapBnd"], 16),
     "NoNewPrivs": int(status["NoNewPrivs"]), "Seccomp": int(status["Seccomp"]),
     "reads": tries(lambda: open(outside).read()), "reads what is hidden": tries(lambda: open(hidden).read()),
     "writes": tries(lambda: open(outside, "w")), "makes": tries(lambda: os.mkdir(outside + ".d")),
@@ -191,6 +191,7 @@ def test_inside_it_reads_what_is_not_hidden_and_changes_only_what_is_its_own(hom
         "DATA": 2560 << 20,
         "CPU": 61,
         "CORE": 0,
+        "user": os.geteuid(),
         "folder": str(home / "inside"),
         "CapEff": 0,
         "CapBnd": 0,
