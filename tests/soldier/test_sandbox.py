@@ -137,7 +137,8 @@ limits = ("DATA", "CPU", "CORE", "NPROC")
 rlimits = {name: resource.getrlimit(getattr(resource, "RLIMIT_" + name))[0] for name in limits}
 found = {
     "nice": os.nice(0), "oom": int(open("/proc/self/oom_score_adj").read()), "dies with": death.value, **rlimits,
-    "user": os.geteuid(), "folder": os.getcwd(), "CapEff": int(status["CapEff"], 16), "CapBnd": int(status["CapBnd"], 16),
+    "user": os.geteuid(), "folder": os.getcwd(),
+    "CapEff": int(status["CapEff"], 16), "CapBnd": int(status["CapBnd"], 16),
     "NoNewPrivs": int(status["NoNewPrivs"]), "Seccomp": int(status["Seccomp"]),
     "reads": tries(lambda: open(outside).read()), "reads what is hidden": tries(lambda: open(hidden).read()),
     "writes": tries(lambda: open(outside, "w")), "makes": tries(lambda: os.mkdir(outside + ".d")),
