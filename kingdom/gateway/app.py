@@ -96,7 +96,7 @@ class Application:
             self._rates,
             self._rooms,
             self._health,
-            self._sessions.has_ended,
+            self._sessions,
             self._order,
             clock,
         )

@@ -13,6 +13,7 @@ from kingdom.gateway.limits import Rate
 from kingdom.gateway.openapi import DESCRIPTION
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.refusals import Refusal, unauthorized
+from kingdom.gateway.sessions import Sessions
 from kingdom.gateway.store import Store
 from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
 from kingdom.hall import accounts
@@ -57,12 +58,12 @@ class Rest:
         rates: dict[str, Rate],
         announcer: Announcer,
         health: Callable[[], Awaitable[dict[str, str]]],
-        ended: Callable[[Caller], bool],
+        sessions: Sessions,
         order: Callable[[str, Command], Awaitable[bool]],
         clock: Callable[[], float],
     ) -> None:
-        """`health` returns what is up or down; `ended` says whether a token's session was ended before its time;
-        `order` gives the worker a command under a key, and returns whether it is in its topic."""
+        """`health` returns what is up or down; `order` gives the worker a command under a key, and returns whether the
+        topic has it."""
         self.registration = "closed"
         self._store = store
         self._tokens = tokens
@@ -70,7 +71,7 @@ class Rest:
         self._rates = rates
         self._announcer = announcer
         self._health = health
-        self._ended = ended
+        self._sessions = sessions
         self._order = order
         self._clock = clock
 
@@ -122,6 +123,7 @@ class Rest:
         ended = await self._store.run(lambda db: accounts.end_sessions(db, caller.user, now, session))
         if not ended:
             raise Refusal(404, "Session not found")
+        self._sessions.note_ended(ended)
         self._announcer.sessions_ended(caller.user, ended)
         return JSONResponse({"success": True}, 201)
 
@@ -207,7 +209,7 @@ class Rest:
         """Return who asks; 401 without a token that is good."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         caller = self._tokens.read(token.strip()) if kind.lower() == "bearer" else None
-        if caller is None or self._ended(caller):
+        if caller is None or self._sessions.has_ended(caller):
             raise unauthorized()
         return caller
 

@@ -107,7 +107,10 @@ MUTANTS = [
     Mutant("leaving a room ends nothing", "kingdom.gateway.rooms:Rooms.left", drop("self._remove"), "leaving"),
     Mutant("membership is remembered after its end", f"{MEMBERSHIP}.ends", drop("A.pop"), "leaving"),
     Mutant(
-        "ended sessions go on", "kingdom.gateway.rest:Rest.caller", replace("A or self._ended(caller)", "A"), "session"
+        "ended sessions go on",
+        "kingdom.gateway.rest:Rest.caller",
+        replace("A or self._sessions.has_ended(caller)", "A"),
+        "session",
     ),
     Mutant(
         "ended sessions keep their sockets",
