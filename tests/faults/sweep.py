@@ -39,7 +39,7 @@ Check = Callable[[Path], list[str]]
 KILL, FULL, BROKEN = "kill", "ENOSPC", "EIO"
 FAULTS = (KILL, FULL, BROKEN) if trees.CAMPAIGN else (KILL,)
 """What most programs are swept with."""
-QUICK_POINTS, QUICK_STATES = 2, 2
+QUICK_POINTS, QUICK_STATES = 1, 1
 """Points of a sweep and states of the disk after power cuts that a quick size tries, evenly spread."""
 _INJECTION = {KILL: "signal=KILL", FULL: "error=ENOSPC", BROKEN: "error=EIO"}
 _TAKES_SPACE = frozenset(

@@ -47,8 +47,8 @@ def test_no_power_cut_loses_or_doubles_an_event(figure: oracle.Figure) -> None:
 
 
 CHECKS: dict[str, Check] = {
-    "kill": lambda tree, near: sweep(CHRONICLE, KILL, tree=tree, budget=QUICK_POINTS, stop_at=1, near=near).bad,
-    "power": lambda tree, _: power_cuts(CHRONICLE, tree=tree, budget=QUICK_STATES, stop_at=1).bad,
+    "kill": lambda tree, near: sweep(CHRONICLE, KILL, tree=tree, budget=2, stop_at=1, near=near).bad,
+    "power": lambda tree, _: power_cuts(CHRONICLE, tree=tree, budget=2, stop_at=1).bad,
 }
 
 MUTANTS = [
