@@ -107,7 +107,7 @@ def text(least: int, most: int) -> Check:
 
 
 def or_none(check: Check) -> Check:
-    """Return a check that also lets nothing pass."""
+    """Return a check that also accepts None."""
     return lambda value: "" if value is None else check(value)
 
 
