@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -19,6 +20,9 @@ STATES = {
 DAY = 86400
 LONGEST = 100 * 365 * DAY
 STEPS = ((DAY * 365 * 2, DAY * 365, "y"), (DAY * 2, DAY, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+MOST_CHOICES, LONGEST_CHOICE = 10, 75
+"""More, or longer ones, are no choices but text."""
+_CHOICE = r"\s*(?:[-*•]|\(?\d{1,2}[.)]|\(?[a-zA-Z][.)])\s+(\S.*?)\s*"
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
@@ -82,3 +86,14 @@ def closest(word: str, known: list[str]) -> str:
 
     near = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {near[0]!r}?" if near else ""
+
+
+def choices_in(question: str) -> tuple[str, ...]:
+    """Return the answers that a question offers: the list at its end, one item a line, two at least."""
+    found: list[str] = []
+    for line in reversed(question.rstrip().splitlines()):
+        if (item := re.fullmatch(_CHOICE, line)) is None:
+            break
+        found.insert(0, item[1])
+    fits = 2 <= len(found) <= MOST_CHOICES and all(len(choice) <= LONGEST_CHOICE for choice in found)
+    return tuple(found) if fits and len(set(found)) == len(found) else ()

@@ -26,11 +26,12 @@ GROUND_FLOOR = {
     "records": 4,
     "rules": 5,
     "picture": 6,
-    "runtime": 7,
+    "reasons": 7,
+    "runtime": 8,
 }
 LIBRARIES = frozenset("mq mime topics hall steward soldiers standins connections upkeep".split())
 ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
-RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 8), **dict.fromkeys(ROLES, 9), "__main__": 10}
+RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 9), **dict.fromkeys(ROLES, 10), "__main__": 11}
 
 # Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
 SDKS = {

@@ -506,7 +506,7 @@ def _gate(places: Places) -> Iterator[Finding]:
     """Check that the king would start work for an ordinary event; yield nothing where the king does not run."""
     if not is_locked(places.lock("king")):
         return
-    from kingdom.cli.why import gate_now
+    from kingdom.reasons import gate_now
 
     try:
         seen = gate_now(places)

@@ -7,12 +7,13 @@ import shlex
 import click
 
 from kingdom.cli import as_json, complete, home, launchers, new_general, packages
-from kingdom.cli.queue_files import Found, newest
+from kingdom.cli.queue_files import newest
 from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
 from kingdom.home import manifests
 from kingdom.home.manifests import Manifest
 from kingdom.home.roster import general
+from kingdom.records.lookup import Found
 from kingdom.words import count, one_line, table
 
 

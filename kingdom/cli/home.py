@@ -119,5 +119,5 @@ def _called() -> str:
 
 
 def how_to_start(places: Places, role: str) -> str:
-    """Return the command that starts a role: `up` does not start one that was stopped by hand or is quarantined."""
-    return f"{command()} up" if roster.desired_state(places, role) == "up" else f"{command()} start {role}"
+    """Return the command that starts a role, as the reader would type it."""
+    return roster.how_to_start(places, role, command())

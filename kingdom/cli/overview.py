@@ -105,7 +105,7 @@ def _questions(view: Picture) -> Section:
 def _missing(view: Picture) -> Section:
     """Return the roles that should run and write no heartbeat, each with what to do."""
     missing = [role for role in view.roles if not role.beats and role.state != "down"]
-    beating = _beating(view)
+    beating = view.beating()
     if missing and not beating:
         who = Part(f"none of {count(len(view.roles), 'role')}: ", BAD)
         return Section([Line([who, Part(f"`{home.command()} up` starts the kingdom")])], "not at work", BAD)
@@ -114,10 +114,6 @@ def _missing(view: Picture) -> Section:
         for role in missing
     ]
     return Section(body, "not at work", BAD)
-
-
-def _beating(view: Picture) -> set[str]:
-    return {role.name for role in view.roles if role.beats}
 
 
 def _next_step(role: RoleView, beating: set[str]) -> str:
@@ -146,7 +142,7 @@ def time_ago(at: object, now: float) -> str:
 def _running(view: Picture) -> Section:
     soldiers = {row.get("task_id"): row for row in view.soldiers}
     rows = [
-        _task(task, soldiers.pop(task["id"], None), view.taken_at) for task in view.under_way if _is_at_work(task, view)
+        _task(task, soldiers.pop(task["id"], None), view.taken_at) for task in view.under_way if view.is_at_work(task)
     ]
     rows += [(one_line(task), "", "", _soldier(row, view.taken_at)) for task, row in soldiers.items()]
     columns = (Column("task"), Column("general"), Column("type", shrinks=True), Column("soldier"))
@@ -156,14 +152,6 @@ def _running(view: Picture) -> Section:
         rest = screen.line(f"and {more} more: {home.command()} tasks --state in_progress", "dim")
         body, brief = [*body, rest], [*brief, rest]
     return Section(body, "running", "bold green", brief=brief)
-
-
-def _is_at_work(task: dict[str, Any], view: Picture) -> bool:
-    """Return whether a soldier works on a task in progress, or its general is about to send one."""
-    if any(row.get("task_id") == task["id"] for row in view.soldiers):
-        return True
-    rests = rests_until(task.get("not_before"), view.taken_at) is not None
-    return not rests and task["target_general"] in _beating(view)
 
 
 def _task(task: dict[str, Any], soldier: dict[str, Any] | None, now: float) -> tuple[str | Part, ...]:
@@ -181,7 +169,7 @@ def _soldier(row: dict[str, Any], now: float) -> str:
 def _waiting(places: Places, view: Picture) -> Iterator[Section]:
     body: list[Line | Table] = []
     for task in view.under_way:
-        if not _is_at_work(task, view):
+        if not view.is_at_work(task):
             body.append(_resting(places, task, view.taken_at))
     for waits in view.waiting[:MOST_SHOWN]:
         if waits["seconds"] >= LEAST_WAIT_SECONDS:
@@ -217,9 +205,9 @@ def _resting(places: Places, task: dict[str, Any], now: float) -> Line:
 
 
 def _because(places: Places, waits: dict[str, Any]) -> str:
-    from kingdom.cli.why import waits_because
+    from kingdom.reasons import Reasons
 
-    return one_line(waits_because(places, waits["kind"], waits["id"]), LONGEST_TEXT)
+    return one_line(Reasons(places, home.command()).because(waits["kind"], waits["id"]), LONGEST_TEXT)
 
 
 def _roles(view: Picture) -> Section:
@@ -343,7 +331,7 @@ def _worker(said: dict[str, Any]) -> Iterator[Part]:
 def _cleaning(view: Picture) -> Section:
     """Say why files are being deleted at this moment."""
     cleanup = view.cleanup
-    if cleanup.get("state") != "working" or "chamberlain" not in _beating(view):
+    if cleanup.get("state") != "working" or "chamberlain" not in view.beating():
         return Section([])
     since = Part(f"  for {time_apart(cleanup.get('began_at'), view.taken_at)}: ", "dim")
     return Section([Line([Part("cleaning up", "yellow"), since, Part(one_line(cleanup.get("why")))], indent=0)])

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kingdom.cli import as_json, complete, give_order, home, screen
-from kingdom.cli.queue_files import Found, find, find_typed, ids_of, newest, reason
+from kingdom.cli.queue_files import find_typed, ids_of, newest, reason
 from kingdom.cli.screen import Column, Part, Section, Table
 from kingdom.disk.codec import read_bytes, read_json
 from kingdom.errors import BadFile, NoSuchThing, Usage
@@ -23,6 +23,7 @@ from kingdom.home.places import Places, find_schema
 from kingdom.home.states import MOVES
 from kingdom.mq.durations import in_ms
 from kingdom.records import notes
+from kingdom.records.lookup import Found, find
 from kingdom.rules.routing import candidates
 from kingdom.times import moment
 from kingdom.words import duration, one_line, printable, time_apart

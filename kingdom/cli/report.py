@@ -14,12 +14,13 @@ import click
 
 from kingdom.cli import as_json, home, money
 from kingdom.cli.commands import Finite
-from kingdom.cli.queue_files import Found, newest
+from kingdom.cli.queue_files import newest
 from kingdom.cli.queues import since_then
 from kingdom.disk.codec import read_json_or
 from kingdom.errors import BadName
 from kingdom.home.places import Places
 from kingdom.records import notes
+from kingdom.records.lookup import Found
 from kingdom.words import count, duration, one_line, table
 
 DAY = 86400.0

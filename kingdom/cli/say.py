@@ -14,12 +14,12 @@ import click
 from kingdom.cli import complete, home
 from kingdom.cli.as_json import line
 from kingdom.cli.commands import Finite
-from kingdom.cli.queue_files import find
 from kingdom.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
 from kingdom.records import heartbeats, notes
+from kingdom.records.lookup import find
 from kingdom.records.messages import FAILURES, Event, code_of
 from kingdom.runtime.wake import Waker
 from kingdom.times import stamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -13,19 +13,19 @@ from typing import Any, Protocol
 import click
 
 from kingdom.cli import as_json, complete, home, screen
-from kingdom.cli.queue_files import Found, find, find_typed, newest, reason
+from kingdom.cli.queue_files import find_typed, newest, reason
 from kingdom.cli.screen import Line, Part, Section
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadInput, BadName, KingdomError, NoSuchThing
-from kingdom.home import config, manifests
+from kingdom.errors import BadName, NoSuchThing
+from kingdom.home import manifests
 from kingdom.home.places import Places
 from kingdom.home.states import MOVES
-from kingdom.records import foreign, load, notes
-from kingdom.records.messages import Event
-from kingdom.rules import gate, routing
-from kingdom.rules.gate import Gate, Work
-from kingdom.times import moment, rests_until, stamp
+from kingdom.reasons import Reasons, valid_event
+from kingdom.records import notes
+from kingdom.records.lookup import Found, find
+from kingdom.rules import routing
+from kingdom.times import clock_of, moment, stamp
 from kingdom.words import one_line
 
 IDS = ("events", "tasks", "messages", "orders")
@@ -99,7 +99,7 @@ def why(id: str | None, in_json: bool) -> None:
             print(as_json.line("why", story.to_json()))
         return
     lines = [line for story in stories for line in story.lines()]
-    clock = _clock_of(at for at, _, _ in lines)
+    clock = clock_of(at for at, _, _ in lines)
     screen.show([Section([_line(clock(at), depth, text) for at, depth, text in lines])])
 
 
@@ -148,10 +148,10 @@ def waits_for(places: Places, event: str) -> str | None:
     try:
         found = find(places, event, ("events",))
         if found.state == "pending":
-            return f"it waits: {_what_holds(places, found)}"
+            return f"it waits: {_reasons(places).of_event(found)}"
         task = find(places, str(found.get("task_id")), ("tasks",))
         if task.state in ("pending", "in_progress"):
-            holds = _what_holds_task(places, task)
+            holds = _reasons(places).holds_task(task)
             return holds and f"{task.id}: {holds}"
         messages = [find(places, message, ("messages",)) for message in _message_ids(task)]
     except NoSuchThing:
@@ -160,20 +160,8 @@ def waits_for(places: Places, event: str) -> str | None:
     return next((_message(places, message).sentence for message in stuck), None)
 
 
-def waits_because(places: Places, kind: str, name: str) -> str:
-    """Return what something in a pending folder waits for."""
-    try:
-        found = find(places, name, (kind,))
-    except NoSuchThing:
-        return "it has just been taken"
-    if kind == "events":
-        return _what_holds(places, found)
-    if kind == "tasks":
-        return _what_it_does(places, found)
-    role = "envoy" if kind == "messages" else "king"
-    if not is_locked(places.lock(role)):
-        return f"the {role} does not run; `{home.how_to_start(places, role)}` starts it"
-    return one_line(found.get("refused_because") or f"the {role} has not come to it yet", 300)
+def _reasons(places: Places) -> Reasons:
+    return Reasons(places, home.command())
 
 
 def _is_stuck(places: Places, message: Found) -> bool:
@@ -195,7 +183,7 @@ def _event(places: Places, found: Found) -> Story:
     said = f", about {one_line(headline, 60)!r}" if headline else f", saying {one_line(text, 60)!r}" if text else ""
     what = f"{found.id} is a {one_line(found.get('type'))} from {one_line(found.get('source'))}{said}"
     if found.state == "pending":
-        return Story(found, f"{what}; it waits: {_what_holds(places, found)}", _now(_rules(places, found)))
+        return Story(found, f"{what}; it waits: {_reasons(places).of_event(found)}", _now(_rules(places, found)))
     if found.get("status") == "discarded":
         tried = _rules(places, found) if found.get("discarded_code") == "unclaimed" else []
         details = _at(_changed(found.path), tried)
@@ -214,32 +202,9 @@ def _now(texts: Iterable[str]) -> list[Detail]:
     return _at(time.time(), texts)
 
 
-def _what_holds(places: Places, found: Found) -> str:
-    if not is_locked(places.lock("king")):
-        return f"the king does not run; `{home.how_to_start(places, 'king')}` starts it"
-    event = _valid_event(found)
-    if event is None:
-        return "the king has not read it yet, and will move it to dead/, because it is not a valid event"
-    if event.is_answer or event.task_id is not None:
-        return "the king has not come to it yet; nothing holds it"
-    table = routing.table(manifests.installed(places)[0])
-    work = Work(event.priority, event.is_chat, table.needs_model(table.route(event)))
-    held = gate_now(places).holds_because(work)
-    if held is None:
-        return "the king has not come to it yet; nothing holds it"
-    return f"{held} (its own priority is {event.priority})"
-
-
-def gate_now(places: Places) -> Gate:
-    """Return the gate as the king would see it now."""
-    king, _ = config.for_looking(places, "king")
-    at_most = king["concurrency"]["max_soldiers"]
-    return Gate(load.read(places, time.time(), king["resources"]["stale_seconds"], at_most), at_most)
-
-
 def _rules(places: Places, found: Found) -> list[str]:
     """Return the rule that gives the event to a general, or all rules that were tried in vain."""
-    event = _valid_event(found)
+    event = valid_event(found)
     if event is None or event.is_answer:
         return []
     table = routing.table(manifests.installed(places)[0])
@@ -247,13 +212,6 @@ def _rules(places: Places, found: Found) -> list[str]:
     if route is not None:
         return [f"it will go to {route.general}, by its {route.rule}"]
     return [f"rule tried: {rule}" for rule in table.tried(event)]
-
-
-def _valid_event(found: Found) -> Event | None:
-    try:
-        return Event.from_json(foreign.checked("event", dict(found.content)))
-    except BadInput:
-        return None
 
 
 def _task(places: Places, found: Found) -> Story:
@@ -266,7 +224,7 @@ def _task(places: Places, found: Found) -> Story:
         ended = one_line(found.get("outcome") or found.get("status"))
         details = [*origin, *_result(places, found), *_at(_changed(found.path), _retries(found))]
         return replace(story, sentence=f"{what}; it ended: {ended}", details=details, followed_by=messages)
-    does = f"{what}, in {found.where}: {_what_it_does(places, found)}"
+    does = f"{what}, in {found.where}: {_reasons(places).of_task(found)}"
     return replace(story, sentence=does, details=origin, followed_by=messages)
 
 
@@ -274,71 +232,6 @@ def _retries(found: Found) -> list[str]:
     noted = found.get("retried_as")
     retries = map(one_line, noted if isinstance(noted, list) else [])
     return [f"it was retried as {task}; `{home.command()} why {task}` tells more" for task in retries]
-
-
-def _what_it_does(places: Places, found: Found) -> str:
-    general = one_line(found.get("target_general"))
-    return _what_holds_task(places, found) or f"{general} is about to start a soldier or to report"
-
-
-def _what_holds_task(places: Places, found: Found) -> str | None:
-    """Return what a task waits for, or who works on it; None when its general is about to act."""
-    general = str(found.get("target_general"))
-    if general not in places.installed_generals():
-        return f"{one_line(general)} is not installed; `{home.command()} generals` lists what is"
-    if not is_locked(places.lock(general)):
-        return f"{general} does not run; `{home.command()} start {general}` starts it"
-    if found.state == "pending":
-        others = _no_soldier_because(places, found, general)
-        return f"it waits for a soldier: {others}" if others else f"{general} has not taken it yet"
-    if (by := notes.cancelled_by(places, found.id)) is not None:
-        return f"{one_line(by)} has cancelled it, and {general} ends it"
-    if is_locked(places.control_folder(general, found.id) / "lock"):
-        return f"a soldier works on it; `{home.command()} attach {found.id}` follows what it prints"
-    if (later := rests_until(found.get("not_before"), time.time())) is not None:
-        because = one_line(found.get("waits_because") or f"attempt {found.get('attempt')} failed", 300)
-        return f"{because}; it goes on at {_clock(later)}"
-    if (others := _no_soldier_because(places, found, general)) is not None:
-        return f"it waits for a soldier: {others}"
-    return None
-
-
-def _no_soldier_because(places: Places, found: Found, general: str) -> str | None:
-    try:
-        own = manifests.of(places, general).max_soldiers
-        most = config.load(places, "king")["concurrency"]["max_soldiers"]
-    except KingdomError:
-        return None
-    running = load.soldiers_out(places, min(most, own or most))
-    return gate.no_soldier_because(running, general, found.get("type") == "resume", own, most)
-
-
-def _clock(when: float) -> str:
-    """Return the time of day, with the date when that is not today."""
-    return _clock_of([when])(when)
-
-
-def _clock_of(times: Iterable[float | None]) -> Callable[[float | None], str]:
-    """Return how to show times so that they stand in one column: with dates unless all are of today.
-
-    Years stand there only when one is not of this year.
-    """
-    today, seen = time.localtime(), [_local(at) for at in times if at is not None]
-    if all(at[:3] == today[:3] for at in seen):
-        shape = "%H:%M:%S"
-    elif all(at[0] == today[0] for at in seen):
-        shape = "%m-%d %H:%M:%S"
-    else:
-        shape = "%Y-%m-%d %H:%M:%S"
-    unknown = time.strftime(shape, time.localtime(0)).translate(dict.fromkeys(map(ord, "0123456789"), "-"))
-    return lambda at: unknown if at is None else time.strftime(shape, _local(at))
-
-
-def _local(at: float) -> time.struct_time:
-    try:
-        return time.localtime(at)
-    except (OverflowError, OSError, ValueError):
-        return time.localtime(0)
 
 
 def _result(places: Places, found: Found) -> list[Detail]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from kingdom.envoy.channels.base import Channel, Draft
 from kingdom.envoy.conversations import Address
 from kingdom.records.messages import Message
-from kingdom.words import one_line
+from kingdom.words import choices_in, one_line
 
 LONGEST_SUBJECT = 100
-MOST_CHOICES, LONGEST_CHOICE = 10, 75
-"""More, or longer ones, are no choices but text."""
-_CHOICE = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)]|\(?[a-zA-Z][.)])\s+(\S.*?)\s*")
 
 
 def drafts_of(message: Message, address: Address, channel: Channel) -> list[Draft]:
@@ -54,14 +49,3 @@ def parts(text: str, longest: int) -> list[str]:
         found.append(text[:cut])
         text = text[cut:].removeprefix("\n" if text[cut : cut + 1] == "\n" else " ")
     return [*found, text] if text or not found else found
-
-
-def choices_in(question: str) -> tuple[str, ...]:
-    """Return the answers that a question offers: the list at its end, one item a line, two at least."""
-    found: list[str] = []
-    for line in reversed(question.rstrip().splitlines()):
-        if (item := _CHOICE.fullmatch(line)) is None:
-            break
-        found.insert(0, item[1])
-    fits = 2 <= len(found) <= MOST_CHOICES and all(len(choice) <= LONGEST_CHOICE for choice in found)
-    return tuple(found) if fits and len(set(found)) == len(found) else ()

@@ -24,6 +24,7 @@ from kingdom.gateway.delivery import Delivery, Names
 from kingdom.gateway.invitation import PAGES
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import Membership
+from kingdom.gateway.panel import Panel
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.presence import Presence
 from kingdom.gateway.refusals import Refusal, answer, on_refusal
@@ -89,6 +90,7 @@ class Application:
             self._topics, self._clients, Names(self._store), self._hear, self._lost, services.log.warn
         )
         self._passwords = Passwords()
+        self._checks = ThreadPoolExecutor(2, thread_name_prefix="checks")
         self._rest = Rest(
             self._store,
             tokens,
@@ -98,11 +100,11 @@ class Application:
             self._health,
             self._sessions,
             self._order,
+            Panel(services.places, self._checks, clock).look,
             clock,
         )
         self._admission = Admission(self._serve, self._rates["requests"])
         self._routes = _routes(self._rest, self._failed)
-        self._checks = ThreadPoolExecutor(2, thread_name_prefix="checks")
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
         self._red_until = 0.0

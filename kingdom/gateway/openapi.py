@@ -72,6 +72,51 @@ SESSION = _object(
     {"id": UUID, "agent": {"type": "string"}, "begunAt": MOMENT, "expiresAt": MOMENT, "current": {"type": "boolean"}}
 )
 
+SECONDS: Json = {"type": "number", "minimum": 0}
+COUNT: Json = {"type": "integer", "minimum": 0}
+TASK = {"taskId": {"type": "string"}, "general": NAME}
+CHOICES: Json = {"type": "array", "items": {"type": "string"}}
+ASKING = _object(
+    {**TASK, "about": NAME, "question": {"type": "string"}, "choices": CHOICES, "seconds": SECONDS}, {"roomId": UUID}
+)
+FAILED = _object({"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT})
+RUNNING = _object(
+    {
+        **TASK,
+        "type": NAME,
+        "repo": NAME,
+        "attempt": {"type": "integer"},
+        "hasSoldier": {"type": "boolean"},
+        "seconds": _or_null(SECONDS),
+    },
+    {"roomId": UUID},
+)
+WAITING = _object({**{name: {"type": "string"} for name in ("id", "kind", "what", "why")}, "seconds": SECONDS})
+STATES = ["working", "idle", "degraded", "starting", "foreign", "down", "quarantined", "absent", "silent"]
+ROLE = _object(
+    {
+        "name": {"type": "string"},
+        "state": {"enum": STATES},
+        "restarts": COUNT,
+        "beatSeconds": _or_null(SECONDS),
+        "upSeconds": _or_null(SECONDS),
+    }
+)
+LISTS = {"asking": ASKING, "failed": FAILED, "running": RUNNING, "waiting": WAITING, "roles": ROLE}
+KINGDOM = _object(
+    {
+        "takenAt": MOMENT,
+        "state": {"enum": ["working", "asking", "waiting", "idle", "stopped"]},
+        "line": {"type": "string"},
+        "health": {"type": "string"},
+        "load": _object({name: _or_null({"type": "number"}) for name in ("cpu", "memory", "disk")}),
+        **{name: {"type": "array", "items": item} for name, item in LISTS.items()},
+        **dict.fromkeys(("askingMore", "runningMore", "waitingMore", "dead"), COUNT),
+        "queues": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": COUNT}},
+        "nextRun": _or_null(_object({"schedule": {"type": "string"}, "at": {"type": "string"}})),
+    }
+)
+
 _SAYS = {
     "400": "What was sent does not fit",
     "401": "No token, or none that is good",
@@ -196,6 +241,14 @@ DESCRIPTION: Json = {
                 "description": "Messages of one's rooms that hold `q`, also inside a word, the newest first. A search "
                 "reads so many messages at once: it goes on with `before`, which is null at the oldest.",
             },
+        },
+        "/kingdom": {
+            "get": {
+                **_operation("kingdom", "200", KINGDOM, ""),
+                "description": "What the kingdom does now, at most a second old, for owners and people of the throne "
+                "room: `line` in a sentence, with the reason when nothing runs; the longest waiting and the newest of "
+                "what asks, failed, runs and waits, with the room of its task if it has one, and how many more.",
+            }
         },
         "/health": {
             "get": {

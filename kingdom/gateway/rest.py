@@ -60,10 +60,11 @@ class Rest:
         health: Callable[[], Awaitable[dict[str, str]]],
         sessions: Sessions,
         order: Callable[[str, Command], Awaitable[bool]],
+        kingdom: Callable[[], Awaitable[bytes]],
         clock: Callable[[], float],
     ) -> None:
         """`health` returns what is up or down; `order` gives the worker a command under a key, and returns whether the
-        topic has it."""
+        topic has it; `kingdom` returns as JSON what the kingdom does."""
         self.registration = "closed"
         self._store = store
         self._tokens = tokens
@@ -73,6 +74,7 @@ class Rest:
         self._health = health
         self._sessions = sessions
         self._order = order
+        self._kingdom = kingdom
         self._clock = clock
 
     async def register(self, request: Request) -> Response:
@@ -183,6 +185,12 @@ class Rest:
         self._announcer.read(room, user, message)
         return JSONResponse({"success": True}, 201)
 
+    async def kingdom(self, request: Request) -> Response:
+        user = self.caller(request).user
+        if not await self._store.read(lambda db: store.may_see_kingdom(db, user)):
+            raise Refusal(403, "Only for owners and people of the throne room")
+        return Response(await self._kingdom(), media_type="application/json")
+
     async def health(self, request: Request) -> Response:
         states = {name: {"status": state} for name, state in (await self._health()).items()}
         needed = {name: state for name, state in states.items() if name != "worker"}
@@ -235,6 +243,7 @@ OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]
     ("POST", "/rooms/{id}/messages/{message}/remove"): Rest.remove_message,
     ("POST", "/rooms/{id}/read"): Rest.mark_read,
     ("GET", "/search"): Rest.search,
+    ("GET", "/kingdom"): Rest.kingdom,
     ("GET", "/health"): Rest.health,
     ("GET", "/openapi.json"): Rest.description,
 }

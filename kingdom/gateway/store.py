@@ -135,11 +135,20 @@ def join(db: Connection, room: str, user: str, invite: str | None, now: float) -
 
 
 def _may_join(db: Connection, room: str, user: str, invite: str | None, now: float) -> bool:
-    row = db.one("user_by_id", id=user)
-    if row is not None and row["role"] == accounts.OWNER:
+    if _is_owner(db, user):
         return True
     given = accounts.take_invite(db, invite, now) if invite else None
     return given is not None and given.room == room
+
+
+def may_see_kingdom(db: Connection, user: str) -> bool:
+    """Return whether somebody may see what the kingdom does: owners, and who is in the throne room."""
+    return _is_owner(db, user) or is_member(db, own_rooms.THRONE_ROOM, user)
+
+
+def _is_owner(db: Connection, user: str) -> bool:
+    row = db.one("user_by_id", id=user)
+    return row is not None and row["role"] == accounts.OWNER
 
 
 def leave(db: Connection, room: str, user: str) -> Row:
@@ -236,10 +245,10 @@ def find(db: Connection, user: str, asked: Search) -> Row:
 def may_remove(db: Connection, room: str, user: str, message: str) -> bool:
     """Return whether a member may remove a message of a room: its sender may, and owners."""
     _check_member(db, room, user)
-    row, me = db.one("message_by_id", id=message), db.one("user_by_id", id=user)
+    row = db.one("message_by_id", id=message)
     if row is None or row["room_id"] != room:
         raise Refusal(404, "Message not found")
-    return row["sender_id"] == user or (me is not None and me["role"] == accounts.OWNER)
+    return row["sender_id"] == user or _is_owner(db, user)
 
 
 def mark_read(db: Connection, room: str, user: str, message: str) -> None:

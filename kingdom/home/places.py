@@ -297,8 +297,17 @@ class Places:
 
     def conversations(self) -> list[Path]:
         """Return the files in which the envoy keeps open threads, questions that wait, and conversations."""
-        names = ("thread-mappings.json", "awaiting-responses.json", "conversation-threads.json")
-        return [self.own("envoy") / name for name in names]
+        return [self.threads, self.questions, self.own("envoy") / "conversation-threads.json"]
+
+    @property
+    def threads(self) -> Path:
+        """In which thread each task speaks."""
+        return self.own("envoy") / "thread-mappings.json"
+
+    @property
+    def questions(self) -> Path:
+        """In which thread each question waits for its answer."""
+        return self.own("envoy") / "awaiting-responses.json"
 
     @property
     def cleanup(self) -> Path:

@@ -71,6 +71,11 @@ def desired_state(places: Places, name: str) -> str:
     return word if word in ("down", "quarantined") else "up"
 
 
+def how_to_start(places: Places, name: str, command: str) -> str:
+    """Return the command that starts a role: `up` does not start one that was stopped by hand or is quarantined."""
+    return f"{command} up" if desired_state(places, name) == "up" else f"{command} start {name}"
+
+
 def is_switched_on(places: Places, name: str) -> bool:
     """Return whether a role should run in this home, as far as its system.yaml says: all do unless it is optional."""
     role, _, instance = name.partition("-")

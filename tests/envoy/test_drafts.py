@@ -6,7 +6,8 @@ import pytest
 
 from kingdom.envoy.channels import slack_text
 from kingdom.envoy.channels.base import Draft
-from kingdom.envoy.drafts import choices_in, parts
+from kingdom.envoy.drafts import parts
+from kingdom.words import choices_in
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_an_answer_in_the_thread_of_a_question_and_a_pressed_button_are_the_same
     ],
 )
 def test_a_question_that_lists_answers_has_buttons(content: str, choices: list[str]) -> None:
-    from kingdom.envoy.drafts import choices_in
+    from kingdom.words import choices_in
 
     assert list(choices_in(content)) == (choices if len(choices) > 1 else [])
 

@@ -142,6 +142,9 @@ async def test_a_room_of_the_kingdom_is_joined_by_owners_and_by_invitation(
     assert rooms_of(guest) == set()
     assert rooms_of(courtier) == {THRONE_ROOM, task}
     assert {THRONE_ROOM, task} <= rooms_of(owner)
+    assert refusal(guest.call("GET", "/kingdom")) == (403, "Only for owners and people of the throne room")
+    said = [person.call("GET", "/kingdom") for person in (courtier, owner)]
+    assert [(answer.status_code, answer.json()["state"]) for answer in said] == [(200, "stopped")] * 2
     assert refusal(guest.call("POST", f"/rooms/{task}/join")) == (403, "This room is joined by invitation")
     other = code_of(kingdom("hall", "invite"))
     assert guest.call("POST", f"/rooms/{task}/join", json={"invite": other}).status_code == 403

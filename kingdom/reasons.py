@@ -1,0 +1,179 @@
+"""Why something in a queue has to wait, and why nothing runs: read from the files, told in a sentence.
+
+`why` and `status` show it, and the hall's page.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kingdom.disk.lock import is_locked
+from kingdom.errors import BadInput, KingdomError, NoSuchThing
+from kingdom.home import config, manifests, roster
+from kingdom.home.places import Places
+from kingdom.picture import Picture
+from kingdom.records import foreign, load, notes
+from kingdom.records.lookup import Found, find
+from kingdom.records.messages import Event
+from kingdom.rules import gate, routing
+from kingdom.rules.gate import Gate, Work
+from kingdom.times import clock_of, rests_until
+from kingdom.words import count, duration, one_line, time_apart
+
+LONGEST = 300
+LEAST_WAIT_SECONDS = 2.0
+"""What has waited for less is not worth a line."""
+MOST_NAMED = 3
+
+
+class Waits(NamedTuple):
+    """Something that has to wait."""
+
+    kind: str
+    id: str
+    #: The type of an event or a message, the general of a task.
+    what: str
+    #: For how long it has been there, or until it may go on.
+    seconds: float
+    why: str
+
+
+class Now(NamedTuple):
+    """What a kingdom does at this moment."""
+
+    #: working, asking, waiting, idle, or stopped.
+    state: str
+    line: str
+
+
+class Reasons:
+    def __init__(self, places: Places, command: str) -> None:
+        """`command` is how the reader types `kingdom`."""
+        self._places = places
+        self._command = command
+
+    def now(self, view: Picture, waiting: list[Waits]) -> Now:
+        """Return what the kingdom does; if nothing runs, why."""
+        missing = [role.name for role in view.roles if role.name in ("king", "chamberlain") and not role.beats]
+        if working := view.at_work():
+            named = ", ".join(one_line(task) for task in working[:MOST_NAMED])
+            more = f" and {len(working) - MOST_NAMED} more" if len(working) > MOST_NAMED else ""
+            return Now("working", f"{count(len(working), 'task is', 'tasks are')} worked on: {named}{more}")
+        if missing:
+            does_not = "do not run" if len(missing) > 1 else "does not run"
+            return Now("stopped", f"nothing runs: {' and '.join(missing)} {does_not}; {self._starts(missing[0])}")
+        if waiting:
+            first = waiting[0]
+            return Now("waiting", f"nothing runs: {one_line(first.id)} waits: {first.why}")
+        if view.questions:
+            asked = f"{one_line(view.questions[0])} asks" if len(view.questions) == 1 else f"{len(view.questions)} ask"
+            return Now("asking", f"nothing runs: {asked} a person")
+        if view.next_run is not None:
+            run = view.next_run
+            due = f"{one_line(run.get('schedule'))} runs in {time_apart(run['next'], view.taken_at)}"
+            return Now("idle", f"nothing runs, and nothing waits; {due}")
+        return Now("idle", "nothing runs, and nothing waits")
+
+    def waiting(self, view: Picture) -> Iterator[Waits]:
+        """Yield what has to wait: the first tasks that nobody works on, then what has been longest in pending."""
+        for task in view.under_way:
+            if not view.is_at_work(task):
+                later = rests_until(task.get("not_before"), view.taken_at)
+                why = one_line(task.get("waits_because") or "an attempt failed", LONGEST)
+                if later is None:
+                    why = self.because("tasks", task["id"])
+                else:
+                    why = f"{why}; it goes on in {duration(later - view.taken_at)}"
+                yield Waits("tasks", task["id"], str(task["target_general"]), 0.0, why)
+        for waits in view.waiting:
+            if waits["seconds"] >= LEAST_WAIT_SECONDS:
+                why = self.because(waits["kind"], waits["id"])
+                yield Waits(waits["kind"], waits["id"], str(waits.get("type") or ""), waits["seconds"], why)
+
+    def because(self, kind: str, name: str) -> str:
+        """Return what something in a pending folder, or a task in progress, waits for."""
+        try:
+            found = find(self._places, name, (kind,))
+        except NoSuchThing:
+            return "it has just been taken"
+        if kind == "events":
+            return self.of_event(found)
+        if kind == "tasks":
+            return self.of_task(found)
+        role = "envoy" if kind == "messages" else "king"
+        if not is_locked(self._places.lock(role)):
+            return f"the {role} does not run; {self._starts(role)}"
+        return one_line(found.get("refused_because") or f"the {role} has not come to it yet", LONGEST)
+
+    def of_event(self, found: Found) -> str:
+        """Return what an event in pending waits for."""
+        if not is_locked(self._places.lock("king")):
+            return f"the king does not run; {self._starts('king')}"
+        event = valid_event(found)
+        if event is None:
+            return "the king has not read it yet, and will move it to dead/, because it is not a valid event"
+        if event.is_answer or event.task_id is not None:
+            return "the king has not come to it yet; nothing holds it"
+        table = routing.table(manifests.installed(self._places)[0])
+        work = Work(event.priority, event.is_chat, table.needs_model(table.route(event)))
+        held = gate_now(self._places).holds_because(work)
+        if held is None:
+            return "the king has not come to it yet; nothing holds it"
+        return f"{held} (its own priority is {event.priority})"
+
+    def of_task(self, found: Found) -> str:
+        """Return what a task waits for, or who works on it."""
+        general = one_line(found.get("target_general"))
+        return self.holds_task(found) or f"{general} is about to start a soldier or to report"
+
+    def holds_task(self, found: Found) -> str | None:
+        """Return what a task waits for, or who works on it; None when its general is about to act."""
+        places = self._places
+        general = str(found.get("target_general"))
+        if general not in places.installed_generals():
+            return f"{one_line(general)} is not installed; `{self._command} generals` lists what is"
+        if not is_locked(places.lock(general)):
+            return f"{general} does not run; `{self._command} start {general}` starts it"
+        if found.state == "pending":
+            others = _no_soldier_because(places, found, general)
+            return f"it waits for a soldier: {others}" if others else f"{general} has not taken it yet"
+        if (by := notes.cancelled_by(places, found.id)) is not None:
+            return f"{one_line(by)} has cancelled it, and {general} ends it"
+        if is_locked(places.control_folder(general, found.id) / "lock"):
+            return f"a soldier works on it; `{self._command} attach {found.id}` follows what it prints"
+        if (later := rests_until(found.get("not_before"), time.time())) is not None:
+            because = one_line(found.get("waits_because") or f"attempt {found.get('attempt')} failed", LONGEST)
+            return f"{because}; it goes on at {clock_of([later])(later)}"
+        if (others := _no_soldier_because(places, found, general)) is not None:
+            return f"it waits for a soldier: {others}"
+        return None
+
+    def _starts(self, role: str) -> str:
+        return f"`{roster.how_to_start(self._places, role, self._command)}` starts it"
+
+
+def gate_now(places: Places) -> Gate:
+    """Return the gate as the king would see it now."""
+    king, _ = config.for_looking(places, "king")
+    at_most = king["concurrency"]["max_soldiers"]
+    return Gate(load.read(places, time.time(), king["resources"]["stale_seconds"], at_most), at_most)
+
+
+def valid_event(found: Found) -> Event | None:
+    """Return the event in a file; None when it is none."""
+    try:
+        return Event.from_json(foreign.checked("event", dict(found.content)))
+    except BadInput:
+        return None
+
+
+def _no_soldier_because(places: Places, found: Found, general: str) -> str | None:
+    try:
+        own = manifests.of(places, general).max_soldiers
+        most = config.load(places, "king")["concurrency"]["max_soldiers"]
+    except KingdomError:
+        return None
+    running = load.soldiers_out(places, min(most, own or most))
+    return gate.no_soldier_because(running, general, found.get("type") == "resume", own, most)

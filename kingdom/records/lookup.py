@@ -1,0 +1,65 @@
+"""Find a file of the queues by its id and read it as it is, for those who only look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kingdom.disk.atomic import is_there
+from kingdom.disk.codec import read_json_or
+from kingdom.errors import NoSuchThing
+from kingdom.home.places import Places, is_hidden
+from kingdom.home.states import MOVES
+from kingdom.words import one_line
+
+LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a queue. Its content is empty when it cannot be read as one."""
+
+    kind: str
+    state: str
+    path: Path
+    content: dict[str, Any]
+    #: When its file was changed last; 0 when nobody asked.
+    changed: float = 0.0
+
+    @property
+    def id(self) -> str:
+        return self.path.name.removesuffix(".json")
+
+    @property
+    def where(self) -> str:
+        return f"queue/{self.kind}/{self.state}"
+
+    def get(self, key: str) -> Any:
+        return self.content.get(key)
+
+
+def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Found:
+    """Return the file of that id, name or path in the first queue that has one; NoSuchThing when none does."""
+    bare = Path(name).name
+    for kind in kinds if bare.strip(".") else ():
+        for state in MOVES[kind]:
+            for file in (bare, f"{bare}.json"):
+                path = places.folder(kind, state) / file
+                if not is_hidden(file) and _exists(path):
+                    return Found(kind, state, path, read_json_or(path, {}))
+    raise NoSuchThing(what=called(kinds), name=one_line(bare, LONGEST_SHOWN), hint="")
+
+
+def called(kinds: Iterable[str]) -> str:
+    """Return what people call a file of one of these kinds."""
+    singular = [kind.removesuffix("s") for kind in kinds]
+    return singular[0] if len(singular) == 1 else "event, task, message or order"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return is_there(path)
+    except (OSError, ValueError):  # a name too long for any file, or one with a NUL
+        return False

@@ -1,0 +1,150 @@
+"""What the page's panel is told of the kingdom: read from the files, in the form that /openapi.json names."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kingdom.disk.lock import Lock
+from kingdom.gateway.openapi import DESCRIPTION
+from kingdom.gateway.panel import Panel, panel
+from kingdom.hall.ids import iso
+from kingdom.home.places import Places
+from kingdom.times import stamp
+from tests.fixtures import event, founded, install, put, task, write
+
+NOW = float(int(time.time()))
+ROOM = "0b8f1c1e-0000-4000-8000-000000000001"
+SCHEMA = DESCRIPTION["paths"]["/kingdom"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+TASK = "task-20260207-001"
+ASKS = "task-20260207-007"
+RESTS = {"not_before": stamp(NOW + 60), "waits_because": "attempt 1 failed: no tests"}
+
+
+@pytest.fixture
+def places(home: Path) -> Places:
+    places = founded(home)
+    install(home, "gen-pr")
+    return places
+
+
+@contextmanager
+def running(places: Places, *roles: str) -> Iterator[None]:
+    """Let roles hold their locks, and beat."""
+    locks = []
+    for role in roles:
+        places.own(role).mkdir(parents=True, exist_ok=True)
+        lock = Lock(places.lock(role), role)
+        lock.acquire()
+        locks.append(lock)
+        write(places.heartbeat(role), {"pid": 1, "state": "idle"})
+    try:
+        yield
+    finally:
+        for lock in locks:
+            lock.release()
+
+
+def told(places: Places) -> dict[str, Any]:
+    said = panel(places, NOW)
+    jsonschema.validate(json.loads(json.dumps(said)), SCHEMA)
+    return said
+
+
+def ask(places: Places, room: str | None = ROOM) -> None:
+    asked = {"question": "Which currency?\n- EUR\n- USD", "target_general": "gen-pr", "payload": {"headline": "#4"}}
+    write(places.checkpoint(ASKS), asked)
+    if room:
+        rows = [{"task_id": ASKS, "thread_ts": "p1", "channel": room, "on": "hall"}]
+        places.own("envoy").mkdir(parents=True, exist_ok=True)
+        places.questions.write_text(json.dumps(rows))
+
+
+def test_an_empty_kingdom_tells_that_its_king_does_not_run(places: Places) -> None:
+    said = told(places)
+    assert said["state"] == "stopped"
+    assert said["line"] == "nothing runs: chamberlain and king do not run; `kingdom up` starts it"
+    assert [said[kind] for kind in ("asking", "failed", "running", "waiting")] == [[], [], [], []]
+    assert {"king", "gen-pr"} <= {role["name"] for role in said["roles"]}
+
+
+def test_a_question_is_told_with_its_choices_and_its_room(places: Places) -> None:
+    ask(places)
+    [asked] = told(places)["asking"]
+    assert asked["question"] == "Which currency?\n- EUR\n- USD"
+    assert (asked["taskId"], asked["general"], asked["about"]) == (ASKS, "gen-pr", "#4")
+    assert (asked["choices"], asked["roomId"]) == (["EUR", "USD"], ROOM)
+
+
+def test_a_question_that_was_asked_elsewhere_has_no_room(places: Places) -> None:
+    ask(places, room=None)
+    places.own("envoy").mkdir(parents=True, exist_ok=True)
+    places.questions.write_text(json.dumps([{"task_id": ASKS, "thread_ts": "1", "channel": "C1", "on": "slack"}, 7]))
+    [asked] = told(places)["asking"]
+    assert "roomId" not in asked
+
+
+def test_a_task_that_is_worked_on_runs_and_says_where_it_speaks(places: Places) -> None:
+    put(places.home, "tasks", "in_progress", **task(status="in_progress", created_at=stamp(NOW - 30)))
+    places.own("envoy").mkdir(parents=True, exist_ok=True)
+    row = {"thread_ts": "p1", "channel": ROOM, "on": "hall"}
+    places.threads.write_text(json.dumps({TASK: row}))
+    with running(places, "king", "chamberlain", "gen-pr"):
+        said = told(places)
+    assert said["state"] == "working"
+    assert said["line"] == f"1 task is worked on: {TASK}"
+    [row] = said["running"]
+    assert (row["taskId"], row["seconds"], row["hasSoldier"], row["roomId"]) == (TASK, 30.0, False, ROOM)
+
+
+@pytest.mark.parametrize(
+    ("lies", "state", "line"),
+    [
+        (
+            {"tasks": task(**RESTS)},
+            "waiting",
+            f"{TASK} waits: attempt 1 failed: no tests",
+        ),
+        ({"events": event()}, "waiting", "evt-1 waits: the king has not come to it yet"),
+        ({}, "asking", f"{ASKS} asks a person"),
+    ],
+)
+def test_when_nothing_runs_it_says_why(places: Places, lies: dict[str, Any], state: str, line: str) -> None:
+    for kind, thing in lies.items():
+        os.utime(put(places.home, kind, "in_progress" if kind == "tasks" else "pending", **thing), (NOW - 9, NOW - 9))
+    ask(places)
+    with running(places, "king", "chamberlain", "gen-pr"):
+        said = told(places)
+    assert (said["state"], said["line"].partition(";")[0]) == (state, f"nothing runs: {line}")
+
+
+def test_what_failed_is_told_with_its_reason(places: Places) -> None:
+    put(places.home, "tasks", "completed", **task(outcome="failed"))
+    write(places.result(TASK), {"error": "no tests"})
+    [failed] = told(places)["failed"]
+    assert (failed["what"], failed["why"]) == (TASK, "no tests")
+
+
+def test_many_who_look_at_once_cost_one_look(places: Places) -> None:
+    looks = []
+
+    def clock() -> float:
+        looks.append(1)
+        return NOW
+
+    async def look() -> set[bytes]:
+        with ThreadPoolExecutor(1) as threads:
+            board = Panel(places, threads, clock)
+            return set(await asyncio.gather(*(board.look() for _ in range(50))))
+
+    [said] = asyncio.run(look())
+    assert json.loads(said)["takenAt"] == iso(NOW)
+    assert len(looks) == 1
