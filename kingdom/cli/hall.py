@@ -198,7 +198,9 @@ def _lines_of_room(database: Database, about: Row) -> Iterator[str]:
     yield json.dumps({"kind": "members", "members": members}, ensure_ascii=False)
     page = {"room_id": about["id"], "after": "", "most": EXPORTED}
     while rows := database.read(lambda db: db.all("messages_after", **page)):
-        yield from (json.dumps({"kind": "message", **row}, ensure_ascii=False) for row in rows)
+        for row in rows:
+            about = row["about"] and json.loads(row["about"])
+            yield json.dumps({"kind": "message", **row, "about": about}, ensure_ascii=False)
         page["after"] = rows[-1]["id"]
 
 

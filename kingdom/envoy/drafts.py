@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kingdom.envoy.channels.base import Channel, Draft
-from kingdom.envoy.conversations import Address
-from kingdom.records.messages import Message
+from kingdom.envoy.conversations import Address, asking_task
+from kingdom.records.messages import Message, code_of
 from kingdom.words import choices_in, one_line
 
 LONGEST_SUBJECT = 100
@@ -20,11 +20,14 @@ def drafts_of(message: Message, address: Address, channel: Channel) -> list[Draf
         Draft(message.id if n == 1 else f"{message.id}.{n}", address.room, part, address.thread)
         for n, part in enumerate(texts, 1)
     ]
-    choices = choices_in(message.content) if message.type == "human_input_request" else ()
+    asks = message.type == "human_input_request"
+    choices = choices_in(message.content) if asks else ()
     opens = _subject(message) if message.type == "thread_start" and message.task_id else ""
     return [
         draft._replace(
             choices=choices if draft is drafts[-1] else (),
+            task=asking_task(message) if asks else message.task_id,
+            code=code_of(message.to_json()),
             written_at=message.created_at,
             opens=opens if draft is drafts[0] else "",
         )

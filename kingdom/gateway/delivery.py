@@ -174,5 +174,6 @@ class Delivery:
             "content": message.content,
             "createdAt": message.created_at,
             **({} if message.removes is None else {"removes": message.removes}),
+            **({} if message.about is None else {"about": message.about}),
         }
         self.delivered += self._clients.send_to_room(room, Outgoing("newMessage", new))

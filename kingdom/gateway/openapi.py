@@ -54,6 +54,8 @@ LISTED_ROOM = _object({**ROOM["properties"], "unread": UNREAD})
 MEMBER = _object({"roomId": UUID, "userId": UUID, "joinedAt": MOMENT, "lastReadMessageId": _or_null(CURSOR)})
 NAME = _or_null({"type": "string"})
 NAMED_MEMBER = _object({**MEMBER["properties"], "name": NAME})
+CHOICES: Json = {"type": "array", "items": {"type": "string"}}
+ABOUT = _object({"taskId": {"type": "string"}}, {"code": {"type": "string"}, "choices": CHOICES})
 MESSAGE = _object(
     {
         "id": CURSOR,
@@ -64,7 +66,7 @@ MESSAGE = _object(
         "content": {"type": "string"},
         "createdAt": MOMENT,
     },
-    {"senderName": {"type": "string"}, "removes": CURSOR, "removed": {"const": True}},
+    {"senderName": {"type": "string"}, "removes": CURSOR, "removed": {"const": True}, "about": ABOUT},
 )
 
 ACCOUNT = _object({"id": UUID, "email": {"type": "string"}, "name": NAME, "role": {"enum": ["owner", "member"]}})
@@ -75,7 +77,6 @@ SESSION = _object(
 SECONDS: Json = {"type": "number", "minimum": 0}
 COUNT: Json = {"type": "integer", "minimum": 0}
 TASK = {"taskId": {"type": "string"}, "general": NAME}
-CHOICES: Json = {"type": "array", "items": {"type": "string"}}
 ASKING = _object(
     {**TASK, "about": NAME, "question": {"type": "string"}, "choices": CHOICES, "seconds": SECONDS}, {"roomId": UUID}
 )

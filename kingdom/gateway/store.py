@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -229,6 +230,7 @@ def _message(row: Row) -> Row:
         "createdAt": row["created_at"],
         **({} if row["removes"] is None else {"removes": row["removes"]}),
         **({} if row["removed_by"] is None else {"removed": True}),
+        **({} if row["about"] is None else {"about": json.loads(row["about"])}),
     }
 
 

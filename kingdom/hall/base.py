@@ -71,12 +71,15 @@ class Database(Protocol):
 
 @cache
 def statements(dialect: str) -> dict[str, str]:
-    """Return the statements of `statements/`. One that ends in `@dialect` stands for that database alone."""
+    """Return the statements of `statements/`. One that ends in `@dialect` stands for that database alone.
+
+    SQLite has no ILIKE: its LIKE does not mind the case.
+    """
     found: dict[str, str] = {}
     for path in sorted((_HERE / "statements").glob("*.sql")):
         for name, only, sql in _STATEMENT.findall(path.read_text("utf-8")):
             if only in ("", dialect):
-                found[name] = sql
+                found[name] = sql.replace("ILIKE", "LIKE") if dialect == "sqlite" else sql
     return found
 
 

@@ -15,6 +15,7 @@ def blank(db: Connection, room: str, message: str) -> None:
     """Take a message's content away."""
     if db.one("blank_message", id=message, room_id=room) is None:
         raise Refused(why=f"there is no message {message} in room {room}")
+    db.do("forget_about", message_id=message)
 
 
 def remove_member(db: Connection, room: str, user: str) -> None:

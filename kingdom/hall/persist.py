@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kingdom.hall.base import Connection, Refused
 from kingdom.hall.ids import iso, next_ulid
@@ -48,6 +50,9 @@ def persist(db: Connection, arrivals: Sequence[Arrival], now: float) -> list[Mes
         for id, arrival in zip(ids, arrivals, strict=True)
     ]
     added = [row is not None for row in db.each("store_message", rows)]
+    for id, arrival, is_new in zip(ids, arrivals, added, strict=True):
+        if is_new and arrival.event.about is not None:
+            note_about(db, id, arrival.event.about)
     return [
         _message(arrival.event, id, at) if is_new else _stored_before(db, arrival)
         for id, arrival, is_new in zip(ids, arrivals, added, strict=True)
@@ -85,6 +90,11 @@ def _stored_before(db: Connection, arrival: Arrival) -> MessagePersisted | None:
     return _message(arrival.event, row["id"], row["created_at"])
 
 
+def note_about(db: Connection, id: str, about: Mapping[str, Any]) -> None:
+    """Keep what a stored message is about."""
+    db.do("note_about", message_id=id, about=json.dumps(about))
+
+
 def _message(event: MessageCreated, id: str, at: str) -> MessagePersisted:
     return MessagePersisted(
         message_id=id,
@@ -94,4 +104,5 @@ def _message(event: MessageCreated, id: str, at: str) -> MessagePersisted:
         message_type=event.message_type,
         content=event.content,
         created_at=at,
+        about=event.about,
     )

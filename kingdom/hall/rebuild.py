@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kingdom.hall.base import Connection, Database, Refused
+from kingdom.hall.persist import note_about
 from kingdom.hall.records import BadEvent, MessagePersisted
 
 
@@ -57,7 +58,10 @@ def _store(db: Connection, event: Told) -> Rebuilt:
     }
     is_new = db.one("store_as_told", **row) is not None
     if is_new:
+        if message.about is not None:
+            note_about(db, message.message_id, message.about)
         db.do("note_last_message", id=message.message_id, room_id=message.key, created_at=message.created_at)
     if message.removes is not None and db.one("blank_message", id=message.removes, room_id=message.key) is not None:
+        db.do("forget_about", message_id=message.removes)
         db.do("note_removal", message_id=message.removes, item_id=message.message_id)
     return Rebuilt(stored=1) if is_new else Rebuilt(known=1)

@@ -78,6 +78,8 @@ class MessageCreated(_Event):
     content: str
     #: When the gateway took it in.
     produced_at: str
+    #: Of the kingdom's messages: what they are about, as data.
+    about: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> str:
@@ -103,6 +105,8 @@ class MessagePersisted(_Event):
     created_at: str
     #: The message that was removed, if this is the item of the history that tells so.
     removes: str | None = None
+    #: As in MessageCreated.
+    about: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> str:

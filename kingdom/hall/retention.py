@@ -24,7 +24,7 @@ def cut(db: Connection, usual: int, now: float, most: int) -> int:
 def _cut_room(db: Connection, room: str, end: str, last: str, most: int) -> int:
     row = db.one("last_to_cut", room_id=room, cut=end, last=last, most=most)
     assert row is not None
-    for statement in ("cut_removals", "cut_positions"):
+    for statement in ("cut_removals", "cut_positions", "cut_about"):
         db.do(statement, room_id=room, upto=row["id"])
     removed = db.do("cut_messages", room_id=room, upto=row["id"])
     db.do("note_cut", room_id=room, message_id=row["id"])

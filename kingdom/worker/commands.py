@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kingdom.hall import moderation, own_rooms
 from kingdom.hall.base import Connection, Refused
@@ -32,7 +32,8 @@ def open_room(db: Connection, command: Command, record: Record, now: float) -> l
     facts = command.facts
     room = facts["roomId"].lower()
     own_rooms.open_room(db, room, facts["name"], facts["kind"], iso(now))
-    return [_told(_say(db, command, record, now, room, facts["clientMsgId"], facts["content"]))]
+    first = (facts["clientMsgId"], facts["content"], facts.get("about"))
+    return [_told(_say(db, command, record, now, room, *first))]
 
 
 def remove_message(db: Connection, command: Command, record: Record, now: float) -> list[Told]:
@@ -102,10 +103,17 @@ def carry_out(db: Connection, command: Command, record: Record, now: float) -> l
 
 
 def _say(
-    db: Connection, command: Command, record: Record, now: float, room: str, client_id: str, text: str
+    db: Connection,
+    command: Command,
+    record: Record,
+    now: float,
+    room: str,
+    client_id: str,
+    text: str,
+    about: Mapping[str, Any] | None = None,
 ) -> MessagePersisted:
     """Store a message of the kingdom, and return it; the one that was stored before if the command is a repetition."""
-    event = MessageCreated(command.id, room, own_rooms.USER, client_id, "SYSTEM", text, command.produced_at)
+    event = MessageCreated(command.id, room, own_rooms.USER, client_id, "SYSTEM", text, command.produced_at, about)
     [message] = persist(db, [Arrival(event, record.topic, record.position)], now)
     assert message is not None, "what the kingdom repeats is told again"
     return message

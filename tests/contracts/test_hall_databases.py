@@ -1,5 +1,6 @@
 """What every database of the chat does. PostgreSQL takes part where KINGDOM_TEST_POSTGRES names an empty database."""
 
+import json
 import os
 import sqlite3
 import threading
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall import DATABASES, accounts, own_rooms, retention, search
+from kingdom.hall import DATABASES, accounts, moderation, own_rooms, retention, search
 from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
@@ -259,9 +260,11 @@ def test_sessions_are_listed_until_they_are_over_and_ended_one_by_one_or_all(dat
     assert ids(201.0) == [past], "those that are over are forgotten"
 
 
-def arrival(room: str, sender: str, position: str, client_msg_id: str = "", content: str = "hello") -> Arrival:
+def arrival(
+    room: str, sender: str, position: str, client_msg_id: str = "", content: str = "hello", about: Any = None
+) -> Arrival:
     ids = (new_uuid(), room, sender, client_msg_id or new_uuid())
-    return Arrival(MessageCreated(*ids, "TEXT", content, NOW), "chat.messages.v1", position)
+    return Arrival(MessageCreated(*ids, "TEXT", content, NOW, about), "chat.messages.v1", position)
 
 
 def test_messages_are_stored_in_their_order_under_ids_that_grow_whatever_the_clock_says(database: Database) -> None:
@@ -337,6 +340,25 @@ def test_what_the_kingdom_repeats_is_told_again_under_the_same_id(database: Data
     assert len(database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9))) == 1
 
 
+def test_what_a_message_is_about_is_kept_with_it_until_it_is_removed(database: Database) -> None:
+    user, about = add_user(database), {"taskId": "task-1", "code": "question", "choices": ["예", "no"]}
+    room = add_room(database, user)
+    batch = [arrival(room, user, "0:1"), arrival(room, user, "0:2", about=about)]
+    told = database.run(lambda db: persist(db, batch, 1000.0))
+    assert told == database.run(lambda db: persist(db, batch, 1000.0)), "a redelivery changes nothing"
+    assert [message and message.about for message in told] == [None, about]
+
+    def kept() -> list[Any]:
+        rows = database.read(lambda db: db.all("newest_messages", room_id=room, most=9))
+        return [row["about"] and json.loads(row["about"]) for row in rows]
+
+    assert kept() == [about, None]
+    asked = told[1]
+    assert asked is not None
+    database.run(lambda db: moderation.blank(db, room, asked.message_id))
+    assert kept() == [None, None]
+
+
 def fill(database: Database, room: str, user: str, *texts: str) -> list[str]:
     """Store messages and return their ids."""
     batch = [arrival(room, user, f"{room}:{number}", content=text) for number, text in enumerate(texts)]
@@ -353,7 +375,7 @@ def test_rooms_keep_their_messages_as_long_as_each_of_them_says_and_the_newest_a
     ids: dict[str, list[str]] = {room: [] for room in (usual, short, ever)}
     for number, age in enumerate((20, 9, 3, 2)):
         for room in ids:
-            sent = [arrival(room, user, f"{room}:{number}", content=f"{age} days")]
+            sent = [arrival(room, user, f"{room}:{number}", content=f"{age} days", about={"taskId": "task-1"})]
             [told] = database.run(lambda db, sent=sent, age=age: persist(db, sent, now - age * day))  # type: ignore[misc]
             assert told is not None
             ids[room].append(told.message_id)

@@ -91,6 +91,10 @@ def test_a_task_gets_a_room_where_it_asks_and_the_answer_becomes_one_event(
         "human_response": "EUR",
     }
     assert [line["type"] for line in hall.history(room)] == ["SYSTEM", "SYSTEM", "TEXT"]
+    assert [json.loads(line["about"]) for line in hall.history(room)[:2]] == [
+        {"taskId": TASK, "code": "started"},
+        {"taskId": TASK, "code": "question", "choices": ["EUR", "USD"]},
+    ]
     assert hall.history(room)[1]["client_msg_id"] == client_msg_id("msg-2")
 
 

@@ -90,6 +90,30 @@ async def wrong_redelivery(hall: Hall) -> list[str]:
     return [] if told == wanted else [f"told {told} instead of {wanted}"]
 
 
+async def wrong_about(hall: Hall) -> list[str]:
+    """Check that what a message is about reaches sockets and history, and that nobody can send it themselves."""
+    anna = hall.person()
+    room, about = anna.room(), {"taskId": "task-1", "code": "question", "choices": ["yes", "no"]}
+    event = MessageCreated(new_uuid(), room, anna.id, new_uuid(), "SYSTEM", "?", "2026-11-19T01:02:03.123Z", about)
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    [stored] = database.run(lambda db: persist(db, [Arrival(event, MESSAGES, "of a question")], time.time()))
+    database.close()
+    assert stored is not None
+    async with anna.socket(room) as hers:
+        _publish(hall, [stored])
+        told = await hers.wait("newMessage")
+        key = str(uuid.uuid4())
+        await hers.send(room, "her own", clientMsgId=key, about=about)
+    lines = [json.loads(line)["value"] for line in _lines(hall.places.topics / MESSAGES)]
+    [sent] = [value for value in lines if value["clientMsgId"] == key]
+    found = [f"she sent {sent['about']}"] if "about" in sent else []
+    return found + [
+        f"{what} says {said.get('about')}"
+        for what, said in (("the socket", told), ("the history", anna.history(room)[0]))
+        if said.get("about") != about
+    ]
+
+
 def _persisted(person: Person, room: str, message: str) -> MessagePersisted:
     return MessagePersisted(message, room, person.id, new_uuid(), "TEXT", "x", "2026-11-19T01:02:03.123Z")
 
@@ -196,6 +220,7 @@ CHECKS: tuple[Check, ...] = (
     wrong_order,
     wrong_when_the_topic_is_away,
     wrong_redelivery,
+    wrong_about,
     wrong_after_leaving,
     wrong_after_the_end_of_a_session,
     wrong_removals,

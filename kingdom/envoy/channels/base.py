@@ -93,6 +93,10 @@ class Draft(NamedTuple):
     thread: str | None = None
     #: What a question offers as answers: buttons, where the channel has them.
     choices: tuple[str, ...] = ()
+    #: The task that it is about, or whose question it asks.
+    task: str | None = None
+    #: What it says of that task: one of CODES of `records/messages.py`.
+    code: str | None = None
     #: When its message was written, so that nobody looks for it before that.
     written_at: str = ""
     #: What the thread under it is about, if it opens one: the name of a room, where threads have rooms.

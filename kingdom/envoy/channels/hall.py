@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Hall(Channel):
             self._open(draft, room)
             return self._journal.add(draft._replace(room=room), room)
         room = self._rooms.get(draft.thread or "") or self.room(draft.room)
-        self._say(draft.id, room, draft.text)
+        self._say(draft.id, room, draft.text, _about(draft))
         return self._journal.add(draft._replace(room=room), client_msg_id(draft.id))
 
     def find(self, draft: Draft) -> Post | None:
@@ -112,8 +112,9 @@ class Hall(Channel):
         self._note_room(draft.thread or room, room)
         facts = {"roomId": room, "name": one_line(draft.opens) or "task", "kind": own_rooms.TASK}
         first = {"clientMsgId": client_msg_id(draft.id), "content": _fit(f"{draft.opens}\n{draft.text}")}
+        about = {"about": told} if (told := _about(draft)) else {}
         expected = self._line.expect(first["clientMsgId"])
-        self._publish(COMMANDS, room, self._command({**facts, **first}))
+        self._publish(COMMANDS, room, self._command({**facts, **first, **about}))
         self._wait(expected, first["clientMsgId"])
         if draft.thread is not None:
             self._say(f"{draft.id}.room", self.room(draft.room), f"→ {draft.opens}")
@@ -124,13 +125,13 @@ class Hall(Channel):
         self._rooms.save()
         self._threads = {self._rooms.get(known): known for known in self._rooms}
 
-    def _say(self, id: str, room: str, text: str) -> None:
+    def _say(self, id: str, room: str, text: str, about: Mapping[str, Any] | None = None) -> None:
         """Return when people can read it."""
         if room == THRONE_ROOM and not self._throne.done():
             self._wait(self._throne, "")
         client_id = client_msg_id(id)
         now = iso(self._kit.clock())
-        event = MessageCreated(new_uuid(), room, own_rooms.USER, client_id, "SYSTEM", _fit(text), now)
+        event = MessageCreated(new_uuid(), room, own_rooms.USER, client_id, "SYSTEM", _fit(text), now, about)
         expected = self._line.expect(client_id)
         self._publish(MESSAGES, room, event.to_json())
         self._wait(expected, client_id)
@@ -183,6 +184,14 @@ def _open_topics(kit: Kit) -> topics.Topics:
 def _folder(path: Path) -> Path:
     make_folder(path)
     return path
+
+
+def _about(draft: Draft) -> dict[str, Any] | None:
+    """Return what programs read of a post: its task, what it says of that, and the answers to choose from."""
+    if draft.task is None:
+        return None
+    told = {"taskId": draft.task, "code": draft.code, "choices": [printable(choice) for choice in draft.choices]}
+    return {key: value for key, value in told.items() if value}
 
 
 def _fit(text: str) -> str:

@@ -1,6 +1,9 @@
 -- name: blank_message
 UPDATE messages SET content = '' WHERE id = :id AND room_id = :room_id RETURNING sender_id;
 
+-- name: forget_about
+DELETE FROM hall_about WHERE message_id = :message_id;
+
 -- name: note_removal
 INSERT INTO hall_removals (message_id, item_id) VALUES (:message_id, :item_id) ON CONFLICT (message_id) DO NOTHING;
 

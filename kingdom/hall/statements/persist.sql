@@ -32,6 +32,9 @@ WITH added AS (
 )
 SELECT id FROM added;
 
+-- name: note_about
+INSERT INTO hall_about (message_id, about) VALUES (:message_id, :about) ON CONFLICT (message_id) DO NOTHING;
+
 -- name: message_of_client
 -- An imported message has no position.
 SELECT messages.id, type, content, created_at, topic, position

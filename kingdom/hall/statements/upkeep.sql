@@ -32,6 +32,9 @@ DELETE FROM hall_removals WHERE message_id IN (SELECT id FROM messages WHERE roo
 -- name: cut_positions
 DELETE FROM hall_message_positions WHERE message_id IN (SELECT id FROM messages WHERE room_id = :room_id AND id <= :upto);
 
+-- name: cut_about
+DELETE FROM hall_about WHERE message_id IN (SELECT id FROM messages WHERE room_id = :room_id AND id <= :upto);
+
 -- name: cut_messages
 DELETE FROM messages WHERE room_id = :room_id AND id <= :upto;
 

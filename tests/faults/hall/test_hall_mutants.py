@@ -160,6 +160,33 @@ MUTANTS = [
         "rebuild",
     ),
     Mutant(
+        "what a question offers is not kept",
+        "kingdom.hall.persist:persist",
+        drop("note_about"),
+        "database",
+        near="test_what_a_message_is_about_is_kept_with_it_until_it_is_removed",
+    ),
+    Mutant(
+        "what a question offers outlives it",
+        "kingdom.hall.moderation:blank",
+        replace('db.do("forget_about", message_id=A)', "None"),
+        "database",
+        near="test_what_a_message_is_about_is_kept_with_it_until_it_is_removed",
+    ),
+    Mutant(
+        "a question that comes back offers nothing",
+        "kingdom.hall.rebuild:_store",
+        drop("note_about"),
+        "rebuild",
+    ),
+    Mutant(
+        "a question offers nothing in the hall",
+        "kingdom.envoy.channels.hall:_about",
+        replace("draft.choices", "()"),
+        "envoy",
+        near="test_a_task_gets_a_room_where_it_asks_and_the_answer_becomes_one_event",
+    ),
+    Mutant(
         "a room is cut without a note",
         "kingdom.hall.retention:_cut_room",
         replace('db.do("note_cut", room_id=A, message_id=B)', "None"),
