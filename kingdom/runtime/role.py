@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.lock import Lock
+from kingdom.disk.lock import Lock, is_locked
 from kingdom.errors import Exit, KingdomError, LockLost
 from kingdom.home import config as configuration
 from kingdom.home import dotenv, roster, schemas
@@ -170,13 +170,24 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
         # The edge of the process, as below.
         return _crashed(lock, log, Heartbeat(places.heartbeat(spec.name), spec.name, time.time), places)
     try:
-        return loop.run()
+        loop.run()
+        lock.release()  # before the other's is looked at: of two that end at the same time one sees it
+        return int(Exit.FAILED if loop.stopping and _is_missed(spec.name, places) else Exit.DONE)
     except LockLost as error:
         print(f"{spec.name}: {error}", file=sys.stderr)
         return int(error.exit)
     except Exception:  # noqa: BLE001
         # The edge of the process: log all we know, end, and let the launcher start a new one.
         return _crashed(lock, log, loop.heartbeat, places)
+
+
+def _is_missed(role: str, places: Places) -> bool:
+    """Return whether this role should run and whoever would start it again does not: its launcher has to.
+
+    A launcher that was asked to stop a role does not start it, whatever its exit code.
+    """
+    is_wanted = "KINGDOM_LAUNCHER" in os.environ and roster.desired_state(places, role) == "up"
+    return is_wanted and not is_locked(places.lock(roster.watcher(role)))
 
 
 def _stand_by(spec: RoleSpec, places: Places) -> None:
@@ -240,21 +251,21 @@ class _Loop:
         self._folders = job.folders()
         self.heartbeat = Heartbeat(services.places.heartbeat(services.name), services.name, services.clock)
         self._waker = self._new_waker(services)
-        self._stopping = False
+        self.stopping = False
         self._reload_requested = False
         self._config_files = ConfigFiles(services.places, spec.config_name, *spec.also_reads)
         self._config_error = ""
         self._look_everywhere = True
         self._is_a_unit = bool(os.environ.get("NOTIFY_SOCKET"))
 
-    def run(self) -> int:
+    def run(self) -> None:
         self._handle_signals()
         self._arm_timer()
         self._services.log.info(f"starts, pid {os.getpid()}", event="system.startup", role=self._services.name)
         self.heartbeat.write("starting")
         schemas.compile_early(self._spec.takes_in)
         arrivals: dict[Path, list[str]] | None = {}
-        while not self._stopping:
+        while not self.stopping:
             self._reload_if_changed()
             turn = self._turn(arrivals)
             again = turn.worked and not turn.settled
@@ -267,7 +278,6 @@ class _Loop:
         self._services.log.flush()
         self.heartbeat.write("stopped")
         self._services.alarm.close()
-        return int(Exit.DONE)
 
     def _wait(self, seconds: float) -> dict[Path, list[str]] | None:
         """Sleep until the next turn. A file that this role has just rewritten itself does not wake it."""
@@ -317,7 +327,7 @@ class _Loop:
         self._services.alarm.ring_on_signals()
 
     def _stop(self, *_: Any) -> None:
-        self._stopping = True
+        self.stopping = True
 
     def _request_reload(self, *_: Any) -> None:
         self._reload_requested = True

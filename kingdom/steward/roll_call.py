@@ -16,7 +16,7 @@ from kingdom.disk.codec import read_bytes
 from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import BadFile, KingdomError, LauncherError, Locked
 from kingdom.home.places import Places
-from kingdom.home.roster import RoleRow, desired_state
+from kingdom.home.roster import RoleRow, desired_state, watcher
 from kingdom.log import Log
 from kingdom.runtime.processes import carries, home_mark, started_at, stat_fields, tracer
 from kingdom.runtime.role import Services
@@ -182,9 +182,7 @@ class RollCall:
         return findings
 
     def _watched(self) -> list[RoleRow]:
-        if self._own == CHAMBERLAIN:
-            return [row for row in self._rows() if row.name != CHAMBERLAIN]
-        return [row for row in self._rows() if row.name == CHAMBERLAIN]
+        return [row for row in self._rows() if watcher(row.name) == self._own]
 
     def _is_well(self, role: str, threshold: float, now: float) -> bool:
         """Return whether it holds its lock and its heartbeat is fresh: then the launcher need not be asked.

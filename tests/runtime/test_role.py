@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.lock import Lock
 from kingdom.runtime.heartbeat import HEARTBEAT_BYTES, Heartbeat
 from tests.fixtures import Clock, event, founded, here, install, put, write
 from tests.waiting import SOON, stays, wait_until
@@ -190,6 +192,33 @@ def test_it_ends_when_told_to(kings: KingRig, number: signal.Signals) -> None:
     assert ended(king) == (0, "")
     assert (kings.heartbeat()["state"], kings.heartbeat()["pid"]) == ("stopped", king.pid)
     assert kings.log().endswith("king: stops\n")
+
+
+LAUNCHED = {"KINGDOM_LAUNCHER": "supervisord"}
+
+
+@pytest.mark.parametrize(
+    ("env", "wanted", "watched", "code"),
+    [
+        pytest.param(LAUNCHED, "up", True, 0, id="the chamberlain starts it again"),
+        pytest.param(LAUNCHED, "up", False, 1, id="the chamberlain does not run: the launcher starts it again"),
+        pytest.param(LAUNCHED, "down", False, 0, id="a person has stopped it"),
+        pytest.param({}, "up", False, 0, id="a person has started it"),
+    ],
+)
+def test_ended_though_it_should_run_it_leaves_a_code_by_which_somebody_starts_it_again(
+    kings: KingRig, env: dict[str, str], wanted: str, watched: bool, code: int
+) -> None:
+    chamberlain = Lock(kings.places.lock("chamberlain"), "chamberlain")
+    king = kings.start_idle(**env)
+    if watched:
+        chamberlain.acquire()
+    make_folder(kings.places.wanted("king").parent)
+    kings.places.wanted("king").write_text(f"{wanted}\n")
+    king.terminate()
+    assert ended(king) == (code, "")
+    assert kings.heartbeat()["state"] == "stopped"
+    chamberlain.release()
 
 
 def test_told_to_end_in_the_middle_of_its_work_it_finishes_what_it_began(kings: KingRig) -> None:

@@ -132,7 +132,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "nobody watches the chamberlain",
         "kingdom.steward.roll_call",
-        replace("return [A for A in B if A.name == CHAMBERLAIN]", "return []"),
+        replace("watcher(A.name) == B", "B == CHAMBERLAIN != A.name"),
         caught_by="chamberlain hung",
     ),
     # 10: ends
@@ -159,6 +159,12 @@ MUTANTS: list[Mutant] = [
         "a role that ended when it was asked to stays down",
         "kingdom.steward.diagnosis",
         replace("State.ENDED if A else State.WELL", "State.STOPPED"),
+        caught_by="ended",
+    ),
+    Mutant(
+        "of king and chamberlain both end as if the other one would start them again",
+        "kingdom.runtime.role",
+        replace("_is_missed(...)", "False"),
         caught_by="ended",
     ),
     # 18: alerts
