@@ -120,7 +120,7 @@ def _can_unshare() -> bool:
     """Return whether a process may have a mount namespace of its own here: tried in a child, as none can be left."""
     child = os.fork()
     if child == 0:
-        os._exit(_unshare())
+        os._exit(not _unshare())
     return os.waitpid(child, 0)[1] == 0
 
 
@@ -221,11 +221,10 @@ def _mount_read_only(but: Iterable[str]) -> None:
 
     Where it cannot be had (no root, and no namespaces for users) Landlock alone guards the contents of files.
     """
-    ids = os.geteuid(), os.getegid()
-    if _unshare() != 0:
+    uid, gid = os.geteuid(), os.getegid()
+    if not _unshare():
         return
-    if ids[0] != 0:
-        uid, gid = ids
+    if uid:
         for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with suppress(OSError), open(f"/proc/self/{name}", "w") as file:
                 file.write(line)
@@ -237,17 +236,17 @@ def _mount_read_only(but: Iterable[str]) -> None:
         _set_mount(path, 0, 0, _MOUNT_ATTR_RDONLY)
 
 
-def _unshare() -> int:
-    """Return 0 when this process has a mount namespace of its own now.
+def _unshare() -> bool:
+    """Return whether this process has a mount namespace of its own now.
 
     Where it can be had, with System V memory and message queues of its own, which end with its last process.
     """
-    own = _CLONE_NEWNS | (0 if os.geteuid() == 0 else _CLONE_NEWUSER)
-    return 0 if _libc.unshare(own | _CLONE_NEWIPC) == 0 or _libc.unshare(own) == 0 else 1
+    own = _CLONE_NEWNS | _CLONE_NEWUSER if os.geteuid() else _CLONE_NEWNS
+    return not _libc.unshare(own | _CLONE_NEWIPC) or not _libc.unshare(own)
 
 
 def _set_mount(path: str, flags: int, on: int, off: int) -> None:
-    attributes = struct.pack("=QQQQ", on, off, 0, 0)
+    attributes = struct.pack("=QQ16x", on, off)  # nothing of propagation, nor of a namespace of users
     _libc.syscall(
         _MOUNT_SETATTR,
         _AT_FDCWD,
@@ -273,8 +272,8 @@ def _landlock_version() -> int:
 
 def _landlock(may_write: Sequence[str], logs: Sequence[str], may_read: Sequence[str], prepared: Prepared) -> None:
     handled, attributes = _handled(_landlock_version())
-    rules = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
-    _must(rules, "landlock_create_ruleset")
+    made = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    rules = _must(made, "landlock_create_ruleset")
     _allow(rules, "/", _READ_DIR)
     prepared.allow_reading(rules, handled & _READ)
     for path in may_read:
@@ -408,7 +407,8 @@ def _system_calls() -> bytes:
     return b"".join([*program, allow])
 
 
-def _must(code: int, what: str) -> None:
+def _must(code: int, what: str) -> int:
     """Raise OSError for a failed call: the engine must not run in half a sandbox."""
     if code < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+    return code

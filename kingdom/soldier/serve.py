@@ -126,23 +126,17 @@ def _spawn(order: SoldierOrder, argv: list[str], cgroup: Cgroup, prepared: sandb
         cgroup.join()
         sandbox.enter(order, prepared)
 
-    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    out, err = (os.open(stream, append, 0o600) for stream in (order.out, order.err))
-    with open(order.prompt, "rb") as prompt:
-        try:
-            return Popen(
-                argv,
-                stdin=prompt,
-                stdout=out,
-                stderr=err,
-                cwd=order.workspace,
-                env={**os.environ, **order.env},
-                start_new_session=True,
-                preexec_fn=enter,
-            )
-        finally:
-            os.close(out)
-            os.close(err)
+    with open(order.prompt, "rb") as prompt, open(order.out, "ab") as out, open(order.err, "ab") as err:
+        return Popen(
+            argv,
+            stdin=prompt,
+            stdout=out,
+            stderr=err,
+            cwd=order.workspace,
+            env={**os.environ, **order.env},
+            start_new_session=True,
+            preexec_fn=enter,
+        )
 
 
 def _wait(engine: Popen[bytes], bounds: Limits) -> int:

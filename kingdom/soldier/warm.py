@@ -34,12 +34,12 @@ LARGEST_REQUEST = 1 << 20
 def serve_warm(descriptor: int) -> int:
     """Fork a serving process for each request on this socket, and answer with its pid, until there are no more."""
     end_with_parent(signal.SIGKILL)
-    for name in engines.ENGINES:
-        engines.load(name)
-    gc.disable()  # a collection in a process that was forked would copy all that it looks at
     places, prepared = Places(find_home()), Prepared()
     general = socket.socket(fileno=descriptor)
     general.settimeout(IDLE_SECONDS)
+    for name in engines.ENGINES:
+        engines.load(name)
+    gc.disable()  # a collection in a process that was forked would copy all that it looks at
     while (found := _next_request(general)) is not None:
         request, lock = found
         if not prepared.is_fresh:

@@ -5,6 +5,7 @@ What is noted goes into the file that a link names: each test gets its own, and 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import threading
@@ -22,6 +23,9 @@ if os.path.islink(os.path.join(os.path.dirname(__file__), {LINK!r})):
 
     lines.note()
 """
+
+NEVER_A_STREAM = 100
+"""The least descriptor of a file of notes: a program that was started without a standard output would print into it."""
 
 Lines = dict[str, list[int]]
 """For a file of the program the lines that ran."""
@@ -77,7 +81,9 @@ class _Notebook:
         try:
             now = os.readlink(self._link)
             if now != self._now:
-                self._into = os.open(self._link, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                into = os.open(self._link, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._into = fcntl.fcntl(into, fcntl.F_DUPFD_CLOEXEC, NEVER_A_STREAM)
+                os.close(into)
                 self._now, self._seen = now, set()
         except OSError:  # it has ended, or a sandbox lets nobody write there
             return None

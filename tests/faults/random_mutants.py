@@ -180,13 +180,17 @@ def planted(text: str, number: int) -> tuple[Defect, str]:
 def touched(text: str, line: int) -> range:
     """Return the lines of the innermost statement around a line, of a block only its head."""
     around = [
-        node
+        (first, node)
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.stmt) and (first := _first_line(node)) <= line <= (node.end_lineno or 0)
     ]
-    inner = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    first, inner = max(around, key=lambda found: (found[0], -(found[1].end_lineno or 0)))
     last = inner.body[0].lineno - 1 if isinstance(getattr(inner, "body", None), list) else inner.end_lineno
-    return range(inner.lineno, max(inner.lineno, last or 0) + 1)
+    return range(first, max(first, last or 0) + 1)
+
+
+def _first_line(statement: ast.stmt) -> int:
+    return min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))])
 
 
 class Run:

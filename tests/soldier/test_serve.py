@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kingdom.disk.codec import read_json
 from kingdom.disk.lock import Lock, is_locked
 from kingdom.home.places import Places
 from kingdom.records.soldiers import BY_ITSELF, OVER_LIMIT, STOPPED, SoldierOrder
-from kingdom.runtime.processes import carries
+from kingdom.runtime.processes import carries, stat_fields
 from kingdom.soldier import serve, warm
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
@@ -173,6 +174,27 @@ def test_a_warm_server_ends_when_there_is_nothing_more_to_do(
         ours.close()
     wait_until(lambda: has_ended(pid), SOON, "it has ended")
     ours.close()
+
+
+def test_a_warm_server_that_is_stopped_ends_with_its_general(asks: Callable[..., tuple[int, socket.socket]]) -> None:
+    told, tells = os.pipe()
+    if (general := os.fork()) == 0:
+        server, _ours = asks(SOON)
+        os.write(tells, b"%d" % server)
+        signal.pause()
+    server = int(os.read(told, 20))
+    os.close(told)
+    os.close(tells)
+    try:
+        wait_until(lambda: (stat_fields(server) or [b""])[0] == b"S", SOON, "it waits for requests")
+        os.kill(server, signal.SIGSTOP)
+        os.kill(general, signal.SIGKILL)
+        wait_until(lambda: stat_fields(server) is None, SOON, "it has ended")
+    finally:
+        for pid in (general, server):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os.waitpid(general, 0)
 
 
 def test_who_is_forked_is_a_process_of_its_own_and_the_warm_server_lets_go_of_its_lock(
