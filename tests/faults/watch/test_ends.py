@@ -151,9 +151,8 @@ def test_ends_at_any_moment(launcher: str, figure: Figure) -> None:
 def test_a_role_that_was_ended_by_a_signal_comes_back(launcher: str, figure: Figure) -> None:
     took: list[float] = []
     wrong = check_comes_back(trees.program(), launcher, took)
-    figure(
-        f"ended by a signal under {launcher}: {len(took)} of {len(ENDED)} are back, slowest {max(took, default=0):.1f} s"
-    )
+    back = f"{len(took)} of {len(ENDED)} are back, slowest {max(took, default=0):.1f} s"
+    figure(f"ended by a signal under {launcher}: {back}")
     assert not wrong, wrong
 
 
