@@ -355,12 +355,12 @@ class Relay:
                 os.unlink(draft)
             raise
 
-    def end(self, path: str) -> None:
-        """Delete a file, or keep it to be written over. FileNotFoundError when it is gone.
+    def end(self, path: str, status: os.stat_result) -> None:
+        """Delete a file, whose status is known, or keep it to be written over. FileNotFoundError when it is gone.
 
         What has other names or another owner is never written over.
         """
-        if len(self._spares) < self._most_spares and self._may_be_written_over(os.lstat(path)):
+        if len(self._spares) < self._most_spares and self._may_be_written_over(status):
             spare = self._name()
             os.rename(path, spare)
             self._spares.append(spare)

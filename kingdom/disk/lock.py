@@ -25,6 +25,8 @@ class Lock:
         self.path = path
         self.role = role
         self._fd = -1
+        #: Device and inode of the file that is open.
+        self._file = (-1, -1)
 
     def acquire(self, wait: float = 0.0) -> None:
         """Take the lock within `wait` seconds, or raise Locked, which names the holder."""
@@ -57,6 +59,8 @@ class Lock:
 
     def _try(self) -> bool:
         self._fd = self._open()
+        ours = os.fstat(self._fd)
+        self._file = (ours.st_dev, ours.st_ino)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = self._same_file()
@@ -85,8 +89,7 @@ class Lock:
             at_path = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return False
-        ours = os.fstat(self._fd)
-        return (at_path.st_ino, at_path.st_dev) == (ours.st_ino, ours.st_dev)
+        return (at_path.st_dev, at_path.st_ino) == self._file
 
 
 @contextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -22,8 +21,7 @@ _SALVAGE = 1 << 16
 """Bytes of a broken request in which the names of its sender are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     filename: str
     #: Which file of that name it is: a client may use the name again as soon as it has its answer.
     identity: FileIdentity

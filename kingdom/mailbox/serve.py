@@ -16,7 +16,7 @@ import stat
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -126,8 +126,8 @@ class Server:
         }
         failure = self._sweep()
         try:
-            self._continue(group, time.thread_time() + MOST_SECONDS / 2)
-            self._take_arrivals(group, time.thread_time() + MOST_SECONDS / 2)
+            self._continue(group)
+            self._take_arrivals(group)
             self._long_polls.serve(group)
             self._engine.commit()
         except StoreError as error:
@@ -181,20 +181,23 @@ class Server:
         self._stuck.clear()
         return [name for _, name in sorted(found)]
 
-    def _take_arrivals(self, group: list[PendingRequest], until: float) -> None:
+    def _take_arrivals(self, group: list[PendingRequest]) -> None:
         """Carry out what has arrived; what there is no time for comes first in the next turn."""
         names = self._next_names()
-        while time.thread_time() < until and (name := next(names, None)) is not None:
+        until = time.thread_time() + MOST_SECONDS / 2 if len(names) > 1 else 0.0
+        for index, name in enumerate(names):
+            if index and time.thread_time() >= until:
+                self._arrived.extendleft(reversed(names[index:]))
+                break
             self._take(name, group)
-        self._arrived.extendleft(reversed(list(names)))
 
-    def _next_names(self) -> Iterator[str]:
+    def _next_names(self) -> list[str]:
         """Return each name once, and no more than one turn should bear."""
         names: dict[str, None] = {}
         while self._arrived and len(names) < MOST_AT_ONCE:
             names[self._arrived.popleft()] = None
         left_alone = self._begun.union(self._unanswered, self._stuck)
-        return (name for name in names if name not in left_alone)
+        return [name for name in names if name not in left_alone]
 
     def _take(self, name: str, group: list[PendingRequest]) -> None:
         """Read one request and carry it out."""
@@ -290,8 +293,11 @@ class Server:
         again = bool(self._found) and request.filename in self._found
         return Call(request.payload, request.client, request.id, again, pending.done)
 
-    def _continue(self, group: list[PendingRequest], until: float) -> None:
+    def _continue(self, group: list[PendingRequest]) -> None:
         """Carry out one more step of the commands that are too long for one turn, as many as there is time for."""
+        if not self._continued:
+            return
+        until = time.thread_time() + MOST_SECONDS / 2
         for _ in range(len(self._continued)):
             if time.thread_time() >= until:
                 break

@@ -26,7 +26,7 @@ import orjson
 
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.bulk import Relay
-from kingdom.disk.codec import read_bytes
+from kingdom.disk.codec import read_with_status
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
 from kingdom.home.places import Places, find_home
@@ -40,6 +40,8 @@ __all__ = ["MANAGER_LOCK", "START_IT", "Client", "Delivery", "Published", "Refus
 LARGEST_ANSWER = 256 << 20
 POLL_SECONDS = 0.05
 LOOK_AGAIN_SECONDS = 1.0
+EAGER_SECONDS = 0.0005
+"""An answer is looked for so long before this thread sleeps, as long as answers come so soon."""
 SPARES = 4
 LARGEST_BATCH = 1 << 20
 """Bytes of calls that go together in one file."""
@@ -56,6 +58,8 @@ class _Line:
         self._drafts = folder / f".{uuid.uuid4().hex[:16]}"
         self._wake = wake
         self._held = -1
+        #: How long to look for an answer before this thread sleeps.
+        self._eager = 0.0
         self._open()
 
     @property
@@ -73,19 +77,21 @@ class _Line:
     def read(self, name: str, seconds: float) -> bytes | None:
         """Wait for the answer; None when there is none in time."""
         path = f"{self._folder}/{name}"
-        end = time.monotonic() + seconds
+        began = time.monotonic()
+        end = began + seconds
         longest = POLL_SECONDS if self._waker.polls else LOOK_AGAIN_SECONDS
         while True:
             left = end - time.monotonic()
-            if self._waker.wait(max(0.0, min(left, longest))) is None:
+            if self._waker.wait(max(0.0, min(left, longest)), eager=self._eager) is None:
                 self._reopen()
             try:
-                data = read_bytes(path, LARGEST_ANSWER)
+                data, status = read_with_status(path, LARGEST_ANSWER)
             except FileNotFoundError:
                 if left <= 0:
                     return None
             else:
-                self._files.end(path)  # out of this folder: what is written over in it would wake us
+                self._eager = EAGER_SECONDS if time.monotonic() - began < EAGER_SECONDS else 0.0
+                self._files.end(path, status)  # out of this folder: what is written over in it would wake us
                 return data
 
     def close(self) -> None:

@@ -565,8 +565,9 @@ class Engine:
             self._handover.next_due(),
             self._look_at if self.store.by_hand else NEVER,
             self._tidy_at if self._queues.changed else NEVER,
-            self._upkeep_at if any(queue.dead for queue in self._by_name.values()) else NEVER,
         )
+        if self._upkeep_at < due and any(queue.dead for queue in self._by_name.values()):
+            due = self._upkeep_at
         return None if due == NEVER else due
 
     def _tidy(self, now: int) -> None:

@@ -203,12 +203,14 @@ class Leases:
     def next_end(self) -> int:
         """Return when a lease may end, or has ended already."""
         self._clear_outdated()
-        for ends in (self._old_ends, self._ends):
-            for _ in range(OUTDATED_AT_ONCE):
-                if not ends or self._current(ends[0]) is not None:
-                    break
-                heappop(ends)
-        return min(ends[0][0] if ends else NEVER for ends in (self._old_ends, self._ends))
+        return min(self._first_end(self._old_ends), self._first_end(self._ends))
+
+    def _first_end(self, ends: list[tuple[int, str]]) -> int:
+        for _ in range(OUTDATED_AT_ONCE):
+            if not ends or self._current(ends[0]) is not None:
+                break
+            heappop(ends)
+        return ends[0][0] if ends else NEVER
 
     def _clear_outdated(self) -> None:
         """Forget some outdated entries when there are many: every extension and every ack leaves one behind."""

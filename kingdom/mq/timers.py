@@ -90,7 +90,11 @@ class Timers:
                 yield queue, name
 
     def next_due(self) -> int:
-        return min(heap[0][0] if heap else NEVER for heap in (self._releases, self._expiries, self._rests))
+        due = NEVER
+        for heap in (self._releases, self._expiries, self._rests):
+            if heap and heap[0][0] < due:
+                due = heap[0][0]
+        return due
 
     def _set_next_release(self, queue: QueueState) -> None:
         queue.next_release = queue.first_due()

@@ -172,10 +172,10 @@ class Calls:
         payload = _given(
             queue=queue,
             message=message,
-            priority=priority,
-            delayMs=delay_ms,
+            priority=priority or None,
+            delayMs=delay_ms or None,
             ttlSec=ttl_sec,
-            targetConsumerId=target,
+            targetConsumerId=target or None,
             deduplicationKey=dedup_key,
             type=type,
             traceId=trace_id,
@@ -202,7 +202,9 @@ class Calls:
         timeout: float | None = None,
     ) -> Delivery | None:
         """Lease the next message for `visibility` seconds, waiting up to `wait` seconds for one."""
-        payload = _given(queue=queue, consumerId=consumer_id, visibilityTimeoutSec=visibility, waitMs=int(wait * 1000))
+        payload = _given(
+            queue=queue, consumerId=consumer_id, visibilityTimeoutSec=visibility, waitMs=int(wait * 1000) or None
+        )
         answer = self.call("consume_next", payload, timeout=self._timeout(timeout) + wait)
         if answer["message"] is None:
             return None
@@ -224,7 +226,7 @@ class Calls:
             limit=limit,
             consumerId=consumer_id,
             visibilityTimeoutSec=visibility,
-            waitMs=int(wait * 1000),
+            waitMs=int(wait * 1000) or None,
         )
         answer = self.call("consume_batch", payload, timeout=self._timeout(timeout) + wait)
         return [Delivery.from_answer(leased["message"], leased["lease"], self) for leased in answer["messages"]]

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.lock import Lock, is_locked
@@ -88,8 +88,7 @@ class Services:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """What one turn of the loop did, and when the next one is due."""
 
     #: Something was done: another turn follows at once, unless `settled` or `ended`.
@@ -102,6 +101,8 @@ class Turn:
     settled: bool = False
     #: No other turn may follow: a successor has been started.
     ended: bool = False
+    #: For so many seconds the next arrival is looked for before this process sleeps.
+    eager: float = 0.0
 
 
 class Job(Protocol):
@@ -271,7 +272,7 @@ class _Loop:
             again = turn.worked and not turn.settled
             if turn.ended or (self._spec.once and not again and not turn.busy):
                 break
-            arrivals = self._wait(0.0 if again else min(turn.wait, self._longest_sleep()))
+            arrivals = self._wait(0.0 if again else min(turn.wait, self._longest_sleep()), turn.eager)
         self._job.close()
         self._tell_systemd(systemd.ENDS)
         self._services.log.info("stops", event="system.shutdown", role=self._services.name)
@@ -279,10 +280,10 @@ class _Loop:
         self.heartbeat.write("stopped")
         self._services.alarm.close()
 
-    def _wait(self, seconds: float) -> dict[Path, list[str]] | None:
+    def _wait(self, seconds: float, eager: float) -> dict[Path, list[str]] | None:
         """Sleep until the next turn. A file that this role has just rewritten itself does not wake it."""
         disks = (self._services.disk, self._services.unsynced)
-        arrivals = self._waker.wait(seconds, disks[0].rewritten | disks[1].rewritten)
+        arrivals = self._waker.wait(seconds, disks[0].rewritten | disks[1].rewritten, eager)
         for disk in disks:
             disk.rewritten.clear()
         return arrivals

@@ -54,14 +54,14 @@ ROWS: list[tuple[str, Ask, Mapping[str, Any], tuple[str, dict[str, Any], float |
         "publish",
         lambda q: q.publish("jobs", 1),
         {"messageId": "1", "messageKey": KEY},
-        ("publish", {"queue": "jobs", "message": 1, "priority": 0, "delayMs": 0, "targetConsumerId": ""}, None),
+        ("publish", {"queue": "jobs", "message": 1}, None),
         Published("1", KEY),
     ),
     (
         "take",
         lambda q: q.take("jobs"),
         NOTHING,
-        ("consume_next", {"queue": "jobs", "waitMs": 0}, 30.0),
+        ("consume_next", {"queue": "jobs"}, 30.0),
         None,
     ),
     (
@@ -75,7 +75,7 @@ ROWS: list[tuple[str, Ask, Mapping[str, Any], tuple[str, dict[str, Any], float |
         "many",
         lambda q: q.consume_batch("jobs", 7),
         {"messages": []},
-        ("consume_batch", {"queue": "jobs", "limit": 7, "waitMs": 0}, 30.0),
+        ("consume_batch", {"queue": "jobs", "limit": 7}, 30.0),
         [],
     ),
     (

@@ -166,6 +166,26 @@ def test_a_folder_that_comes_back_is_watched_again(waker: Waker, folder: Path, h
     assert "a.json" in (waker.wait(SOON) or {}).get(folder, [])
 
 
+def test_what_does_not_come_while_it_is_looked_for_wakes_later(waker: Waker, folder: Path) -> None:
+    later = threading.Timer(A_WHILE, (folder / "a.json").symlink_to, ["."])
+    later.start()
+    assert waker.wait(SOON, eager=0.001) == {folder: ["a.json"]}
+    later.join()
+
+
+def test_it_looks_no_longer_than_it_would_sleep(waker: Waker, folder: Path) -> None:
+    assert waker.wait(0.02, eager=10 * SOON) == {}
+    (folder / "a.json").symlink_to(".")
+    assert waker.wait(SOON, eager=SOON) == {folder: ["a.json"]}
+
+
+def test_many_arrivals_are_told_at_once(waker: Waker, folder: Path) -> None:
+    names = [f"{number:0200}.json" for number in range(200)]
+    for name in names:
+        (folder / name).symlink_to(".")
+    assert waker.wait(SOON) == {folder: names}
+
+
 def test_too_many_arrivals_mean_look_everywhere(waker: Waker, folder: Path) -> None:
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if most > 100_000:
