@@ -90,6 +90,13 @@ def find_home() -> Path:
     raise BadHome(path=here, why="no config/ and queue/ here; run `kingdom init FOLDER` and set KINGDOM_HOME")
 
 
+def home_of_config(file: Path) -> Path | None:
+    """Return the home whose config/ a file lies in; None when it lies elsewhere."""
+    config = file.absolute().parent
+    is_home = config.name == "config" and (config.parent / "queue").is_dir()
+    return config.parent if is_home else None
+
+
 def _has_others(gid: int) -> bool:
     """Return whether a group is not the one that its only user has to himself."""
     import grp  # rarely asked

@@ -12,7 +12,7 @@ from kingdom.errors import BadConfig, BadFile
 from kingdom.home import config as home_config
 from kingdom.home import schemas
 from kingdom.home.config import Config, Lines, frozen, thawed
-from kingdom.home.places import Places
+from kingdom.home.places import Places, home_of_config
 from kingdom.mq import original_configuration
 from kingdom.mq.durations import in_numbers
 from kingdom.mq.mailbox_folders import MailboxFolders
@@ -50,13 +50,15 @@ class Settings:
 
 
 def load(places: Places, file: Path | None = None) -> Settings:
-    """Read the home's config/mq.yaml, or a `file` of either form, whose relative paths start at its folder."""
+    """Read the home's config/mq.yaml, or a `file` of either form, whose relative paths start at its folder; those of
+    another home's config/mq.yaml start at that home."""
     if file is None:
         return resolve(thawed(home_config.load(places, "mq")), places.home, places.config / "mq.yaml")
     value, lines = _read(file)
     value = schemas.with_moved_keys(SCHEMA, value)
     if file.suffix != ".json" or not isinstance(value, dict):
-        return resolve(home_config.validated(SCHEMA, value, lines, file), file.absolute().parent, file)
+        base = home_of_config(file) or file.absolute().parent
+        return resolve(home_config.validated(SCHEMA, value, lines, file), base, file)
     value, warnings = original_configuration.fitted(value)
     config = home_config.validated(SCHEMA, value, lines, file)
     base, said = original_configuration.base_of(config, file.absolute().parent)

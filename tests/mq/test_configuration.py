@@ -135,6 +135,16 @@ def test_a_broken_file_is_refused_in_one_line(home: Path, text: str) -> None:
     assert str(file) in str(caught.value)
 
 
+@pytest.mark.parametrize(("folders", "start"), [(("config", "queue"), "."), (("config",), "config")])
+def test_paths_of_another_homes_file_start_at_that_home(home: Path, folders: tuple[str, ...], start: str) -> None:
+    for folder in folders:
+        (home / "other" / folder).mkdir(parents=True, exist_ok=True)
+    file = home / "other" / "config" / "mq.yaml"
+    file.write_text("backend: sqlite\n")
+    settings = configuration.load(Places(home), file)
+    assert settings.box.root == home / "other" / start / "queue" / "mailbox"
+
+
 def test_paths_of_an_older_file_start_at_its_folder(home: Path) -> None:
     file = home / "elsewhere" / "old.json"
     file.parent.mkdir()
