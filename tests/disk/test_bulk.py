@@ -209,8 +209,8 @@ def test_a_new_file_is_written_over_one_that_ended(home: Path, what: str, way: s
     relay.put(str(path), b"what lay there before")
     change(path)
     inode = os.stat(path).st_ino
-    same = (FileIdentity.of(os.lstat(path)),) if way == "end_if_same" else ()
-    getattr(relay, way)(str(path), *same)
+    about = os.lstat(path)
+    getattr(relay, way)(str(path), about if way == "end" else FileIdentity.of(about))
     assert not path.exists()
     keep = os.open(home, os.O_RDONLY)  # so that no number is given again
     relay.put(str(home / "b"), b"short")
@@ -230,7 +230,7 @@ def test_no_more_is_kept_than_may_be_and_a_sweep_removes_it(home: Path) -> None:
     for name in "abcd":
         relay.put(str(home / name), b"x")
     for name in "abc":
-        relay.end(str(home / name))
+        relay.end(str(home / name), os.lstat(home / name))
     relay.end_if_same(str(home / "d"), FileIdentity.of(os.lstat(home / "d")))
     assert (len(os.listdir(home / "scratch")), os.listdir(home)) == (2, ["scratch"])
     relay.sweep()
