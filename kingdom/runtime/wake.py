@@ -26,6 +26,9 @@ EVENT = struct.Struct("iIII")
 """The kernel's `inotify_event`, before its name: watch, mask, cookie, length of the name."""
 LONGEST_EVENT = EVENT.size + 256
 READ_AT_ONCE = 1 << 15
+SHARED_SECONDS = 0.0002
+"""Who gave way for so long shares the processor."""
+NOT_EAGER_SECONDS = 0.1
 NO_ENDINGS: Mapping[Path, tuple[str, ...]] = {}
 
 MOVE_SELF, Q_OVERFLOW, IGNORED = 0x0800, 0x4000, 0x8000
@@ -48,6 +51,8 @@ class Waker:
         self._folders: dict[int, Path] = {}
         self._unwatched: list[Path] = []
         self._ignored = ignored
+        #: Until then nothing is looked for without sleeping, by the monotonic clock.
+        self._shared_until = 0.0
         if mode == "inotify":
             self._watch(folders)
         self.polls = self._inotify is None
@@ -86,13 +91,18 @@ class Waker:
             self._inotify.close()
 
     def _look(self, seconds: float) -> list[tuple[int, int]]:
-        """Return what is ready within so short a time, but let others use the processor meanwhile."""
-        end = time.monotonic() + seconds
-        while seconds > 0:
+        """Return what is ready within so short a time, but let others use the processor meanwhile. Where they do, it
+        ends: a sleeper is woken sooner than one that waits for its turn."""
+        now = time.monotonic()
+        end = now + seconds if now >= self._shared_until else now
+        while now < end:
             if ready := self._poll.poll(0):
                 return ready
             os.sched_yield()
-            seconds = end - time.monotonic()
+            before, now = now, time.monotonic()
+            if now - before > SHARED_SECONDS:
+                self._shared_until = now + NOT_EAGER_SECONDS
+                break
         return []
 
     def _watch(self, folders: Iterable[Path]) -> None:
