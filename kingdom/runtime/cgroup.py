@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2s
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Cgroup:
     """Named after its home and task, so that any process finds it. Without a folder nothing here does anything."""
 
     def __init__(self, home: Path, task: str) -> None:
-        parent = _own_group()
+        parent = _own_group(_GROUPS)
         name = f"kingdom-{blake2s(os.fsencode(home), digest_size=6).hexdigest()}-{task}"
         self.folder = f"{parent}/{name}" if parent else None
 
@@ -31,8 +32,7 @@ class Cgroup:
             return
         with suppress(OSError):
             os.mkdir(self.folder)
-        with suppress(OSError), open(f"{self.folder}/pids.max", "w") as most:
-            most.write(str(2 * most_processes))
+        _write(f"{self.folder}/pids.max", str(2 * most_processes))
 
     def is_there(self) -> bool:
         """Return whether it could be made."""
@@ -41,8 +41,7 @@ class Cgroup:
     def join(self) -> None:
         """Put this process into it."""
         if self.folder is not None:
-            with suppress(OSError), open(f"{self.folder}/cgroup.procs", "w") as members:
-                members.write("0")
+            _write(f"{self.folder}/cgroup.procs", "0")
 
     def members(self) -> list[int]:
         """Return the pids in it."""
@@ -56,8 +55,18 @@ class Cgroup:
 
     def kill_all(self, seconds: float = 5.0) -> int:
         """Kill every process in it, remove it, and return how many there were."""
-        if self.folder is None or not self.is_there():
+        if self.folder is None:
             return 0
+        try:
+            os.rmdir(self.folder)  # nobody is in it
+        except FileNotFoundError:
+            return 0
+        except OSError:
+            return self._kill_all(seconds)
+        return 0
+
+    def _kill_all(self, seconds: float) -> int:
+        assert self.folder is not None
         give_up = time.monotonic() + seconds
         ended: set[int] = set()
         while (left := self.members()) and time.monotonic() < give_up:
@@ -71,12 +80,22 @@ class Cgroup:
         return len(ended)
 
 
-def _own_group() -> str | None:
+def _write(path: str, text: str) -> None:
+    with suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+
+@cache
+def _own_group(groups: str) -> str | None:
     """Return our own group among those that count processes, or in the one tree of newer systems."""
     with suppress(OSError), open("/proc/self/cgroup") as file:
         rows = [line.rstrip("\n").split(":", 2) for line in file]
-        folders = [f"{_GROUPS}/pids{path}" for _, controllers, path in rows if controllers == "pids"]
-        folders += [f"{_GROUPS}{path}" for number, _, path in rows if number == "0"]
+        folders = [f"{groups}/pids{path}" for _, controllers, path in rows if controllers == "pids"]
+        folders += [f"{groups}{path}" for number, _, path in rows if number == "0"]
         for folder in folders:
             if os.path.exists(f"{folder}/cgroup.procs") and os.access(folder, os.W_OK):
                 return folder.rstrip("/")

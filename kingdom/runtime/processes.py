@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,11 +113,17 @@ def overwrite_environment(environment: Mapping[str, str]) -> None:
 
     The kernel shows the memory that held our environment at the start. Nothing may use that any more.
     """
-    fields = stat_fields(os.getpid())
-    begin, end = (int(field) for field in (fields or ())[_ENVIRONMENT])
+    begin, end = environment_memory()
     shown = b"".join(b"%s=%s\0" % (os.fsencode(name), os.fsencode(environment[name])) for name in _MARKERS)
     ctypes.memset(begin, 0, end - begin)
     ctypes.memmove(begin, shown, min(len(shown), end - begin))
+
+
+@cache
+def environment_memory() -> tuple[int, int]:
+    """Return where the memory with our environment begins and ends: at the same place in processes that we fork."""
+    begin, end = (int(field) for field in (stat_fields(os.getpid()) or ())[_ENVIRONMENT])
+    return begin, end
 
 
 def room_for_markers(home: Path) -> str:

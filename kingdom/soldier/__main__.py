@@ -4,11 +4,12 @@
 `--warm` serves soldiers for its general, which speaks by the socket of that number, until there is nothing more to do.
 """
 
+import os
 import sys
 
 from kingdom.home.places import Places, find_home
 from kingdom.soldier import sandbox
-from kingdom.soldier.serve import serve
+from kingdom.soldier.serve import Ready, serve
 from kingdom.soldier.warm import serve_warm
 
 if __name__ == "__main__":
@@ -17,4 +18,5 @@ if __name__ == "__main__":
     elif sys.argv[1] == "--warm":
         sys.exit(serve_warm(int(sys.argv[2])))
     else:
-        sys.exit(serve(sys.argv[1], Places(find_home()), sandbox.Prepared()))
+        os.umask(0o077)
+        serve(Ready.of(os.environ, Places(find_home())), sandbox.Prepared())

@@ -49,11 +49,13 @@ class Limits:
             return Exceeded(OUTPUT, f"more than {LARGEST_OUTPUT >> 20} MB of output")
         return self._full_disk()
 
-    def exceeded_at_end(self) -> Exceeded | None:
-        """Return the limit that may have ended an engine without a result, faster than it is measured."""
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-        if most >= self._limits["memory_mb"]:
-            return Exceeded(MEMORY, f"{most} MB of memory, more than {self._limits['memory_mb']}")
+    def exceeded_at_end(self, peak_mb: int) -> Exceeded | None:
+        """Return the limit that may have ended an engine without a result, faster than it is measured.
+
+        `peak_mb` is the most memory that one of its processes had.
+        """
+        if peak_mb >= self._limits["memory_mb"]:
+            return Exceeded(MEMORY, f"{peak_mb} MB of memory, more than {self._limits['memory_mb']}")
         return self._full_disk()
 
     def _full_disk(self) -> Exceeded | None:

@@ -16,7 +16,7 @@ import signal
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -139,7 +139,10 @@ class Prepared:
         #: Of this user: the kernel counts all of them, not those of one tree.
         self.processes = 0
         self._held: list[int] = []
+        self._told: list[bytes] = []
         self._more: list[str] = []
+        #: A ruleset for the next one that enters, made before it is forked: a fork pays for all that it touches.
+        self.rules = -1
 
     @property
     def is_fresh(self) -> bool:
@@ -149,7 +152,7 @@ class Prepared:
         """Look at processes and trees as they are now."""
         for descriptor in self._held:
             os.close(descriptor)
-        self._held, self._more = [], []
+        self._held, self._told, self._more = [], [], []
         self._hidden = [*may_not_read]
         self.processes = _own_processes()
         for path in _all_but("", *_real_paths([*self._hidden, "/dev"])):
@@ -157,6 +160,7 @@ class Prepared:
                 self._more.append(path)
             elif (descriptor := _opened(path)) >= 0:
                 self._held.append(descriptor)
+                self._told.append(_rule(descriptor, _handled(_landlock_version())[0] & _READ))
         _system_calls()
         self._until = time.monotonic() + FRESH_SECONDS
 
@@ -165,12 +169,25 @@ class Prepared:
         if not self.is_fresh or self._hidden != [*order.may_not_read]:
             self.renew(order.may_not_read)
 
-    def allow_reading(self, rules: int, access: int) -> None:
+    def make_rules(self, order: SoldierOrder) -> None:
+        """Make the ruleset for this soldier."""
+        self.drop_rules()
+        if order.sandbox and _landlock_version() >= 1:
+            self.fit(order)
+            self.rules = _ruleset(order, self)
+
+    def drop_rules(self) -> None:
+        """Close the ruleset that was made: it was for one soldier alone."""
+        if self.rules >= 0:
+            os.close(self.rules)
+            self.rules = -1
+
+    def allow_reading(self, rules: int) -> None:
         """Add to a ruleset all that may be read."""
-        for descriptor in self._held:
-            _add_rule(rules, descriptor, access)
+        for told in self._told:
+            _libc.syscall(_LANDLOCK_ADD_RULE, rules, _LANDLOCK_RULE_PATH_BENEATH, told, 0)
         for path in self._more:
-            _allow(rules, path, access)
+            _allow(rules, path, _handled(_landlock_version())[0] & _READ)
 
 
 def enter(order: SoldierOrder, prepared: Prepared) -> None:
@@ -178,7 +195,8 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
 
     Without a whole sandbox (see `missing`) as much of it is set up as this kernel can.
     """
-    prepared.fit(order)
+    if prepared.rules < 0:
+        prepared.fit(order)
     _limit(order.limits, prepared.processes)
     os.nice(GIVES_WAY)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -189,7 +207,7 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if _landlock_version() >= 1:
-            _landlock(order.may_write, [order.out, order.err], order.may_read, prepared)
+            _landlock(order, prepared)
         _filter_calls()
     # Last, as a change of credentials takes it back.
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -266,28 +284,36 @@ def _drop_privileges() -> None:
     _must(_libc.capset(header, bytes(24)), "capset")
 
 
+@cache
 def _landlock_version() -> int:
     return int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_ASK_VERSION)))
 
 
-def _landlock(may_write: Sequence[str], logs: Sequence[str], may_read: Sequence[str], prepared: Prepared) -> None:
-    handled, attributes = _handled(_landlock_version())
-    made = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
-    rules = _must(made, "landlock_create_ruleset")
-    _allow(rules, "/", _READ_DIR)
-    prepared.allow_reading(rules, handled & _READ)
-    for path in may_read:
-        _allow(rules, path, _READ_FILE)
-    for path in may_write:
-        _allow(rules, path, handled)
-    for path in logs:
-        _allow(rules, path, handled & (_WRITE_FILE | _TRUNCATE))
-    for device in DEVICES:
-        _allow(rules, f"/dev/{device}", handled & (_READ_FILE | _WRITE_FILE | _IOCTL_DEV))
+def _landlock(order: SoldierOrder, prepared: Prepared) -> None:
+    rules = prepared.rules if prepared.rules >= 0 else _ruleset(order, prepared)
     _must(_libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, ctypes.c_uint(0)), "landlock_restrict_self")
     os.close(rules)
 
 
+def _ruleset(order: SoldierOrder, prepared: Prepared) -> int:
+    """Return a ruleset that allows a soldier what its order does; whoever starts a program does not pass it on."""
+    handled, attributes = _handled(_landlock_version())
+    made = _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    rules = _must(made, "landlock_create_ruleset")
+    _allow(rules, "/", _READ_DIR)
+    prepared.allow_reading(rules)
+    for path in order.may_read:
+        _allow(rules, path, _READ_FILE)
+    for path in order.may_write:
+        _allow(rules, path, handled)
+    for path in (order.out, order.err):
+        _allow(rules, path, handled & (_WRITE_FILE | _TRUNCATE))
+    for device in DEVICES:
+        _allow(rules, f"/dev/{device}", handled & (_READ_FILE | _WRITE_FILE | _IOCTL_DEV))
+    return rules
+
+
+@cache
 def _handled(version: int) -> tuple[int, bytes]:
     """Return the rights that this version of Landlock can forbid, and how it is told that all of them are."""
     handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
@@ -337,7 +363,8 @@ def _all_but(folder: str, hidden: Set[str], above: Set[str]) -> Iterator[str]:
 def _allow(rules: int, path: str, access: int) -> None:
     """Allow access to a path. One that does not exist, or that we cannot open, stays forbidden."""
     if (descriptor := _opened(path)) >= 0:
-        _add_rule(rules, descriptor, access)
+        told = _rule(descriptor, access)
+        _libc.syscall(_LANDLOCK_ADD_RULE, rules, _LANDLOCK_RULE_PATH_BENEATH, told, 0)
         os.close(descriptor)
 
 
@@ -348,12 +375,14 @@ def _opened(path: str) -> int:
         return -1
 
 
-def _add_rule(rules: int, descriptor: int, access: int) -> None:
+def _rule(descriptor: int, access: int) -> bytes:
+    """Return how Landlock is told of a rule.
+
+    It answers EINVAL or EBADFD for a thing that no rule can name, such as a link: that stays forbidden as well.
+    """
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         access &= _ON_FILES
-    attributes = struct.pack("=Qi", access, descriptor)
-    # EINVAL or EBADFD for a thing that no rule can name, such as a link: it stays forbidden as well.
-    _libc.syscall(_LANDLOCK_ADD_RULE, rules, _LANDLOCK_RULE_PATH_BENEATH, attributes, ctypes.c_uint(0))
+    return struct.pack("=Qi", access, descriptor)
 
 
 def _filter_calls() -> None:

@@ -6,13 +6,14 @@ Standard library only, and as little of it as will do: a soldier must start in m
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from subprocess import DEVNULL, Popen, SubprocessError, run
 from types import FrameType
+from typing import NamedTuple, NoReturn, Self
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json, to_json
@@ -38,6 +39,69 @@ from kingdom.soldiers.engines.base import Engine
 TAIL_BYTES = 2000
 LOOK_MILLISECONDS = 200
 TERM_SECONDS = 10.0
+MOST_FILES = 1 << 16
+"""Where closing files by number ends, on a machine that cannot close a range of them."""
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Streams(NamedTuple):
+    """What an engine finds open: the prompt, and the logs of what it prints."""
+
+    prompt: int
+    out: int
+    err: int
+
+    @classmethod
+    def of(cls, order: SoldierOrder) -> Self:
+        """Open them."""
+        prompt = os.open(order.prompt, os.O_RDONLY | os.O_CLOEXEC)
+        return cls(prompt, *(os.open(stream, _APPEND, 0o600) for stream in (order.out, order.err)))
+
+    def close(self) -> None:
+        for fd in self:
+            os.close(fd)
+
+
+class Ready(NamedTuple):
+    """What serving a task takes. It can be made before the process that serves is forked: such a process pays for each
+    page of memory that it touches."""
+
+    order: SoldierOrder
+    places: Places
+    engine: Engine
+    cgroup: Cgroup
+    #: Of the engine's program.
+    environment: Mapping[str, str]
+    #: What this kernel lacks for a whole sandbox.
+    missing: str | None
+    #: When it was begun, by the monotonic clock.
+    begun: float
+    #: None while they are not open.
+    streams: Streams | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], places: Places) -> Self:
+        """Read the order that the environment names, and make its control group."""
+        begun = time.monotonic()
+        order = SoldierOrder.from_json(read_json(environment["KINGDOM_ORDER"]))
+        cgroup = Cgroup(places.home, order.task_id)
+        cgroup.create(order.limits["processes"])
+        missing = sandbox.missing() if order.sandbox else None
+        whole = {**environment, **order.env}
+        return cls(order, places, engines.load(order.engine), cgroup, whole, missing, begun)
+
+
+class Ended(NamedTuple):
+    """An engine that has ended by itself, and has left no process."""
+
+    #: Less than 0: the signal that ended it.
+    exit_code: int
+    #: The most memory that one of its processes had, in MB.
+    peak_mb: int
+
+
+class NotStarted(Exception):
+    """An engine's program could not be started."""
 
 
 class StopRequested(Exception):
@@ -52,29 +116,44 @@ class LimitExceeded(Exception):
         self.exceeded = exceeded
 
 
-def serve(task_id: str, places: Places, prepared: sandbox.Prepared) -> int:
-    os.umask(0o077)
-    order = SoldierOrder.from_json(read_json(os.environ["KINGDOM_ORDER"]))
+def serve(ready: Ready, prepared: sandbox.Prepared, leave: Callable[[Ended], bool] | None = None) -> None:
+    """Serve a task to its end. `leave` may leave the report to somebody else: then it returns True once it is there."""
+    order = ready.order
     sandbox.adopt_orphans()
-    cgroup = Cgroup(places.home, task_id)
-    cgroup.create(order.limits["processes"])
-    begun = time.monotonic()
-    missing = sandbox.missing() if order.sandbox else None
-    if missing is not None and order.external:
-        report = _ask_for_consent(order, missing)
+    if ready.missing is not None and order.external:
+        report = _ask_for_consent(order, ready.missing)
     else:
-        report = _run(order, engines.load(order.engine), cgroup, places, prepared)
-    if _end_tree() + cgroup.kill_all() or report.ended != BY_ITSELF:
-        _keep_output(order, places)  # what was ended just now may have printed something more
-    seconds = round(time.monotonic() - begun, 3)
-    report = report._replace(task_id=task_id, missing_sandbox=missing, seconds=seconds)
-    disk = Disk(places.soldier_folder(task_id), durability=order.durability)
+        report = _run(ready, prepared)
+    survivors = _end_tree() + ready.cgroup.kill_all()
+    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    if leave and not survivors and report.ended == BY_ITSELF and leave(Ended(report.exit_code or 0, peak_mb)):
+        return
+    report = concluded(ready, report, peak_mb)
     try:
-        disk.rewrite(places.raw_result(task_id), to_json(report.to_json()))
+        hand_in(ready, report)
     except OSError:
         _make_room(order)
-        disk.rewrite(places.raw_result(task_id), to_json(report.to_json()))
-    return 0
+        hand_in(ready, report)
+
+
+def concluded(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
+    """Return the report with all that an ended run has left, after hiding secrets in what it printed."""
+    order = ready.order
+    _keep_output(order, ready.places)
+    if report.ended == STOPPED:
+        report = report._replace(output_tail=_output_tail(order))
+    elif report.ended == BY_ITSELF:
+        report = _with_result(ready, report, peak_mb)
+    seconds = round(time.monotonic() - ready.begun, 3)
+    return report._replace(task_id=order.task_id, missing_sandbox=ready.missing, seconds=seconds)
+
+
+def hand_in(ready: Ready, report: RawReport, guard: Callable[[], None] | None = None) -> None:
+    """Write the report where the general looks for it. The guard raises if that is not wanted any more."""
+    order, places = ready.order, ready.places
+    disk = Disk(places.soldier_folder(order.task_id), durability=order.durability)
+    disk.guard = guard or disk.guard
+    disk.rewrite(places.raw_result(order.task_id), to_json(report.to_json()))
 
 
 def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
@@ -83,78 +162,113 @@ def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
     return RawReport(order.attempt, ended=NEVER_RAN, output_tail=missing, result=question, asks=CONSENT)
 
 
-def _run(order: SoldierOrder, engine: Engine, cgroup: Cgroup, places: Places, prepared: sandbox.Prepared) -> RawReport:
+def _run(ready: Ready, prepared: sandbox.Prepared) -> RawReport:
+    """Run the engine's program, and return how it ended."""
+    order = ready.order
     signal.signal(signal.SIGTERM, _stop_requested)
-    bounds = Limits(os.environ["KINGDOM_HOME"], order.limits, (order.out, order.err))
+    bounds = Limits(str(ready.places.home), order.limits, (order.out, order.err))
     report = RawReport(order.attempt)
     try:
-        code = _wait(_spawn(order, engine.argv(order), cgroup, prepared), bounds)
+        code = _wait(_spawn(ready, prepared), bounds)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
-        _keep_output(order, places)
-        return report._replace(ended=STOPPED, output_tail=_output_tail(order))
+        return report._replace(ended=STOPPED)
     except LimitExceeded as error:
+        _end_tree()
         return _over_limit(order, error.exceeded)
-    except SubprocessError as error:
-        return report._replace(ended=NEVER_RAN, output_tail=f"its sandbox could not be set up: {error}")
+    except NotStarted as error:
+        return report._replace(ended=NEVER_RAN, output_tail=str(error))
     except OSError as error:
         why = f"{error.strerror}: {error.filename}" if error.filename else str(error)
         return report._replace(ended=NEVER_RAN, output_tail=why)
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
         return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why)
-    _keep_output(order, places)
-    report = report._replace(ended=BY_ITSELF, exit_code=code, output_tail=_output_tail(order))
+    return report._replace(ended=BY_ITSELF, exit_code=code)
+
+
+def _with_result(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
+    """Return the report of an engine that has ended by itself with its last words and its result."""
+    order = ready.order
+    report = report._replace(output_tail=_output_tail(order))
     try:
-        result = engine.result(order, code)
+        result = ready.engine.result(order, report.exit_code or 0)
     except BadFile as error:
         return report._replace(output_tail=f"its result cannot be read: {error}")
-    if result is None and (exceeded := bounds.exceeded_at_end()) is not None:
+    bounds = Limits(str(ready.places.home), order.limits, (order.out, order.err))
+    if result is None and (exceeded := bounds.exceeded_at_end(peak_mb)) is not None:
         return _over_limit(order, exceeded)
     return report._replace(result=result)
 
 
 def _over_limit(order: SoldierOrder, exceeded: Exceeded) -> RawReport:
-    _end_tree()
     if exceeded.limit == limits.DISK:
         _make_room(order)
     return RawReport(order.attempt, ended=OVER_LIMIT, output_tail=exceeded.why)
 
 
-def _spawn(order: SoldierOrder, argv: list[str], cgroup: Cgroup, prepared: sandbox.Prepared) -> Popen[bytes]:
-    def enter() -> None:
-        cgroup.join()
-        sandbox.enter(order, prepared)
+def _spawn(ready: Ready, prepared: sandbox.Prepared) -> int:
+    """Start the engine's program in its sandbox, and return its pid once it runs. NotStarted says why it does not.
 
-    with open(order.prompt, "rb") as prompt, open(order.out, "ab") as out, open(order.err, "ab") as err:
-        return Popen(
-            argv,
-            stdin=prompt,
-            stdout=out,
-            stderr=err,
-            cwd=order.workspace,
-            env={**os.environ, **order.env},
-            start_new_session=True,
-            preexec_fn=enter,
-        )
+    Without `subprocess`, as `threading`, which that loads, makes each fork dearer by half.
+    """
+    argv, streams = ready.engine.argv(ready.order), ready.streams or Streams.of(ready.order)
+    problem, tell = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        _become_engine(ready, argv, prepared, streams, tell)
+    os.close(tell)
+    streams.close()
+    why = os.read(problem, TAIL_BYTES)
+    os.close(problem)
+    if why:
+        os.waitpid(pid, 0)
+        raise NotStarted(why.decode("utf-8", "replace"))
+    return pid
 
 
-def _wait(engine: Popen[bytes], bounds: Limits) -> int:
+def _become_engine(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams, tell: int) -> NoReturn:
+    """Become the engine's program. What goes wrong is told by the pipe, which closes when the program starts."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        for target, fd in enumerate(streams):
+            os.dup2(fd, target)
+        os.chdir(ready.order.workspace)
+        try:
+            ready.cgroup.join()
+            sandbox.enter(ready.order, prepared)
+        except Exception as error:  # noqa: BLE001
+            # Whatever it is: the program must not run in half a sandbox.
+            os.write(tell, f"its sandbox could not be set up: {error}".encode())
+            os._exit(1)
+        os.closerange(3, tell)
+        os.closerange(tell + 1, MOST_FILES)
+        os.execvpe(argv[0], argv, ready.environment)
+    except OSError as error:
+        os.write(tell, f"{error.strerror}: {error.filename or argv[0]}".encode())
+    finally:
+        os._exit(1)
+
+
+def _wait(engine: int, bounds: Limits) -> int:
+    """Wait for the engine's end within its limits. Return its exit code; less than 0 for the signal that ended it."""
     ended = select.poll()
-    ended.register(os.pidfd_open(engine.pid), select.POLLIN)
+    ended.register(os.pidfd_open(engine), select.POLLIN)
     try:
         while not ended.poll(LOOK_MILLISECONDS):
-            _reap_orphans(engine.pid)
+            _reap_orphans(engine)
             if (exceeded := bounds.exceeded()) is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 raise LimitExceeded(exceeded)
     except StopRequested:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with suppress(ProcessLookupError):
-            os.killpg(engine.pid, signal.SIGTERM)
+            os.killpg(engine, signal.SIGTERM)
         ended.poll(TERM_SECONDS * 1000)
         raise
-    return engine.wait()
+    return os.waitstatus_to_exitcode(os.waitpid(engine, 0)[1])
 
 
 def _reap_orphans(engine: int) -> None:
@@ -174,6 +288,8 @@ def _keep_output(order: SoldierOrder, places: Places) -> None:
 
 def _make_room(order: SoldierOrder) -> None:
     """Delete what this soldier made: on a full disk not even its report could be written."""
+    from subprocess import DEVNULL, run  # seldom, and see `_spawn`
+
     run(["rm", "-rf", "--", *order.may_write], stderr=DEVNULL, check=False)
     os.mkdir(os.path.dirname(order.result_path), 0o700)
     for stream in (order.out, order.err):
@@ -206,10 +322,13 @@ def _end_tree() -> int:
 def _output_tail(order: SoldierOrder) -> str:
     """Return the end of what the engine printed, for the reason of a failure."""
     for stream in (order.err, order.out):
-        with suppress(OSError), open(stream, "rb") as log:
-            log.seek(-min(TAIL_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
-            if tail := log.read().strip():
-                return tail.decode("utf-8", "replace")
+        with suppress(OSError):
+            if os.stat(stream).st_size == 0:
+                continue
+            with open(stream, "rb") as log:
+                log.seek(-min(TAIL_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
+                if tail := log.read().strip():
+                    return tail.decode("utf-8", "replace")
     return ""
 
 

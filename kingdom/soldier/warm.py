@@ -1,7 +1,8 @@
 """A process that has loaded what serving a soldier takes, and forks one serving process for each request.
 
 Its general starts it when there is work. It ends after a minute without, and with its general. What it forks is a
-serving process like any other: in a session of its own, under the lock that came with the request.
+serving process like any other: in a session of its own, under the lock that came with the request. Only the report on
+an engine that has ended well it leaves to this process, for which nothing that it touches has to be copied first.
 Standard library only, as for all that serves a soldier.
 """
 
@@ -10,84 +11,171 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import socket
-import sys
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadFile
+from kingdom.disk.codec import read_json_or
+from kingdom.errors import BadFile, LockLost
 from kingdom.home.places import Places, find_home
-from kingdom.records.soldiers import SoldierOrder
-from kingdom.runtime.processes import end_with_parent, overwrite_environment
+from kingdom.records.soldiers import BY_ITSELF, RawReport
+from kingdom.runtime.processes import end_with_parent, environment_memory, overwrite_environment
 from kingdom.soldier.sandbox import Prepared
-from kingdom.soldier.serve import serve
-from kingdom.soldiers import engines
+from kingdom.soldier.serve import Ended, Ready, Streams, concluded, hand_in, serve
 
 IDLE_SECONDS = 60.0
+PATIENCE_SECONDS = 10.0
+"""A serving process whose report is not written for so long ends this process, and writes it itself."""
 LARGEST_REQUEST = 1 << 20
+LARGEST_PART = 1 << 16
+_DO_IT_YOURSELF = signal.SIGUSR1
+
+
+class Declined(Exception):
+    """The warm server cannot write a report."""
 
 
 def serve_warm(descriptor: int) -> int:
     """Fork a serving process for each request on this socket, and answer with its pid, until there are no more."""
     end_with_parent(signal.SIGKILL)
-    places, prepared = Places(find_home()), Prepared()
-    general = socket.socket(fileno=descriptor)
-    general.settimeout(IDLE_SECONDS)
-    for name in engines.ENGINES:
-        engines.load(name)
+    os.umask(0o077)
+    os.chdir(find_home())
     gc.disable()  # a collection in a process that was forked would copy all that it looks at
-    while (found := _next_request(general)) is not None:
+    environment_memory()
+    general = socket.socket(fileno=descriptor)
+    server = _Server(general)
+    news = select.poll()
+    for source in (general.fileno(), server.endings):
+        news.register(source, select.POLLIN)
+    while found := news.poll(IDLE_SECONDS * 1000):
+        if any(source == server.endings for source, _ in found):
+            server.conclude()
+        if any(source == general.fileno() for source, _ in found) and not server.start_next():
+            break
+    return 0
+
+
+class _Server:
+    def __init__(self, general: socket.socket) -> None:
+        self._general = general
+        self._places, self._prepared = Places(find_home()), Prepared()
+        self._at_work: dict[int, Ready] = {}
+        """What the serving processes work by, by their pids."""
+        self._itself = os.pidfd_open(os.getpid())
+        self.endings, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def start_next(self) -> bool:
+        """Fork a serving process for the next request. Return False when there are no more."""
+        if (found := _next_request(self._general)) is None:
+            return False
         request, lock = found
-        if not prepared.is_fresh:
-            with suppress(OSError, BadFile, TypeError):  # then the process that serves this soldier reports it
-                order = SoldierOrder.from_json(read_json(request["environment"]["KINGDOM_ORDER"]))
-                prepared.renew(order.may_not_read)
+        os.set_inheritable(lock, False)
+        ready = self._make_ready(request)
         pid = os.fork()
         if pid == 0:
-            general.detach()
-            os._exit(_become(request, lock, descriptor, places, prepared))
+            self._general.close()
+            os._exit(self._become(request, ready))
         os.close(lock)
-        general.send(b"%d" % pid)
-        _reap()
-    return 0
+        self._general.send(b"%d" % pid)
+        self._prepared.drop_rules()
+        if ready is not None:
+            if ready.streams is not None:
+                ready.streams.close()
+            self._at_work[pid] = ready
+        self._reap()
+        return True
+
+    def conclude(self) -> None:
+        """Write the reports on engines that have ended, and end the processes that served them, with their locks."""
+        for line in os.read(self.endings, LARGEST_PART).splitlines():
+            pid, code, peak_mb = map(int, line.split())
+            ready = self._at_work.get(pid)
+            if ready is None:
+                continue
+            try:
+                report = concluded(ready, RawReport(ready.order.attempt, ended=BY_ITSELF, exit_code=code), peak_mb)
+                hand_in(ready, report, partial(_check_alive, pid))
+            except LockLost:
+                continue
+            except Exception:  # noqa: BLE001
+                # Whatever it is, the process that serves meets it too, and says it where a general looks.
+                os.kill(pid, _DO_IT_YOURSELF)
+            else:
+                os.kill(pid, signal.SIGKILL)
+        self._reap()
+
+    def _make_ready(self, request: Mapping[str, Any]) -> Ready | None:
+        """Return what serving takes. None when something is wrong: the process that serves meets it, and says it."""
+        with suppress(OSError, BadFile, KeyError, TypeError):
+            ready = Ready.of(request["environment"], self._places)
+            with suppress(OSError):
+                ready = ready._replace(streams=Streams.of(ready.order))
+                self._prepared.make_rules(ready.order)
+            return ready
+        return None
+
+    def _become(self, request: Mapping[str, Any], ready: Ready | None) -> int:
+        """Act as the serving process that the command line would start, and return its exit code."""
+        # First of all what it is known by: from here on whoever looks for this task's processes finds it.
+        overwrite_environment(request["environment"])
+        os.setsid()
+        try:
+            ready = ready or Ready.of(request["environment"], self._places)
+            if ready.engine.is_model:  # whose output may be long, and whose command line depends on the environment
+                os.environ.clear()
+                os.environ.update(request["environment"])
+                serve(ready, self._prepared)
+            else:
+                serve(ready, self._prepared, partial(self._leave, ready))
+        except BaseException:  # noqa: BLE001
+            # The edge of a process: what is wrong stands where a general looks for it.
+            import traceback  # seldom, and large
+
+            with open(request["errors"], "w", encoding="utf-8") as errors:
+                traceback.print_exc(file=errors)
+            return 1
+        return 0
+
+    def _leave(self, ready: Ready, ended: Ended) -> bool:
+        """Leave the report to the warm server, which then ends this process.
+
+        Return whether the report is there, should the server have been killed just before that.
+        """
+        server = select.poll()
+        server.register(self._itself, select.POLLIN)
+        try:
+            signal.signal(_DO_IT_YOURSELF, _declined)
+            os.write(self._tell, b"%d %d %d\n" % (os.getpid(), ended.exit_code, ended.peak_mb))
+            if not server.poll(PATIENCE_SECONDS * 1000):
+                os.kill(os.getppid(), signal.SIGKILL)
+                server.poll()
+        except (Declined, BlockingIOError):
+            return False
+        report = read_json_or(self._places.raw_result(ready.order.task_id), {})
+        return report.get("attempt") == ready.order.attempt
+
+    def _reap(self) -> None:
+        """Reap earlier serving processes. Not before an answer: until then their pids must not be used again."""
+        with suppress(ChildProcessError):
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._at_work.pop(pid, None)
 
 
 def _next_request(general: socket.socket) -> tuple[Mapping[str, Any], int] | None:
     """Return the next request and the lock that came with it; None when there is nothing more to do."""
-    try:
-        data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1)
-    except TimeoutError:
-        return None
+    data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1)
     return (json.loads(data), locks[0]) if data else None
 
 
-def _reap() -> None:
-    """Reap earlier serving processes. Not before the answer: until then their pids must not be used again."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _check_alive(pid: int) -> None:
+    """Raise LockLost when a serving process has been ended: its general does not wait for a report any more."""
+    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+        raise LockLost(path=f"/proc/{pid}", role="a soldier")
 
 
-def _become(request: Mapping[str, Any], lock: int, general: int, places: Places, prepared: Prepared) -> int:
-    """Act as the serving process that the command line would start, and return its exit code."""
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    # First of all what it is known by: from here on whoever looks for this task's processes finds it.
-    overwrite_environment(request["environment"])
-    os.setsid()
-    os.close(general)
-    os.set_inheritable(lock, False)
-    os.chdir(request["environment"]["KINGDOM_HOME"])
-    errors = os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(errors, sys.stderr.fileno())
-    os.close(errors)
-    try:
-        return serve(request["task"], places, prepared)
-    except BaseException:  # noqa: BLE001
-        # The edge of a process: what is wrong stands where a general looks for it.
-        traceback.print_exc()
-        return 1
+def _declined(*_: object) -> None:
+    raise Declined

@@ -285,7 +285,7 @@ MUTANTS = [
         "a soldier that may have been started is started again",
         "kingdom.soldiers.starter:Starter.start",
         replace("self.close()", "(self.close(), os.unlink(lock.path))"),
-        caught_by="warm server killed after it has forked",
+        caught_by="warm server killed before it answers",
         quick=True,
     ),
     Mutant(
@@ -299,5 +299,11 @@ MUTANTS = [
         "kingdom.soldier.warm",
         drop("end_with_parent"),
         caught_by="warm server, its general killed",
+    ),
+    Mutant(
+        "a report that was left to a warm server is nobody's when that is killed",
+        "kingdom.soldier.warm:_Server._leave",
+        replace("A == B", "True"),
+        caught_by="warm server killed before it writes a report",
     ),
 ]

@@ -123,13 +123,10 @@ def test_a_full_disk_ends_it_before_it_ends_the_kingdom(
     about = SimpleNamespace(**{"f_bavail": 50, "f_blocks": 100, "f_favail": 50, "f_files": 100, **disk})
     monkeypatch.setattr(os, "statvfs", lambda _: about)
     assert over(home) == (None if why is None else (DISK, why))
-    assert Limits(str(home), WIDE, ()).exceeded_at_end() == (None if why is None else (DISK, why))
+    assert Limits(str(home), WIDE, ()).exceeded_at_end(0) == (None if why is None else (DISK, why))
 
 
-def test_what_ended_too_quickly_to_be_seen_is_known_by_its_peak(home: Path, starts: Starts) -> None:
-    starts(HOLDS["its own"]).communicate()
-    found = Limits(str(home), {**WIDE, "memory_mb": 80}, ()).exceeded_at_end()
-    assert found is not None
-    assert found.limit == MEMORY
-    assert re.fullmatch(r"\d+ MB of memory, more than 80", found.why)
-    assert Limits(str(home), WIDE, ()).exceeded_at_end() is None
+def test_what_ended_too_quickly_to_be_seen_is_known_by_its_peak(home: Path) -> None:
+    narrow = Limits(str(home), {**WIDE, "memory_mb": 80}, ())
+    assert narrow.exceeded_at_end(80) == (MEMORY, "80 MB of memory, more than 80")
+    assert narrow.exceeded_at_end(79) is None

@@ -46,7 +46,7 @@ def order(places: Places) -> SoldierOrder:
         Path(path).touch()
     own = {"workspace": str(folder / "work"), "result_path": str(folder / "work/result.json")}
     limits = {**ORDER.limits, "processes": 200}
-    return ORDER._replace(engine="command", sandbox=False, env={}, limits=limits, **files, **own)
+    return ORDER._replace(task_id=TASK, engine="command", sandbox=False, env={}, limits=limits, **files, **own)
 
 
 @pytest.fixture
