@@ -68,9 +68,10 @@ check-types:
 check-tests:
 	@$(PY) -m pytest -q -n 2 $(SLOW:%=--ignore=tests/%)
 
-web-test: ## the pages in a browser
-	@bin/setup dev
-	@if [ -d tests/web ]; then exec $(PY) -m pytest tests/web; else echo 'no hall yet: nothing to test'; fi
+web-test: ## the page of the hall in a real browser
+	@bin/setup web
+	@tests/web/install.sh
+	@exec $(PY) -m pytest -q -n 2 --dist loadfile tests/web
 
 test-outside: ## the engines' real programs, from npm, against models played on loopback
 	@bin/setup dev

@@ -405,7 +405,7 @@ def unexplained_packages(root: Path) -> Iterator[str]:
     groups: dict[str, list[str]] = told.get("dependency-groups", {})
     asked = [*told["project"]["dependencies"], *(name for group in groups.values() for name in group)]
     rows_told = _text(root / "docs/dependencies.md")
-    locked = _text(root / "requirements.lock") + _text(root / "requirements-dev.lock")
+    locked = "".join(_text(lock) for lock in sorted(root.glob("requirements*.lock")))
     for wanted in asked:
         name = re.split(r"[^\w-]", wanted)[0]
         if not re.search(rf"^\|.*\b{name}\b.*\|", rows_told, re.MULTILINE):

@@ -96,7 +96,7 @@ def invite(owner: bool, days: float, uses: int, room: str | None) -> None:
             hint = "; the envoy opens it when it runs with gateway and worker"
         raise NoSuchThing(what="room", name=room, hint=hint)
     gives = accounts.Invitation(accounts.MEMBER, room_id)
-    print(_link(places, _ask(lambda db: accounts.new_invite(db, gives, uses, days * DAY, time.time()))))
+    print(_link(places, _ask(lambda db: accounts.new_invite(db, gives, uses, days * DAY, time.time())), room_id))
 
 
 @hall.command("remove-message")
@@ -261,8 +261,9 @@ def greeting(places: Places, *, is_logged: bool) -> Iterator[str]:
         yield f"  whether it has an owner is not known ({one_line(error, 200)}); {how}"
 
 
-def _link(places: Places, code: str) -> str:
-    return f"{_address(places)}/join?invite={code}"
+def _link(places: Places, code: str, room: str | None = None) -> str:
+    """Return a link to the page. What follows the # reaches no server, so that no log on the way has the code."""
+    return f"{_address(places)}/#/join/{f'{room}/' if room else ''}{code}"
 
 
 def _address(places: Places) -> str:

@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 from kingdom.gateway.admission import Admission
 from kingdom.gateway.clients import Client, Clients
 from kingdom.gateway.delivery import Delivery, Names
-from kingdom.gateway.invitation import PAGES
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import Membership
+from kingdom.gateway.page_files import PageFiles
 from kingdom.gateway.panel import Panel
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.presence import Presence
@@ -326,7 +326,7 @@ def _is_fresh(heartbeat: str, since: float) -> bool:
 
 def _routes(rest: Rest, failed: Callable[[Request, Exception], Any]) -> Starlette:
     methods: dict[str, dict[str, Any]] = {}
-    for (method, path), operation in {**OPERATIONS, **PAGES}.items():
+    for (method, path), operation in OPERATIONS.items():
         methods.setdefault(path, {})[method] = operation
 
     def route(path: str, operations: dict[str, Any]) -> Route:
@@ -337,8 +337,16 @@ def _routes(rest: Rest, failed: Callable[[Request, Exception], Any]) -> Starlett
 
         return Route(path, endpoint, methods=list(operations))
 
+    files = PageFiles()
+
+    async def page(request: Request) -> Response:
+        return files.answer(request)
+
     return Starlette(
-        routes=[route(path, operations) for path, operations in methods.items()],
+        routes=[
+            *(route(path, operations) for path, operations in methods.items()),
+            *(Route(path, page) for path in ("/", "/pages/{part:path}")),
+        ],
         exception_handlers={
             Refusal: on_refusal,
             HTTPException: _on_http_exception,

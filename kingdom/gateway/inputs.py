@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -59,15 +58,6 @@ async def body(request: Request, **checks: Check) -> dict[str, Any]:
     if errors:
         raise invalid(*errors)
     return {name: value.get(name) for name in checks}
-
-
-async def form(request: Request, *names: str) -> dict[str, str]:
-    """Return fields of a form that a browser has sent; "" for each that is missing."""
-    try:
-        given = parse_qs((await _raw(request)).decode("utf-8"), keep_blank_values=True, max_num_fields=20)
-    except ValueError:
-        raise Refusal(400, "This is not a form") from None
-    return {name: given.get(name, [""])[0] for name in names}
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -32,12 +32,12 @@ def add_owner(places: Places) -> None:
 def test_up_prints_the_owners_link_until_somebody_owns_the_hall(terminal: Terminal) -> None:
     first, link = greeting(terminal.places, is_logged=False)
     assert first == "The hall: http://127.0.0.1:7700"
-    assert link.startswith("  make it yours, within a day: http://127.0.0.1:7700/join?invite=")
+    assert link.startswith("  make it yours, within a day: http://127.0.0.1:7700/#/join/")
     _, logged = greeting(terminal.places, is_logged=True)
     assert logged == "  nobody owns it: `kingdom hall invite --owner` prints the owner's link".replace(
         "kingdom hall", f"{logged.split('`')[1].rpartition(' hall')[0]} hall"
     )
-    assert "invite=" not in logged
+    assert "/join/" not in logged
     add_owner(terminal.places)
     assert list(greeting(terminal.places, is_logged=False)) == [first]
 
@@ -67,7 +67,7 @@ def test_users_and_rooms_are_listed(terminal: Terminal) -> None:
 
 
 def test_an_invitation_is_kept_as_a_digest_alone(terminal: Terminal) -> None:
-    code = terminal.ok("hall", "invite").strip().rpartition("=")[2]
+    code = terminal.ok("hall", "invite").strip().rpartition("/")[2]
     assert len(code) == 32
     kept = b"".join(path.read_bytes() for path in terminal.places.hall.iterdir())
     assert code.encode() not in kept

@@ -1,0 +1,64 @@
+/** Dialogs: the browser's own, which keep the focus inside and close with Escape. */
+
+import { h } from "../dom.js";
+import { go } from "../router.js";
+import { said, t } from "../words.js";
+
+/** Show a dialog. `act` gets the value of its field, and an error keeps it open. */
+function show(title, content, action, act, isGrave = false) {
+  const why = h("p", { class: "alert", role: "alert" });
+  const input = content.querySelector?.("input");
+  const button = h("button", { class: isGrave ? "main grave" : "main" }, action);
+  const before = document.activeElement;
+
+  async function submit(event) {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      await act(input?.value.trim());
+      dialog.close();
+    } catch (error) {
+      why.textContent = said(error.message);
+      button.disabled = false;
+    }
+  }
+
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "dialog-title" },
+    h(
+      "form",
+      { onsubmit: submit },
+      h("h2", { id: "dialog-title" }, title),
+      content,
+      why,
+      h("div", { class: "buttons" },
+        h("button", { type: "button", onclick: () => dialog.close() }, t("cancel")), button),
+    ),
+  );
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (before?.isConnected) before.focus();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+export function newRoom(hall) {
+  const content = h("label", null, h("span", null, t("roomName")), h("input", { required: true, maxlength: 100, autocomplete: "off" }));
+  show(t("newRoom"), content, t("create"), async (name) => go(`/room/${await hall.addRoom(name)}`));
+}
+
+export function removeMessage(hall, room, message) {
+  const content = h("div", null, h("p", { class: "dim" }, t("removeText")), h("blockquote", null, message.content));
+  show(t("removeTitle"), content, t("remove"), () => hall.remove(room, message), true);
+}
+
+export function leaveRoom(hall, room) {
+  const content = h("p", { class: "dim" }, t("leaveText"));
+  const act = async () => {
+    await hall.leaveRoom(room.id);
+    go("/");
+  };
+  show(t("leaveTitle", room.name), content, t("leave"), act, true);
+}

@@ -1,0 +1,194 @@
+/** The frame: rooms at the left, one view beside them, and the keys that work everywhere. */
+
+import { announce, crown, fill, h, icon, iconButton, skipLink } from "../dom.js";
+import { go, here } from "../router.js";
+import { brief, t } from "../words.js";
+import { account } from "./account.js";
+import { invitation } from "./invitation.js";
+import { kingdom } from "./kingdom.js";
+import { newRoom } from "./dialogs.js";
+import { RoomView } from "./room.js";
+import { search } from "./search.js";
+
+/** A function for each place: it returns a view with `element`, and if need be `close` and `moved`. */
+const VIEWS = {
+  home: () => ({ element: h("main", { id: "main", class: "nothing", tabindex: "-1" }, h("h1", { class: "unseen" }, "Kingdom"), h("p", { class: "dim" }, t("chooseRoom"))) }),
+  room: (frame, place) => new RoomView(frame.hall, place.ids[0].toLowerCase(), place.ids[1]),
+  join: (frame, place) => invitation(frame.hall, ...place.ids),
+  search: (frame, place) => search(frame.hall, place.query),
+  kingdom: (frame) => kingdom(frame.hall),
+  account: (frame) => account(frame.hall, frame.redraw),
+};
+
+export class Frame {
+  constructor(hall, redraw) {
+    this.hall = hall;
+    this.redraw = redraw;
+    this.view = null;
+    this.rows = new Map();
+    this.list = h("ul", { class: "rooms" });
+    this.strip = h("a", { class: "strip", href: "#/kingdom" });
+    this.banner = h("div", { class: "banner", role: "status" });
+    this.place = h("div", { class: "place" });
+    this.element = h(
+      "div",
+      { class: "frame" },
+      skipLink("main", t("skipToContent")),
+      this.#side(),
+      this.place,
+    );
+    this.ends = [
+      hall.on("rooms", () => this.#drawRooms()),
+      hall.on(["link", "outbox"], () => this.#drawBanner()),
+      hall.on("kingdom", () => this.#drawStrip()),
+      hall.on("heard", () => this.#tellHeard()),
+    ];
+    this.onKey = (event) => this.#key(event);
+    addEventListener("keydown", this.onKey);
+    this.#drawRooms();
+    this.#drawBanner();
+    this.#drawStrip();
+  }
+
+  close() {
+    this.view?.close?.();
+    this.ends.forEach((end) => end());
+    removeEventListener("keydown", this.onKey);
+  }
+
+  /** Show the place that the address names. */
+  move() {
+    const place = here();
+    this.element.classList.toggle("at-home", place.name === "home");
+    if (this.view?.moved?.(place)) return;
+    this.view?.close?.();
+    this.view = VIEWS[place.name](this, place);
+    this.place.replaceChildren(this.banner, this.view.element);
+    this.view.shown?.();
+    this.#drawRooms();
+  }
+
+  #side() {
+    const find = h("input", {
+      type: "search",
+      id: "find",
+      maxlength: 100,
+      placeholder: t("search"),
+      "aria-label": t("searchEverywhere"),
+      autocomplete: "off",
+    });
+    const look = (event) => {
+      event.preventDefault();
+      if (find.value.trim()) go(`/search?${new URLSearchParams({ q: find.value.trim() })}`);
+    };
+    const { me } = this.hall;
+    return h(
+      "nav",
+      { class: "side", "aria-label": t("rooms") },
+      h("div", { class: "top" }, h("a", { href: "#/", class: "brand" }, crown(), "Kingdom")),
+      h("form", { class: "find", role: "search", "aria-label": t("searchEverywhere"), onsubmit: look }, icon("search"), find),
+      this.strip,
+      h("div", { class: "head" }, h("h2", null, t("rooms")), iconButton("plus", t("newRoom"), () => newRoom(this.hall))),
+      this.list,
+      h("a", { class: "mine", href: "#/account" }, h("span", { class: "name" }, me.name), icon("gear"),
+        h("span", { class: "unseen" }, t("account"))),
+    );
+  }
+
+  #drawRooms() {
+    const { name, ids } = here();
+    const open = name === "room" ? ids[0].toLowerCase() : null;
+    const rows = [...this.hall.rooms.values()].map((room) => {
+      const isOpen = room.id === open;
+      const drawn = [room.name, room.unread, room.lastMessageAt, isOpen].join("\n");
+      const known = this.rows.get(room.id);
+      if (known?.drawn === drawn) return known.row;
+      const row = roomRow(room, isOpen);
+      this.rows.set(room.id, { row, drawn });
+      return row;
+    });
+    const focused = document.activeElement?.closest?.(".rooms li");
+    if (rows.length) this.list.replaceChildren(...rows);
+    else fill(this.list, h("li", { class: "dim none" }, t("noRooms")));
+    if (focused && !focused.contains(document.activeElement)) {
+      const again = rows.find((row) => row.dataset.room === focused.dataset.room);
+      again?.querySelector("a").focus();
+    }
+    const unread = [...this.hall.rooms.values()].filter((room) => room.unread).length;
+    document.title = unread ? `(${unread}) Kingdom` : "Kingdom";
+  }
+
+  #drawBanner() {
+    const { link, outbox } = this.hall;
+    const waits = outbox?.waiting() ?? 0;
+    this.banner.hidden = link !== "down";
+    if (link === "down") {
+      fill(
+        this.banner,
+        h("span", null, t("offline"), waits ? ` ${t("waitToBeSent", waits)}` : ""),
+        h("button", { type: "button", class: "link", onclick: () => this.hall.line?.reconnect() }, t("connectNow")),
+      );
+    } else fill(this.banner);
+  }
+
+  #drawStrip() {
+    const told = this.hall.kingdom;
+    this.strip.hidden = !told;
+    if (!told) return;
+    const asks = told.asking.length + told.askingMore;
+    const runs = told.running.length + told.runningMore;
+    this.strip.dataset.state = asks ? "asking" : told.state;
+    fill(
+      this.strip,
+      h("span", { class: "dot", "aria-hidden": "true" }),
+      h("span", null, asks ? t("asks", asks) : runs ? t("works", runs) : t(`state_${told.state}`)),
+    );
+  }
+
+  #tellHeard() {
+    const { room, message } = this.hall.heard;
+    if (message.senderId === this.hall.me?.id) return;
+    const name = message.senderName ?? t("somebody");
+    const isHere = room.id === this.hall.current;
+    announce(isHere ? `${name}: ${message.content}` : t("newIn", room.name, name));
+  }
+
+  #key(event) {
+    if (event.isComposing || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    if (event.altKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+      event.preventDefault();
+      this.#step(event.key === "ArrowDown" ? 1 : -1);
+    } else if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      document.getElementById("find").focus();
+    } else if (event.key === "Escape" && !["home", "room"].includes(here().name)) {
+      history.length > 1 ? history.back() : go("/");
+    }
+  }
+
+  /** Go to the next or the previous room in the list. */
+  #step(by) {
+    const ids = [...this.hall.rooms.keys()];
+    if (!ids.length) return;
+    const at = ids.indexOf(here().ids[0]);
+    go(`/room/${ids[(at + by + ids.length) % ids.length]}`);
+  }
+}
+
+function roomRow(room, isOpen) {
+  const label = room.unread ? t("unreadIn", room.unread) : null;
+  const row = h(
+    "li",
+    null,
+    h(
+      "a",
+      { href: `#/room/${room.id}`, class: room.unread ? "unread" : null, "aria-current": isOpen ? "page" : null },
+      h("span", { class: "name" }, room.name),
+      label
+        ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(room.unread)), h("span", { class: "unseen" }, label))
+        : h("time", { class: "dim", datetime: room.lastMessageAt }, brief(room.lastMessageAt)),
+    ),
+  );
+  row.dataset.room = room.id;
+  return row;
+}

@@ -1,0 +1,49 @@
+/** Who is in a room, those who are there now first; the way to bring others in; the way out. */
+
+import { crown, h, icon, portrait } from "../dom.js";
+import { t } from "../words.js";
+
+export function members(hall, room, leave) {
+  const rank = (member) => (isKingdom(member) || room.present.has(member.userId) ? 0 : 1);
+  const sorted = [...(room.members ?? [])].sort(
+    (one, other) => rank(one) - rank(other) || (one.name ?? "").localeCompare(other.name ?? ""),
+  );
+  const isOwn = sorted.some(isKingdom);
+  return [
+    h("h2", null, t("people"), h("span", { class: "dim" }, ` ${sorted.length || ""}`)),
+    h("ul", { class: "people" }, sorted.map((member) => row(hall, room, member))),
+    isOwn ? null : h("div", { class: "bring" }, h("p", { class: "dim small" }, t("bringText")), copyButton(room)),
+    h("button", { type: "button", onclick: leave }, t("leave")),
+  ];
+}
+
+function row(hall, room, member) {
+  const isThere = isKingdom(member) || room.present.has(member.userId);
+  const name = member.name ?? t("somebody");
+  return h(
+    "li",
+    { class: isThere ? "is-there" : null },
+    isKingdom(member) ? crown() : portrait(name, member.userId),
+    h("span", { class: "name" }, name, member.userId === hall.me?.id ? h("span", { class: "dim" }, ` ${t("you")}`) : null),
+    h("span", { class: "unseen" }, isThere ? t("isThere") : t("isAway")),
+  );
+}
+
+/** The kingdom has no email, and nobody else is called so: names of people are the first part of one. */
+function isKingdom(member) {
+  return member.name === "kingdom";
+}
+
+function copyButton(room) {
+  const label = h("span", null, t("copyLink"));
+  const copy = async () => {
+    const link = `${location.origin}/#/room/${room.id}`;
+    try {
+      await navigator.clipboard.writeText(link);
+      label.textContent = t("copied");
+    } catch {
+      label.textContent = link;
+    }
+  };
+  return h("button", { type: "button", onclick: copy }, icon("link"), label);
+}

@@ -1,0 +1,117 @@
+"""People in front of the page: each has a browser context of their own, with their session in its storage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
+
+from tests.gateway.halls import SECONDS, Hall, Person
+
+expect.set_options(timeout=SECONDS * 1000)
+PHONE, TABLET, DESK = (360, 740), (768, 1024), (1280, 800)
+
+
+class Screen:
+    """One person's page."""
+
+    def __init__(self, browser: Browser, url: str, person: Person | None = None, **options: Any) -> None:
+        """Open the page, signed in as a person unless that is None. `options` are those of a browser context."""
+        width, height = options.pop("size", DESK)
+        stored = {"kingdom.token": person.token} if person else {}
+        stored |= options.pop("stored", {})
+        entries = [{"name": name, "value": value} for name, value in stored.items()]
+        self.person = person
+        self.url = url
+        self.context: BrowserContext = browser.new_context(
+            viewport={"width": width, "height": height},
+            storage_state={"cookies": [], "origins": [{"origin": url, "localStorage": entries}]},
+            **{"locale": "en-GB", **options},
+        )
+        self.context.set_default_timeout(SECONDS * 1000)
+        self.page: Page = self.context.new_page()
+        #: What the browser complained about: errors of scripts, and what the policy of the page kept out.
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._hear)
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        # A request that is refused or cut is told too; each test says itself what becomes of that.
+        if message.type == "error" and "Failed to load resource" not in message.text and "ERR_" not in message.text:
+            self.complaints.append(message.text)
+
+    def close(self) -> None:
+        self.context.close()
+
+    def open(self, path: str = "/") -> Screen:
+        self.page.goto(f"{self.url}/#{path}")
+        return self
+
+    def room(self, room: str) -> Screen:
+        """Go into a room, and return when it is joined and its newest messages are there."""
+        self.open(f"/room/{room}")
+        expect(self.timeline).to_be_visible()
+        expect(self.page.locator(".start", has_text="Loading…")).to_have_count(0)
+        expect(self.page.locator(".panel .is-there", has_text="(you)")).to_have_count(1)
+        return self
+
+    @property
+    def timeline(self) -> Locator:
+        return self.page.get_by_role("log")
+
+    @property
+    def box(self) -> Locator:
+        return self.page.locator("#write")
+
+    def say(self, text: str) -> None:
+        self.box.fill(text)
+        self.box.press("Enter")
+
+    def message(self, text: str) -> Locator:
+        return self.timeline.get_by_role("article").filter(has_text=text)
+
+    def texts(self) -> list[str]:
+        """Return the messages that are seen, the oldest first."""
+        return self.timeline.locator("article .text").all_inner_texts()
+
+    def rooms(self) -> Locator:
+        return self.page.get_by_role("navigation").get_by_role("listitem")
+
+
+def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run something asynchronous: this thread's loop is the browser's."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(work())).result(SECONDS * 4)
+
+
+def write(person: Person, room: str, contents: Sequence[str]) -> None:
+    """Let a person write messages into a room, and return when all are stored."""
+
+    async def work() -> None:
+        async with person.socket(room) as socket:
+            for content in contents:
+                answer = await socket.send(room, content)
+                assert answer["status"] == "ACCEPTED", answer
+            await socket.wait("newMessage", lambda told: told["content"] == contents[-1])
+
+    apart(work)
+
+
+Screens = Callable[..., Screen]
+
+
+def pair(screens: Screens, hall: Hall) -> tuple[Screen, Screen, str]:
+    """Return two people in front of one room."""
+    anna, ben = hall.person(), hall.person()
+    room = anna.room(ben)
+    return screens(anna).room(room), screens(ben).room(room), room
+
+
+def storage(screen: Screen) -> dict[str, str]:
+    """Return what the page keeps in the browser."""
+    found: dict[str, str] = json.loads(screen.page.evaluate("JSON.stringify(localStorage)"))
+    return found

@@ -1,0 +1,169 @@
+"""What people see of each other in a room."""
+
+from playwright.sync_api import expect
+
+from tests.faults.oracle import Figure
+from tests.gateway.halls import Hall
+from tests.web.screens import Screens, pair, write
+
+
+def test_two_people_read_each_other_at_once_and_in_order(hall: Hall, screens: Screens) -> None:
+    anna, ben, _ = pair(screens, hall)
+    for number in range(5):
+        anna.say(f"from anna {number}")
+        expect(ben.message(f"from anna {number}")).to_be_visible()
+        ben.say(f"from ben {number}")
+        expect(anna.message(f"from ben {number}")).to_be_visible()
+    wanted = [f"from {name} {number}" for number in range(5) for name in ("anna", "ben")]
+    assert anna.texts() == ben.texts() == wanted
+    expect(anna.timeline.locator(".state")).to_have_count(0)
+
+
+def test_the_history_comes_while_one_scrolls_up_and_stays_where_one_reads(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    room = person.room()
+    write(person, room, [f"message {number:03}" for number in range(130)])
+    screen = screens(person).room(room)
+    expect(screen.message("message 129")).to_be_in_viewport()
+    expect(screen.message("message 079")).to_have_count(0)
+    screen.timeline.evaluate("list => list.scrollTop = 300")
+    expect(screen.message("message 035")).to_have_count(1)
+    expect(screen.message("message 095")).to_be_in_viewport()
+    screen.timeline.evaluate("list => list.scrollTop = 0")
+    screen.timeline.evaluate("list => list.scrollTop = 0")
+    expect(screen.message("message 000")).to_have_count(1)
+    expect(screen.page.get_by_text("This is where the room begins.")).to_have_count(1)
+    assert screen.texts() == [f"message {number:03}" for number in range(130)]
+    screen.page.get_by_role("button", name="To the newest").click()
+    expect(screen.message("message 129")).to_be_in_viewport()
+
+
+def test_unread_messages_are_counted_until_they_are_seen(hall: Hall, screens: Screens) -> None:
+    anna, ben = hall.person(), hall.person()
+    quiet, busy = anna.room(ben), anna.room(ben)
+    screen = screens(ben).room(quiet)
+    write(anna, busy, ["one", "two"])
+    row = screen.rooms().filter(has_text="2 unread")
+    expect(row).to_have_count(1)
+    expect(screen.page).to_have_title("(1) Kingdom")
+    row.get_by_role("link").click()
+    expect(screen.timeline.get_by_role("separator", name="New")).to_be_visible()
+    expect(screen.rooms().filter(has_text="unread")).to_have_count(0)
+    expect(screen.page).to_have_title("Kingdom")
+    read = {
+        member["userId"]: member["lastReadMessageId"] for member in ben.call("GET", f"/rooms/{busy}/members").json()
+    }
+    assert read[ben.id] == anna.history(busy)[-1]["id"]
+
+
+def test_a_writer_sees_who_has_read_the_newest_message(hall: Hall, screens: Screens) -> None:
+    anna, ben, _ = pair(screens, hall)
+    anna.say("have you seen this?")
+    assert ben.person
+    expect(anna.page.get_by_text(f"Read by {ben.person.email.partition('@')[0]}")).to_be_visible()
+
+
+def test_people_come_and_go(hall: Hall, screens: Screens) -> None:
+    anna, ben, _ = pair(screens, hall)
+    there = anna.page.locator(".there")
+    expect(there).to_have_text("2 of 2 here")
+    ben.close()
+    expect(there).to_have_text("1 of 2 here")
+
+
+def test_typing_is_seen_and_ends(hall: Hall, screens: Screens) -> None:
+    anna, ben, _ = pair(screens, hall)
+    ben.box.press_sequentially("I")
+    expect(anna.page.locator(".typing")).to_contain_text("is typing…")
+    ben.box.fill("")
+    expect(anna.page.locator(".typing")).to_be_empty()
+
+
+def test_two_syllables_are_found_inside_words(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    room = person.room()
+    write(person, room, ["오늘회의는 세 시입니다", "점심은 국수", *(f"filler {number}" for number in range(120))])
+    screen = screens(person).room(room)
+    expect(screen.message("오늘회의는")).to_have_count(0)
+    screen.page.locator("#find").fill("회의")
+    screen.page.locator("#find").press("Enter")
+    found = screen.page.locator(".found li")
+    expect(found).to_have_count(1)
+    expect(found.locator("mark")).to_have_text("회의")
+    found.get_by_role("link").click()
+    expect(screen.message("오늘회의는 세 시입니다")).to_be_in_viewport()
+    screen.page.get_by_role("button", name="To the newest").click()
+    expect(screen.message("filler 119")).to_be_in_viewport()
+
+
+def test_old_messages_are_followed_down_to_the_newest(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    room = person.room()
+    write(person, room, [f"message {number:03}" for number in range(160)])
+    first = person.history(room, limit=1, before=person.history(room, limit=100)[0]["id"])[0]
+    screen = screens(person).open(f"/room/{room}/{first['id']}")
+    expect(screen.message(first["content"])).to_be_in_viewport()
+    for text in ("message 100", "message 150", "message 159"):
+        screen.timeline.evaluate("list => list.scrollTop = list.scrollHeight")
+        expect(screen.message(text)).to_have_count(1)
+    expect(screen.message("message 159")).to_have_count(1)
+    texts = screen.texts()
+    assert texts == [f"message {number:03}" for number in range(int(texts[0][-3:]), 160)]
+
+
+def test_a_removed_message_is_gone_from_every_screen(hall: Hall, screens: Screens, figure: Figure) -> None:
+    anna, ben, room = pair(screens, hall)
+    anna.say("said too much")
+    anna.say("and this stays")
+    expect(ben.message("and this stays")).to_be_visible()
+    anna.message("said too much").hover()
+    anna.message("said too much").get_by_role("button").click()
+    began = anna.page.evaluate("performance.now()")
+    anna.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    for screen in (anna, ben):
+        expect(screen.message("said too much")).to_have_count(0)
+        expect(screen.message("This message was removed")).to_be_visible()
+    took = anna.page.evaluate("performance.now()") - began
+    figure(f"removed on both screens {took:.0f} ms after the click")
+    assert anna.person
+    assert [message["content"] for message in anna.person.history(room)][:2] == ["", "and this stays"]
+    late = screens(ben.person).room(room)
+    expect(late.message("and this stays")).to_be_visible()
+    assert late.texts() == ["This message was removed", "and this stays"]
+
+
+def test_nobody_can_remove_what_another_member_wrote(hall: Hall, screens: Screens) -> None:
+    anna, ben, _ = pair(screens, hall)
+    anna.say("mine")
+    expect(ben.message("mine")).to_be_visible()
+    ben.message("mine").hover()
+    expect(ben.message("mine").get_by_role("button")).to_have_count(0)
+
+
+def test_a_room_is_made_joined_by_its_link_and_left(hall: Hall, screens: Screens) -> None:
+    anna, ben = screens(hall.person()).open(), screens(hall.person()).open()
+    anna.page.get_by_role("button", name="New room").click()
+    anna.page.get_by_label("Name of the room").fill("garden")
+    anna.page.get_by_role("button", name="Create").click()
+    expect(anna.page.get_by_role("heading", name="garden", level=1)).to_be_visible()
+    ben.page.goto(anna.page.url)
+    ben.page.get_by_role("button", name="Join").click()
+    expect(ben.page.get_by_role("heading", name="garden", level=1)).to_be_visible()
+    expect(anna.page.locator(".there")).to_have_text("2 of 2 here")
+    ben.say("here I am")
+    expect(anna.message("here I am")).to_be_visible()
+    ben.page.get_by_role("button", name="Leave this room").click()
+    ben.page.get_by_role("dialog").get_by_role("button", name="Leave").click()
+    expect(ben.rooms().filter(has_text="garden")).to_have_count(0)
+    expect(anna.page.locator(".there")).to_contain_text("1 of")
+
+
+def test_a_draft_waits_in_its_room(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    first, second = person.room(), person.room()
+    screen = screens(person).room(first)
+    screen.box.fill("half a sentence")
+    screen.open(f"/room/{second}")
+    expect(screen.box).to_be_empty()
+    screen.open(f"/room/{first}")
+    expect(screen.box).to_have_value("half a sentence")
