@@ -26,12 +26,15 @@ class Intents:
         for folder in (self._intents, self._receipts):
             make_folder(folder)
         now = services.monotonic()
+        self._noted = {name.removesuffix(".json") for name in os.listdir(self._intents)}
         self.uncertain = {name.removesuffix(".json"): now for name in os.listdir(self._intents)}
         """Since when it is open whether a message was posted, by its id and the monotonic clock."""
 
     def create(self, addressed: Iterable[tuple[Message, Address | None]]) -> None:
         """Note durably that these messages are about to be posted, and where; None when that may still change."""
+        addressed = [*addressed]
         since = stamp(self._services.clock())
+        self._noted.update(message.id for message, _ in addressed)
         self._services.disk.create_all(
             [
                 (
@@ -65,9 +68,12 @@ class Intents:
 
     def remove(self, ids: Sequence[str]) -> None:
         """Delete the intents and receipts of messages that have been filed."""
-        if ids:
-            paths = [folder / f"{message_id}.json" for message_id in ids for folder in (self._receipts, self._intents)]
+        if noted := [message_id for message_id in ids if message_id in self._noted]:
+            paths = [
+                folder / f"{message_id}.json" for message_id in noted for folder in (self._receipts, self._intents)
+            ]
             self._services.unsynced.remove_all(paths)
+            self._noted.difference_update(noted)
         for message_id in ids:
             self.uncertain.pop(message_id, None)
 

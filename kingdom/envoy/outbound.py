@@ -35,6 +35,8 @@ class Outbound:
         self._backlog = backlog
         self._intents = Intents(services)
         self._deliveries = deliveries
+        self._earlier = set(services.queues.messages.ids("pending"))
+        """Messages that an earlier process may have posted on a channel that remembers its posts."""
 
     def has_to_wait(self, message: Message) -> bool:
         """Queue a message whose channel posts from a thread of its own. Return whether its channel does."""
@@ -105,7 +107,8 @@ class Outbound:
             raise
 
     def _send(self, messages: list[Message]) -> None:
-        self._intents.create([(message, None) for message in messages])
+        if forgotten := [message for message in messages if not self._is_remembered(self._address(message))]:
+            self._intents.create([(message, None) for message in forgotten])
         posted: list[Posted] = []
         refused: list[Refused] = []
         for message in messages:
@@ -129,7 +132,8 @@ class Outbound:
     def _file_all(self, posted: list[Posted], refused: list[Refused]) -> None:
         for message, why in refused:
             self._retry_or_fail(message, why)
-        self._intents.write_receipts(posted)
+        if forgotten := [post for post in posted if not self._is_remembered(post.address)]:
+            self._intents.write_receipts(forgotten)
         self._conversations.save()
         self._file("sent", [_sent(post) for post in posted])
         for message, address, _ in posted:
@@ -175,13 +179,20 @@ class Outbound:
             with suppress(ChannelRefused):
                 self._deliveries.rest(room, since + self._channels.get(room.channel).settle_seconds)
 
+    def _is_remembered(self, address: Address) -> bool:
+        """Return whether the channel itself knows what was posted on it, without a note of ours."""
+        try:
+            return self._channels.get(address.channel).remembers
+        except ChannelRefused:
+            return False
+
     def _address(self, message: Message) -> Address:
         intended = self._intents.intended(message) if message.id in self._intents.uncertain else None
         return intended or self._conversations.address(message)
 
     def _post(self, message: Message, address: Address) -> Post:
         channel = self._channels.get(address.channel)
-        is_uncertain = message.id in self._intents.uncertain
+        is_uncertain = message.id in self._intents.uncertain or (channel.remembers and message.id in self._earlier)
         if is_uncertain and (before := self._intents.receipt(message)) is not None:
             return before
         drafts = drafts_of(message, address, channel)
@@ -216,7 +227,9 @@ class Outbound:
     def _file(self, state: str, messages: Iterable[Message]) -> None:
         filed = list(messages)
         self._services.queues.messages.end(filed, "pending", state)
-        self._intents.remove([message.id for message in filed])
+        ids = [message.id for message in filed]
+        self._intents.remove(ids)
+        self._earlier.difference_update(ids)
 
 
 def _posted(message: Message, address: Address, post: Post) -> Posted:

@@ -36,6 +36,8 @@ BATCH = 16
 """So many are claimed at once, that the soldiers of the first need not wait for the last."""
 BUDGET_SECONDS = 10.0
 """Between two looks at what a soldier with a budget has used."""
+LOOK_SECONDS = 1.0
+"""Between two looks at the soldiers that run, for their time and their budgets."""
 LARGEST_LOOKED_AT = 4 << 20
 """Of an engine's output: reading more would make a turn long. Such a soldier keeps to its engine's own bound."""
 
@@ -53,6 +55,12 @@ class GeneralJob:
         """How budgets and accounts stood when these tasks were told to wait for them."""
         self._last_looks: dict[str, tuple[Task, Look]] = {}
         """What was last seen of running soldiers."""
+        self._next_look = 0.0
+        """When all tasks in progress are looked at again; until then only those with news."""
+        self._watched: dict[str, int] = {}
+        """The processes that serve running soldiers: their ends wake us."""
+        self._out: list[tuple[str, str]] | None = None
+        """The soldiers of all generals that run, once somebody has looked in this turn."""
         self._next_budget_look: dict[str, float] = {}
         self._starter = Starter(services.places.home, services.log)
         self._starts_again = False
@@ -82,13 +90,24 @@ class GeneralJob:
         self._starter.reap()
         self._resting.clear()
         self._starts_again = False
-        worked = self._step_all(list(self._in_progress.waiting), failed)
+        self._out = None
+        worked = self._step_all(self._with_news(arrivals), failed)
         self._end_abandoned()
         claimed = self._claim()
         worked |= self._step_all(claimed, failed) or bool(claimed)
         self._general.sessions.write()
         more = self._starts_again or (worked and bool(self._pending.waiting))
         return Turn(worked, wait=self._sleep(), busy=bool(self._in_progress.waiting), settled=not more)
+
+    def _with_news(self, arrivals: dict[Path, list[str]] | None) -> list[Queued]:
+        """Return the tasks in progress to be looked at: all of them now and then, else those with news."""
+        services, waiting = self._general.services, self._in_progress.waiting
+        ended, now = services.exits.take_ended(), services.monotonic()
+        if arrivals is None or now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            ended = set(self._watched.values())
+        self._watched = {name: pid for name, pid in self._watched.items() if pid not in ended}
+        return [queued for queued in waiting if queued.filename not in self._watched]
 
     def _refresh(self, arrivals: dict[Path, list[str]] | None) -> None:
         now = self._general.services.monotonic()
@@ -163,9 +182,7 @@ class GeneralJob:
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
-            if look.started is not None:
-                services.exits.watch(look.started.pid)
-            self._last_looks[queued.filename] = task, look
+            self._watch(queued.filename, task, look)
             return self._enforce_timeout(task, soldier, look) or self._enforce_budget(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
         if look.has_ended(task.attempt):
@@ -174,6 +191,12 @@ class GeneralJob:
             self._resting.add(queued.filename)
             return False
         return self._may_start(task) and self._start(queued, task, soldier)
+
+    def _watch(self, filename: str, task: Task, look: Look) -> None:
+        """Remember a running soldier, and wake when it ends. One that cannot be watched is looked at in each turn."""
+        self._last_looks[filename] = task, look
+        if look.started is not None and self._general.services.exits.watch(look.started.pid):
+            self._watched[filename] = look.started.pid
 
     def _end_abandoned(self) -> None:
         """End the soldiers of tasks that somebody else has ended or taken away: nobody watches their time any more."""
@@ -212,8 +235,9 @@ class GeneralJob:
         """Return whether one more soldier may start. An answer may always start one."""
         general = self._general
         most, own_most = general.king_config["concurrency"]["max_soldiers"], general.manifest.max_soldiers
-        running = load.soldiers_out(general.services.places, min(most, own_most or most))
-        return gate.no_soldier_because(running, general.name, task.type == "resume", own_most, most) is None
+        if self._out is None:
+            self._out = load.soldiers_out(general.services.places)
+        return gate.no_soldier_because(self._out, general.name, task.type == "resume", own_most, most) is None
 
     def _start(self, queued: Queued, task: Task, soldier: SoldierHandle) -> bool:
         """Start a soldier, or skip, postpone or fail a task that cannot have one. Return whether anything was done."""
@@ -242,7 +266,9 @@ class GeneralJob:
         started = soldier.start(services.unsynced, order, environment, self._starter)
         if started is None:
             return False
-        services.exits.watch(started.pid)
+        self._watch(queued.filename, task, Look(True, started, None, None))
+        if self._out is not None:
+            self._out.append((general.name, task.id))
         self._enlist(task, order.soldier, started.pid)
         return True
 
@@ -364,7 +390,7 @@ class GeneralJob:
     def _sleep(self) -> float:
         """Return the seconds until the next look; at most one while tasks are in progress, as time-outs are due."""
         quiet = self._pending.next_look - self._general.services.monotonic()
-        return min(quiet, 1.0) if self._in_progress.waiting else quiet
+        return min(quiet, LOOK_SECONDS) if self._in_progress.waiting else quiet
 
 
 def _is_asked_by_a_person(task: Task) -> bool:

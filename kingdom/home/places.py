@@ -20,6 +20,7 @@ BESIDE_RESULTS = (RAW_RESULT, CHECKPOINT, SESSION_ID, SOLDIER_ID)
 _PACKAGE = Path(__file__).resolve().parent.parent
 LONGEST_FOREIGN = 150
 _FOREIGN = re.compile(r"[^A-Za-z0-9._-]")
+_COPY_OF_ENV = re.compile(r"\.env.+|.*\.env|env\..*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
 
 
@@ -286,7 +287,7 @@ class Places:
 
     def copies_of_env(self) -> list[Path]:
         """Return files that people may have made of `.env`."""
-        return [path for pattern in (".env?*", "*.env", "env.*") for path in self.home.glob(pattern)]
+        return [self.home / name for name in _listed(self.home) if _COPY_OF_ENV.fullmatch(name)]
 
     def secrets(self) -> list[Path]:
         """Return the files that hold secrets, or may."""
@@ -346,12 +347,16 @@ class Places:
 
     def control_folders(self) -> list[Path]:
         """Return those of all generals, sorted by task: soldiers run there, or did."""
-        return sorted(self.state.glob("gen-*/camp/*"), key=lambda folder: folder.name)
+        camps = [self.own(general) / "camp" for general in self._generals_with_state()]
+        return sorted((camp / task for camp in camps for task in _listed(camp)), key=lambda folder: folder.name)
+
+    def _generals_with_state(self) -> list[str]:
+        return [name for name in _listed(self.state) if name.startswith("gen-")]
 
     def locks(self) -> Iterator[Path]:
         """Yield the lock files of all roles and of what they share, whether they exist or not."""
         yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.budgets.with_suffix(".lock"))
-        yield from (folder / "lock" for folder in self.state.iterdir())
+        yield from (self.state / name / "lock" for name in _listed(self.state))
 
     def withheld_from(self, general: str) -> Iterator[Path]:
         """Yield what a general's soldiers may not read: secrets, locks, and tasks' work, prompts, output and results.
@@ -362,10 +367,12 @@ class Places:
         yield from (path for path in self.copies_of_env() if path.is_file())
         yield from (self.mq, self.mailbox / "manager.lock", self.hall)
         yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
-        yield from (folder for folder in self.state.glob("gen-*/mirrors") if folder.parent.name != general)
-        yield from self.state.glob("gen-*/camp")
-        yield from self.state.glob("gen-*/homes")
-        yield from (folder for folder in (self.memory / "generals").glob("*") if folder.name != general)
+        for other in self._generals_with_state():
+            yield from (self.own(other) / "camp", self.own(other) / "homes")
+            if other != general:
+                yield self.own(other) / "mirrors"
+        memories = self.memory / "generals"
+        yield from (memories / name for name in _listed(memories) if name != general)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"
@@ -473,3 +480,10 @@ class Places:
         if not stat.S_ISDIR(about.st_mode):
             raise BadHome(path=self.home, why="it is not a folder")
         return about
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -45,7 +45,7 @@ def read(places: Places, now: float, stale_seconds: float, at_most: int) -> Load
     return Load(*_health(places, now, stale_seconds), _under_way(places, now, at_most))
 
 
-def soldiers_out(places: Places, enough: int) -> list[tuple[str, str]]:
+def soldiers_out(places: Places, enough: int = 0) -> list[tuple[str, str]]:
     """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them."""
     folders = places.control_folders()
     if len(folders) < enough:

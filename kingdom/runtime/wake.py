@@ -202,25 +202,35 @@ class ProcessExits:
         self._epoll = select.epoll()
         self._watched: dict[int, int] = {}
         self._is_new = False
+        self._ended: set[int] = set()
 
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    def watch(self, pid: int) -> None:
-        """Wake when this process ends; no error if it has ended already."""
+    def watch(self, pid: int) -> bool:
+        """Wake when this process ends. Return False if that cannot be: it has ended already, or there are too many."""
         if pid in self._watched.values():
-            return
-        with suppress(OSError):  # gone already, or too many: the role also looks from time to time
+            return True
+        try:
             fd = os.pidfd_open(pid)
             self._watched[fd] = pid
             self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
+        except OSError:  # the role also looks from time to time
+            return False
+        return True
 
     def note(self) -> None:
         """Take note of those that have ended, so that they do not end the next sleep."""
         for fd, _ in self._epoll.poll(0):
-            del self._watched[fd]
+            self._ended.add(self._watched.pop(fd))
             os.close(fd)
             self._is_new = True
+
+    def take_ended(self) -> set[int]:
+        """Return the pids of those that have ended since the last call."""
+        self.note()
+        ended, self._ended = self._ended, set()
+        return ended
 
     def new(self) -> bool:
         """Return whether a watched process has ended since the last call."""

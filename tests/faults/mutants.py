@@ -118,11 +118,11 @@ MUTANTS = [
         near="tmp",
     ),
     Mutant(
-        "no intent is noted before a message is posted",
-        "kingdom.envoy.outbound:Outbound._send",
-        drop("_intents.create"),
+        "what an earlier process has posted is posted again",
+        "kingdom.envoy.outbound:Outbound._post",
+        replace("channel.remembers and A in B", "False"),
         caught_by="envoy kill",
-        near="receipts|messages/",
+        near="messages/",
     ),
     Mutant(
         "a result is reported before its checkpoint and its lessons",

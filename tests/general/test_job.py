@@ -207,8 +207,11 @@ def _take_it_away(general: GeneralRig) -> None:
 
 @pytest.mark.parametrize("sees_it", ["by itself", "in its folder"])
 @pytest.mark.parametrize("end", [_write_its_result, _complete_it, _take_it_away])
-def test_a_soldier_ends_with_its_task_whoever_ended_that(general: GeneralRig, end: Any, sees_it: str) -> None:
+def test_a_soldier_ends_with_its_task_whoever_ended_that(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch, end: Any, sees_it: str
+) -> None:
     """As by a result that a person or another program wrote, which the king then takes."""
+    monkeypatch.setattr("kingdom.general.job.LOOK_SECONDS", 0.0)
     general.runs(SLEEPS)
     put(general.home, "tasks", "pending", **task())
     child = general.engine()

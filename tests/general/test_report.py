@@ -673,6 +673,7 @@ def test_a_soldier_whose_engine_has_printed_very_much_keeps_to_its_engines_own_b
     general: GeneralRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kingdom.general.job.BUDGET_SECONDS", 0.0)
+    monkeypatch.setattr("kingdom.general.job.LOOK_SECONDS", 0.0)
     general.manifest(limits={"budget_usd": 1.5})
     general.runs(f"until [ -e {general.home}/go ]; do sleep 0.05; done\n{DEAR}")
     job = general.restart()

@@ -12,6 +12,8 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class Console(Channel):
+    remembers = True
+
     def __init__(self, kit: Kit) -> None:
         self._journal = Journal(kit)
 

@@ -10,6 +10,8 @@ from kingdom.disk.codec import to_line
 from kingdom.envoy.channels.base import Draft, Kit, Post
 from kingdom.times import stamp
 
+MOST_FOUND = 10_000
+"""More posts are not held in memory: the files are read again."""
 DAYS_SEARCHED = 3
 """How far back an interrupted post is looked for."""
 
@@ -18,6 +20,8 @@ class Journal:
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self._latest = 0.0
+        self._found: dict[str, tuple[str, str | None]] | None = None
+        """The posts and rooms of messages, once somebody has looked for one."""
 
     def add(self, draft: Draft, post_id: str = "") -> Post:
         """Note a post durably and return it. One without an id gets the time, later than any before it."""
@@ -29,12 +33,21 @@ class Journal:
         where = {"room": draft.room, "thread": draft.thread, "letter": draft.id}
         line = {"ts": post_id, "time": time, **where, "text": draft.text}
         self._kit.disk.append(self._kit.folder / f"{time[:10]}.jsonl", to_line(line), sync=True)
+        if self._found is not None:
+            self._found[draft.id] = post_id, draft.room
+            if len(self._found) > MOST_FOUND:
+                self._found = None
         return Post(post_id, draft.room)
 
     def find(self, draft: Draft) -> Post | None:
         """Return the post of this draft, if there is a line about it."""
-        found = (post for post in self._posts() if post.get("letter") == draft.id)
-        return next((Post(str(post["ts"]), str(post.get("room", draft.room))) for post in found), None)
+        if self._found is None:
+            self._found = {}
+            for post in self._posts():
+                self._found.setdefault(str(post.get("letter")), (str(post["ts"]), post.get("room")))
+        if (found := self._found.get(draft.id)) is None:
+            return None
+        return Post(found[0], draft.room if found[1] is None else str(found[1]))
 
     def _posts(self) -> Iterator[dict[str, Any]]:
         for path in sorted(self._kit.folder.glob("*.jsonl"))[-DAYS_SEARCHED:]:
