@@ -91,6 +91,9 @@ class Home:
             process.wait(30)
         self._running.clear()
 
+    def pid(self, role: str) -> int:
+        return self._running[role].pid
+
     def beats(self, role: str, not_pid: int = 0) -> bool:
         beat = self.beat(role)
         return beat.get("state") in ("idle", "working") and beat.get("pid") != not_pid

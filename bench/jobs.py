@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,14 @@ ABOUT = (
 AT_ONCE = 16
 GOALS = {"process": 300, "power": 150}
 NO_PEER = "not installed here"
+MANY = 10_000
+LARGEST_MB = 25
+SERVER, SOLDIERS = "the warm server", "serving process and command"
+PARTS = ("king", GENERAL, "envoy", SERVER, SOLDIERS)
+"""Who spends processor time on a job."""
+TRACED = 60
+"""Jobs of which the kernel's calls are counted."""
+TICKS = os.sysconf("SC_CLK_TCK")
 HUEY = """
 import subprocess, sys
 from huey import SqliteHuey
@@ -39,8 +49,9 @@ def run(quick: bool) -> dict[str, Any]:
     root = homes.folder()
     rounds, jobs, alone = (1, 50, 10) if quick else (5, 200, 60)
     again = iter(range(1_000_000))
+    costs: dict[str, list[dict[str, float]]] = {mode: [] for mode in GOALS}
     contestants: dict[str, Any] = {
-        mode: lambda mode=mode: our_rate(root / f"home-{next(again)}", root, mode, jobs) for mode in GOALS
+        mode: lambda mode=mode: our_rate(root / f"home-{next(again)}", root, mode, jobs, costs[mode]) for mode in GOALS
     }
     peers: dict[str, Any] = {}
     if shutil.which("tsp"):
@@ -51,7 +62,12 @@ def run(quick: bool) -> dict[str, Any]:
     rows = [_rate_row(mode, found, list(peers)) for mode in GOALS]
     for mode in GOALS:
         rows += _alone_rows(mode, [*our_times_alone(root / f"alone-{mode}", root, mode, alone)])
+    rows += [row for mode in GOALS for row in _cost_rows(mode, costs[mode])]
+    if not quick:
+        rows += steady(root / "many", root, MANY)
     notes = [f"{name}: {median(found[name]):.0f} jobs/s" for name in peers]
+    if shutil.which("strace"):
+        notes += [calls(root / f"traced-{mode}", root, mode) for mode in GOALS]
     return {"title": "Trivial jobs", "about": ABOUT, "rows": rows, "notes": notes}
 
 
@@ -96,18 +112,129 @@ def _court(root: Path, mode: str) -> Iterator[Home]:
         home.stop()
 
 
-def our_rate(root: Path, scratch: Path, mode: str, jobs: int) -> float:
-    """Return jobs a second, from the first event renamed in to the last message filed."""
+def _cost_rows(mode: str, costs: list[dict[str, float]]) -> list[Row]:
+    """Return what a job costs in processor time, by who spends it: this holds on a busy machine too."""
+    parts = {part: median([cost[part] for cost in costs]) * 1e3 for part in PARTS}
+    found = {**parts, "all": sum(parts.values())}
+    return [
+        row(f"processor time of a job: {part}", durability=mode, goal="", met=None, ours=ms, unit="ms")
+        for part, ms in found.items()
+    ]
+
+
+def processor_times(home: Home) -> dict[str, float]:
+    """Return the seconds of processor time that each part has used so far."""
+    pids = {role: home.pid(role) for role in ("king", GENERAL, "envoy")}
+    found = {role: sum(_ticks(pid)[:2]) for role, pid in pids.items()}
+    user, system, ended_user, ended_system = _ticks(_warm_server(pids[GENERAL]))
+    return {**found, SERVER: user + system, SOLDIERS: ended_user + ended_system}
+
+
+def _ticks(pid: int) -> list[float]:
+    """Return a process's own user and system time, and that of the children that it has waited for, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [int(ticks) / TICKS for ticks in fields[11:15]]
+
+
+def _warm_server(general: int) -> int:
+    children = Path(f"/proc/{general}/task/{general}/children").read_text().split()
+    return next(int(pid) for pid in children if b"--warm" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def steady(root: Path, scratch: Path, jobs: int) -> list[Row]:
+    """Do very many jobs: the last tenth must be as fast as the first, and memory must not grow."""
+    with _court(root, "process") as home:
+        pending = home.places.folder("events", "pending")
+        with watching(str(home.places.folder("messages", "sent"))) as sent:
+            for source in drafts(scratch, jobs):
+                os.rename(source, pending / source.name)
+            took, left = [], 2 * jobs
+            for _ in range(10):
+                began = time.perf_counter()
+                left -= (seen := len(arrived(sent, min(left, 2 * jobs // 10))))
+                took.append(seen / 2 / (time.perf_counter() - began))
+            memory = {role: _unique_mb(home.pid(role)) for role in ("king", GENERAL, "envoy")}
+    name = f"{jobs:,} jobs, 16 at once"
+    share = took[-1] / took[0]
+    rows = [
+        row(
+            f"{name}: the last tenth",
+            durability="process",
+            goal="≥ 0.8 of the first",
+            met=share >= 0.8,
+            ours=took[-1],
+            unit="jobs/s",
+            floor=took[0],
+            floor_is="the first tenth",
+            ratio=share,
+            reason="a growing home",
+        )
+    ]
+    for role, used in memory.items():
+        about = f"{name}: unique memory of {role}"
+        rows.append(at_most(about, used, LARGEST_MB, "MB", durability="process", reason="what it keeps of each job"))
+    return rows
+
+
+def _unique_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+def calls(root: Path, scratch: Path, mode: str) -> str:
+    """Count the kernel's calls for a job, by who makes them. Return it as a sentence."""
     with _court(root, mode) as home:
         pending = home.places.folder("events", "pending")
         with watching(str(home.places.folder("messages", "sent"))) as sent:
-            for count in (1, jobs):  # the first one starts what is started once
-                sources = drafts(scratch, count)
-                began = time.perf_counter()
-                for source in sources:
-                    os.rename(source, pending / source.name)
-                arrived(sent, 2 * count)
-            return jobs / (time.perf_counter() - began)
+            _do(pending, sent, drafts(scratch, 1))
+            general = home.pid(GENERAL)
+            traced = {"king": home.pid("king"), GENERAL: general, "envoy": home.pid("envoy")}
+            traced["soldier"] = _warm_server(general)
+            tracers = {part: _trace(pid, root / f"{part}.calls") for part, pid in traced.items()}
+            _do(pending, sent, drafts(scratch, TRACED))
+            for tracer in tracers.values():
+                tracer.send_signal(signal.SIGINT)
+                tracer.communicate(timeout=60)
+    counts = {part: _counted((root / f"{part}.calls").read_text()) for part in traced}
+    told = [f"{part} {every / TRACED:.0f} ({synced / TRACED:.1f})" for part, (every, synced) in counts.items()]
+    whole = sum(every for every, _ in counts.values()) / TRACED
+    return f"Calls of the kernel for a job, {mode}, and how many of them sync: {', '.join(told)}; {whole:.0f} in all."
+
+
+def _trace(pid: int, out: Path) -> subprocess.Popen[bytes]:
+    argv = ["strace", "-f", "-c", "-U", "name,calls", "-p", str(pid), "-o", str(out)]
+    tracer = subprocess.Popen(argv, stderr=subprocess.PIPE)
+    assert tracer.stderr is not None
+    tracer.stderr.readline()  # it is attached
+    return tracer
+
+
+def _counted(summary: str) -> tuple[int, int]:
+    """Return all calls of a summary of strace, and those that wait for the disk."""
+    rows: Mapping[str, int] = {
+        name: int(count) for name, count in re.findall(r"^ *(\w+) +(\d+)$", summary, re.MULTILINE)
+    }
+    return rows["total"], sum(rows.get(name, 0) for name in ("fsync", "fdatasync", "syncfs"))
+
+
+def _do(pending: Path, sent: int, sources: list[Path]) -> None:
+    for source in sources:
+        os.rename(source, pending / source.name)
+    arrived(sent, 2 * len(sources))
+
+
+def our_rate(root: Path, scratch: Path, mode: str, jobs: int, costs: list[dict[str, float]]) -> float:
+    """Return jobs a second, from the first event renamed in to the last message filed; add what one has cost."""
+    with _court(root, mode) as home:
+        pending = home.places.folder("events", "pending")
+        with watching(str(home.places.folder("messages", "sent"))) as sent:
+            _do(pending, sent, drafts(scratch, 1))  # the first one starts what is started once
+            sources, before = drafts(scratch, jobs), processor_times(home)
+            began = time.perf_counter()
+            _do(pending, sent, sources)
+            took = time.perf_counter() - began
+            costs.append({part: (used - before[part]) / jobs for part, used in processor_times(home).items()})
+            return jobs / took
 
 
 def our_times_alone(root: Path, scratch: Path, mode: str, jobs: int) -> Iterator[float]:
