@@ -54,8 +54,13 @@ class Streams(NamedTuple):
     @classmethod
     def of(cls, order: SoldierOrder) -> Self:
         """Open them."""
-        prompt = os.open(order.prompt, os.O_RDONLY | os.O_CLOEXEC)
-        return cls(prompt, *(os.open(stream, _APPEND, 0o600) for stream in (order.out, order.err)))
+        opened = [os.open(order.prompt, os.O_RDONLY | os.O_CLOEXEC)]
+        try:
+            opened += [os.open(stream, _APPEND, 0o600) for stream in (order.out, order.err)]
+        except OSError:
+            os.close(opened[0])
+            raise
+        return cls(*opened)
 
     def close(self) -> None:
         for fd in self:

@@ -28,7 +28,7 @@ from kingdom.soldier.sandbox import Prepared
 from kingdom.soldier.serve import Ended, Ready, Streams, concluded, hand_in, serve
 
 IDLE_SECONDS = 60.0
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 """A serving process whose report is not written for so long ends this process, and writes it itself."""
 LARGEST_REQUEST = 1 << 20
 LARGEST_PART = 1 << 16
@@ -151,7 +151,7 @@ class _Server:
             signal.signal(_DO_IT_YOURSELF, _declined)
             os.write(self._tell, b"%d %d %d\n" % (os.getpid(), ended.exit_code, ended.peak_mb))
             if not server.poll(PATIENCE_SECONDS * 1000):
-                os.kill(os.getppid(), signal.SIGKILL)
+                signal.pidfd_send_signal(self._itself, signal.SIGKILL)
                 server.poll()
         except (Declined, BlockingIOError):
             return False
