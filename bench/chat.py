@@ -129,24 +129,23 @@ def _latencies(
     people: People,
     rounds: int,
     seconds: float,
-    produce: Callable[[], float],
-    commit: Callable[[], float],
+    produce: Callable[[int], float],
+    commit: Callable[[int], float],
 ) -> list[Row]:
     rates = (50, 200, 400)
     found: dict[int, list[dict[str, Any]]] = {rate: [] for rate in rates}
-    produced, committed = [], []
+    floors_of: dict[int, list[tuple[float, float]]] = {rate: [] for rate in rates}
     load(opened, people, rate=50, seconds=1.0)
     for _ in range(rounds):
-        produced.append(produce())
-        committed.append(commit())
         for rate in rates:
+            floors_of[rate].append((produce(rate), commit(rate)))
             found[rate].append(load(opened, people, rate=rate, seconds=seconds))
     rows = []
     for rate in rates:
         for what, part, most in (("ACCEPTED", "accepted", 2.0), ("newMessage", "delays", 3.0)):
             p50 = [percentile(one[part], 0.5) * 1000 for one in found[rate]]
             p99 = [percentile(one[part], 0.99) * 1000 for one in found[rate]]
-            floor = [p if part == "accepted" else 2 * p + c for p, c in zip(produced, committed, strict=True)]
+            floor = [p if part == "accepted" else 2 * p + c for p, c in floors_of[rate]]
             ratio = statistics.median([ours / theirs for ours, theirs in zip(p50, floor, strict=True)])
             ours = statistics.median(p50)
             goal, met = _goal(name, rate, what, ours, ratio, most)
@@ -240,55 +239,55 @@ def _rss_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def _p50_ms(times: int, work: Callable[[int], object]) -> float:
-    """The median of single operations that come at 200 a second, as the messages do."""
+def _p50_ms(rate: int, work: Callable[[], object]) -> float:
+    """Return the median of single operations that come as many a second as the messages do."""
     taken = []
-    for number in range(times):
+    for _ in range(rate):
         began = time.perf_counter()
-        work(number)
+        work()
         taken.append(time.perf_counter() - began)
-        time.sleep(max(0.0, 0.005 - taken[-1]))
+        time.sleep(max(0.0, 1 / rate - taken[-1]))
     return statistics.median(taken) * 1000
 
 
-def _file_floor() -> Callable[[], float]:
+def _file_floor() -> Callable[[int], float]:
     place = folder()
     done = iter(range(1_000_000))
 
-    def work(_: int) -> None:
+    def work() -> None:
         floors.write_file(str(place), f"{next(done)}", power=True)
         fd = os.open(place, os.O_RDONLY)
         os.fsync(fd)
         os.close(fd)
 
-    return lambda: _p50_ms(200, work)
+    return lambda rate: _p50_ms(rate, work)
 
 
-def _sqlite_floor() -> Callable[[], float]:
+def _sqlite_floor() -> Callable[[int], float]:
     db = sqlite3.connect(folder() / "floor.db", isolation_level=None)
     for sentence in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE t (body BLOB)"):
         db.execute(sentence)
-    return lambda: _p50_ms(200, lambda _: db.execute("INSERT INTO t VALUES (?)", (floors.BODY,)))
+    return lambda rate: _p50_ms(rate, lambda: db.execute("INSERT INTO t VALUES (?)", (floors.BODY,)))
 
 
-def _kafka_floor(servers: str) -> Callable[[], float]:
+def _kafka_floor(servers: str) -> Callable[[int], float]:
     from confluent_kafka import Producer
 
     client = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
 
-    def work(_: int) -> None:
+    def work() -> None:
         client.produce("chat.messages.persisted.v1", floors.BODY, "floor")
         client.flush()
 
-    return lambda: _p50_ms(200, work)
+    return lambda rate: _p50_ms(rate, work)
 
 
-def _postgres_floor(url: str) -> Callable[[], float]:
+def _postgres_floor(url: str) -> Callable[[int], float]:
     import psycopg
 
     db = psycopg.connect(url, autocommit=True)
     db.execute("CREATE TABLE floor (body bytea)")
-    return lambda: _p50_ms(200, lambda _: db.execute("INSERT INTO floor VALUES (%s)", (floors.BODY,)))
+    return lambda rate: _p50_ms(rate, lambda: db.execute("INSERT INTO floor VALUES (%s)", (floors.BODY,)))
 
 
 async def _raw_deliveries(messages: int) -> float:

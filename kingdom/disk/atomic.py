@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,8 +25,12 @@ Name = Path | str
 Item = tuple[Name, bytes]
 Pair = tuple[Name, Name]
 
+_NUMBERS = count(1)
+"""Of drafts: two writers of one process may share a scratch folder."""
 _NOREPLACE = 1
 _AT_FDCWD = -100
+ROOM = 4096
+"""Bytes of a file for which room is made before it is written: one block."""
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -48,23 +53,59 @@ def _unguarded() -> None:
 
 
 class NewFile:
-    """A file that is written but has no name yet that readers would see."""
+    """A file that is whole and durable before it gets the name under which readers see it. Close it in any case."""
 
-    def __init__(self, draft: str, guard: Callable[[], None]) -> None:
+    def __init__(self, draft: str, fd: int, disk: Disk) -> None:
         self._draft = draft
-        self._guard = guard
+        self._fd = fd
+        self._disk = disk
+        self._room = 0
         #: Where it lies since it was given its name.
         self.path: Name | None = None
 
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def make_room(self) -> None:
+        """Fill it with blank lines: a small file that is written over them needs no sync of the journal, only of data.
+
+        A power cut may leave blank lines behind what was written.
+        """
+        if self._disk.durability == "power":
+            write_whole(self._fd, b"\n" * ROOM)
+            os.fsync(self._fd)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            self._room = ROOM
+
+    def write(self, data: bytes) -> None:
+        """Write it whole and durable. Once."""
+        write_whole(self._fd, data)
+        if self._disk.durability == "power":
+            os.fdatasync(self._fd)
+        if self._room > len(data):
+            os.ftruncate(self._fd, len(data))
+
     def take(self, path: Name) -> bool:
         """Give it this name. Return False when the name is taken."""
-        self._guard()
+        self._disk.guard()
         try:
             rename_new(self._draft, path)
         except FileExistsError:
             return False
         self.path = path
         return True
+
+    def close(self) -> None:
+        """Make its name durable; without a name it is deleted."""
+        os.close(self._fd)
+        if self.path is None:
+            with suppress(FileNotFoundError):
+                os.unlink(self._draft)
+        else:
+            self._disk._sync_folders({_folder(self.path)})
 
 
 class Disk:
@@ -85,7 +126,6 @@ class Disk:
         self.scratch = scratch
         self.durability = durability
         self.guard = guard
-        self._made = 0
         self.rewritten: set[str] = set()
         """What this writer has replaced since somebody cleared it: that these files arrive is no news to it."""
 
@@ -108,16 +148,10 @@ class Disk:
         self._sync_folders({_folder(path) for _, path in drafts})
         return taken
 
-    @contextmanager
-    def drafted(self, data: bytes) -> Iterator[NewFile]:
-        """Write a file whole and durable whose name is to be found yet: the first that is not taken."""
-        with self._drafts([(self.scratch, data)]) as [(draft, _)]:
-            new = NewFile(draft, self.guard)
-            yield new
-        if new.path is None:
-            os.unlink(draft)
-        else:
-            self._sync_folders({_folder(new.path)})
+    def new_file(self) -> NewFile:
+        """Begin a file whose name is to be found yet: the first that is not taken."""
+        draft = self._draft_name()
+        return NewFile(draft, self._open_draft(draft), self)
 
     def rewrite(self, path: Path, data: bytes) -> None:
         """Replace the file at `path`: readers see the old whole file or the new one."""
@@ -205,8 +239,7 @@ class Disk:
         drafts: list[tuple[str, Name]] = []
         try:
             for path, data in items:
-                self._made += 1
-                draft = f"{self.scratch}/{os.getpid()}-{self._made}.tmp"
+                draft = self._draft_name()
                 drafts.append((draft, path))
                 self._draft(draft, data)
             yield drafts
@@ -216,17 +249,23 @@ class Disk:
                     os.unlink(draft)
             raise
 
+    def _draft_name(self) -> str:
+        return f"{self.scratch}/{os.getpid()}-{next(_NUMBERS)}.tmp"
+
     def _draft(self, draft: str, data: bytes) -> None:
-        try:
-            fd = os.open(draft, NEW_FILE, 0o600)
-        except (FileNotFoundError, FileExistsError):
-            fd = self._open_once_more(draft)
+        fd = self._open_draft(draft)
         try:
             write_whole(fd, data)
             if self.durability == "power":
                 os.fsync(fd)
         finally:
             os.close(fd)
+
+    def _open_draft(self, draft: str) -> int:
+        try:
+            return os.open(draft, NEW_FILE, 0o600)
+        except (FileNotFoundError, FileExistsError):
+            return self._open_once_more(draft)
 
     def _open_once_more(self, draft: str) -> int:
         """Open a draft whose folder is missing, or which a killed process of the same pid has left."""

@@ -147,7 +147,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A passing thing that gateways tell each other: presence, typing, joined, left, read, session_ended."""
+    """A passing thing that gateways tell each other: presence, typing, left, read, session_ended."""
 
     #: One of those words.
     kind: str

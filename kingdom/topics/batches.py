@@ -12,13 +12,13 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import orjson
 
-from kingdom.disk.atomic import Disk, make_folder, sync_folder
+from kingdom.disk.atomic import Disk, NewFile, make_folder, sync_folder
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import KingdomError
 from kingdom.topics.base import PositionGone
@@ -74,6 +74,7 @@ class Batches:
         self._disk = disk
         self._newest = ""
         self._end = 0
+        self._prepared: NewFile | None = None
 
     @property
     def groups(self) -> Path:
@@ -84,16 +85,33 @@ class Batches:
         """Append events as one file that is durable on return. Return the number of the first of them."""
         end = -1
         try:
-            with self._disk.drafted(b"".join(lines)) as draft, self._nothing_is_removed():
-                while not draft.take(self._file(self.end())):
-                    pass
-                end = self._end
-                self._newest, self._end = self._name(end), end + len(lines)
+            with self._next_file() as draft:
+                draft.write(b"".join(lines))
+                with self._nothing_is_removed():
+                    while not draft.take(self._file(self.end())):
+                        pass
+                    end = self._end
+                    self._newest, self._end = self._name(end), end + len(lines)
         except OSError as error:
             if end < 0:
                 raise
             raise NotDurable(path=self._file(end), why=error.strerror) from None
         return end
+
+    def prepare(self) -> None:
+        """Begin the next file ahead of its events, which are durable sooner for it."""
+        if self._prepared is not None:
+            return
+        with suppress(OSError):  # then `append` meets it too
+            self._prepared = self._disk.new_file()
+            self._prepared.make_room()
+            return
+        self.close()
+
+    def close(self) -> None:
+        """Drop what was prepared."""
+        if self._prepared is not None:
+            self._next_file().close()
 
     def end(self) -> int:
         """Return the number that the next event will have, by the files."""
@@ -162,6 +180,10 @@ class Batches:
                 self._disk.remove_all(removed if alone else [])
                 return len(removed) if alone else 0
         return 0
+
+    def _next_file(self) -> NewFile:
+        prepared, self._prepared = self._prepared, None
+        return prepared or self._disk.new_file()
 
     def _after(self, name: str) -> int:
         lines = _split(read_bytes(self.folder / name, LARGEST_FILE))
@@ -295,7 +317,5 @@ def _is_batch(name: str) -> bool:
 
 
 def _split(data: bytes) -> list[bytes]:
-    lines = data.split(b"\n")
-    if not lines[-1] and len(lines) > 1:
-        lines.pop()
-    return lines
+    """Return the lines, without the blank ones that a power cut may have left behind them."""
+    return data.rstrip(b"\n").split(b"\n")

@@ -199,6 +199,7 @@ class _Writer:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        self._batches.close()
 
     def _run(self) -> None:
         while True:
@@ -209,6 +210,8 @@ class _Writer:
             if not batch:
                 return
             self._write(batch)
+            if not self._queue:
+                self._batches.prepare()
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
@@ -266,6 +269,8 @@ class FilesGroupReader:
         self._readings: list[tuple[str, Reading]] = []
         self._locks = [Lock(found.groups / f"{group}.lock", f"reader of {topic}") for topic, found in topics]
         self._disk = Disk(kit.scratch / f"{group}-positions", durability=kit.durability, guard=kit.guard)
+        #: What was read and is not known to be durable.
+        self._found: list[Record] = []
         self._passed: dict[str, int] = {}
         self._noted: dict[str, int] = {}
         self._noted_at = 0.0
@@ -285,7 +290,7 @@ class FilesGroupReader:
             self._sleep.a_while(min(seconds, LOOK_SECONDS))
             return []
         self._note(time.monotonic() - NOTE_SECONDS)
-        return self._sleep.until_there_are(lambda: _read(self._readings, at_most), seconds)
+        return self._sleep.until_there_are(lambda: self._read(at_most), seconds)
 
     def commit(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -317,6 +322,21 @@ class FilesGroupReader:
         self._readings = [(topic, Reading(self._batches[topic], topic, who, start)) for topic, start in starts.items()]
         return True
 
+    def _read(self, at_most: int) -> list[Record]:
+        """Return the next records when their files are durable.
+
+        Else a power cut could keep their effects and lose the files, whose numbers would be given away again. And while
+        this waits for the disk, the processor is free for the writer, who waits for the same.
+        """
+        self._found = self._found or _read(self._readings, at_most)
+        try:
+            for topic in {record.topic for record in self._found}:
+                self._batches[topic].sync()
+        except OSError as error:
+            raise TopicsAway(why=str(error)) from None
+        found, self._found = self._found, []
+        return found
+
     def _note(self, before: float) -> None:
         """Write down how far the group is, if it has not been done since `before`."""
         if self._passed == self._noted or self._noted_at > before:
@@ -325,8 +345,6 @@ class FilesGroupReader:
             lock.check()
         for topic, number in self._passed.items():
             if self._noted.get(topic) != number:
-                # Else a power cut could keep the note and lose the file: its numbers would be given away again.
-                self._batches[topic].sync()
                 self._disk.rewrite(_note_path(self._batches[topic], self._group), to_json({"next": number}))
         self._noted, self._noted_at = dict(self._passed), time.monotonic()
 

@@ -203,7 +203,12 @@ class KafkaTopics:
 
     def _options(self) -> dict[str, Any]:
         """Return what every connection needs. An option that reads $NAME stands for what `.env` holds under that."""
-        options = {"bootstrap.servers": self._settings["servers"], "reconnect.backoff.max.ms": 1000, "logger": QUIET}
+        options = {
+            "bootstrap.servers": self._settings["servers"],
+            "reconnect.backoff.max.ms": 1000,
+            "socket.nagle.disable": True,
+            "logger": QUIET,
+        }
         for key, value in self._settings["options"].items():
             named = isinstance(value, str) and value.startswith("$")
             options[key] = self._kit.secrets.get(value[1:], value) if named else value
@@ -234,7 +239,6 @@ class KafkaProducer:
         self._seconds = seconds
         self._options = {
             **options,
-            "socket.nagle.disable": True,
             "enable.idempotence": True,
             "acks": "all",
             "partitioner": "murmur2_random",

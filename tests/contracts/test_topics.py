@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -125,3 +126,37 @@ def test_a_full_disk_refuses_and_what_was_refused_is_nowhere(files: World) -> No
     assert published(producer, "chat.v1", [b'{"n":3}']) == [Outcome.STORED]
     topics.check()
     assert values(taken(topics.group("readers", "chat.v1"), 2)) == [b'{"n":1}', b'{"n":3}']
+
+
+def test_what_is_there_is_read_without_waiting(files: World) -> None:
+    topics = files.open()
+    reader, follower = topics.group("readers", "chat.v1"), topics.follow("chat.v1")
+    assert reader.poll(0.0) == []
+    for number in range(2):
+        published(topics.producer(), "chat.v1", [b'{"n":%d}' % number])
+        assert [values(each.poll(0.0)) for each in (reader, follower)] == [[b'{"n":%d}' % number]] * 2
+
+
+def test_no_name_is_chosen_while_files_are_removed(files: World) -> None:
+    producer = files.open().producer()
+    published(producer, "chat.v1", [b'{"n":1}'])
+    with (files.home / "topics/chat.v1/groups/removal.lock").open() as removal:
+        fcntl.flock(removal, fcntl.LOCK_EX)
+        producer.append("chat.v1", ROOM, b'{"n":2}', lambda *_: None)
+        assert not producer.flush(0.1)
+        assert len(list((files.home / "topics/chat.v1").glob("*.jsonl"))) == 1
+    assert producer.flush(SOON)
+
+
+def test_a_topic_that_can_have_no_folder_refuses(files: World) -> None:
+    assert published(files.open().producer(), "../chat", [b'{"n":1}']) == [Outcome.REFUSED]
+
+
+def test_blank_lines_that_a_power_cut_leaves_are_no_events(files: World) -> None:
+    topics = files.open()
+    published(topics.producer(), "chat.v1", [b'{"n":1}', b'{"n":2}'])
+    newest = max((files.home / "topics/chat.v1").glob("*.jsonl"))
+    newest.write_bytes(newest.read_bytes() + b"\n" * 3000)
+    published(files.open().producer(), "chat.v1", [b'{"n":3}'])
+    assert values(taken(topics.group("readers", "chat.v1"), 3)) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+    assert topics.lag("readers", "chat.v1") == 3

@@ -425,18 +425,21 @@ def test_the_pid_of_a_lock_that_the_kernel_does_not_list_is_as_written(home: Pat
     assert holder_pid(home / "nowhere") is None
 
 
-def test_a_file_takes_the_first_name_that_is_free(disk: Disk, home: Path) -> None:
+@pytest.mark.parametrize("size", [3, 5000])
+@pytest.mark.parametrize("has_room", [False, True])
+def test_a_file_takes_the_first_name_that_is_free(home: Path, size: int, has_room: bool) -> None:
+    disk = Disk(home / "scratch", durability="power")
     disk.create(home / "a", b"old")
-    with disk.drafted(b"new") as draft:
-        assert [draft.take(home / name) for name in "ab"] == [False, True]
-    assert [(home / name).read_bytes() for name in "ab"] == [b"old", b"new"]
+    with disk.new_file() as new:
+        if has_room:
+            new.make_room()
+        new.write(b"x" * size)
+        assert [new.take(home / name) for name in "ab"] == [False, True]
+    assert [(home / name).read_bytes() for name in "ab"] == [b"old", b"x" * size]
     assert os.listdir(home / "scratch") == []
 
 
 def test_a_file_that_took_no_name_leaves_nothing(disk: Disk, home: Path) -> None:
-    with disk.drafted(b"new"):
-        pass
-    assert os.listdir(home / "scratch") == []
-    with pytest.raises(OSError, match="no such folder"), disk.drafted(b"new"):
-        raise OSError(2, "no such folder")
+    with disk.new_file() as new:
+        new.make_room()
     assert os.listdir(home / "scratch") == []

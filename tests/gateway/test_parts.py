@@ -1,17 +1,19 @@
 """The parts of a gateway that need no process: limits, presence, membership, tokens, frames, hosts and origins."""
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import bcrypt
 import jwt
 import pytest
+from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 
 from kingdom.disk.atomic import Disk
 from kingdom.errors import BadHome
-from kingdom.gateway.frames import text_frame
+from kingdom.gateway.frames import FRAMES, Listener, text_frame
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import FRESH_SECONDS, Membership
 from kingdom.gateway.passwords import Passwords
@@ -19,6 +21,7 @@ from kingdom.gateway.presence import TTL_SECONDS, Change, Presence
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE, LIFETIME_SECONDS, SECRET, Tokens, find_secret
 from kingdom.hall.base import Unavailable
 from tests.fixtures import Clock
+from tests.waiting import SOON
 
 
 def test_a_caller_may_ask_so_often_and_then_as_time_passes() -> None:
@@ -167,3 +170,22 @@ def test_passwords_of_either_kind_are_verified_and_old_ones_are_outdated() -> No
 def test_a_frame_is_what_the_protocol_says(size: int) -> None:
     payload = b"x" * size
     assert text_frame(payload) == Frame(Opcode.TEXT, payload).serialize(mask=False)
+
+
+def test_small_frames_are_sent_without_delay() -> None:
+    seen: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        connection = scope["state"][FRAMES].transport.get_extra_info("socket")
+        seen.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        await send({"type": "websocket.accept"})
+
+    async def run() -> None:
+        listener = Listener(app)
+        port = await listener.listen("127.0.0.1", 0)
+        async with connect(f"ws://127.0.0.1:{port}/"):
+            pass
+        await listener.close(SOON)
+
+    asyncio.run(run())
+    assert seen == [1]

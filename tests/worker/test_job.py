@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,25 +148,74 @@ def test_without_its_database_it_passes_nothing_and_goes_on_when_it_is_back(hall
         file.unlink()
         away.rename(file)
         work(hall, worker, 1)
+        worker.turn(None)
+        log = logged(worker)
     assert len(hall.history(room)) == len(hall.told(1)) == 1
+    assert (log.count("waits, and stores nothing"), log.count("goes on")) == (1, 1)
+
+
+def logged(worker: WorkerJob) -> str:
+    worker._services.log.flush()
+    return worker._services.places.system_log.read_text()
+
+
+def test_messages_that_somebody_removed_unread_are_a_gap_that_is_told(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    with at_work(hall) as worker:
+        for content in ("one", "two", "three"):
+            hall.publish(message(room, user, content))
+        (hall.services.places.topics / MESSAGES / f"{1:020}.jsonl").unlink()
+        wait_until(lambda: worker.turn(None) and len(hall.history(room)) == 2, SOON, "two messages")
+        log = logged(worker)
+    assert [row["content"] for row in hall.history(room)] == ["one", "three"]
+    assert log.count("messages are lost: the group chat-persistor had not yet read") == 1
+    assert worker._vitals._counts["gaps"] == 1
+
+
+def test_files_of_which_all_groups_have_read_everything_are_removed(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    for content in ("one", "two", "three"):
+        hall.publish(message(room, user, content))
+    files = hall.services.places.topics / MESSAGES
+    for path in files.glob("*.jsonl"):
+        os.utime(path, (0, 0))
+    with at_work(hall) as worker:
+        work(hall, worker, 3)
+    assert [path.name for path in files.glob("*.jsonl")] == [f"{2:020}.jsonl"]
+
+
+def test_the_program_stores_what_is_there_and_ends(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    hall.publish(message(room, user))
+    environment = {**os.environ, "KINGDOM_HOME": str(hall.home)}
+    done = subprocess.run(
+        [sys.executable, "-m", "kingdom.worker", "b", "--once"], env=environment, timeout=SOON, check=False
+    )
+    assert (done.returncode, len(hall.history(room))) == (0, 1)
+    assert read_json(hall.home / "state/worker-b/heartbeat")["state"] == "stopped"
 
 
 def test_it_says_what_it_has_done(hall: Hall) -> None:
     user = hall.user()
     room = hall.room(user)
-    hall.publish(message(room, user), b"{}")
+    sent = message(room, user)
+    hall.publish(sent, b"{}", sent)
     with at_work(hall) as worker:
-        work(hall, worker, 2)
+        work(hall, worker, 3)
         wait_until(
-            lambda: worker.turn(None) and read_json(hall.home / "state/worker/worker.json")["passed"] == 2,
+            lambda: worker.turn(None) and read_json(hall.home / "state/worker/worker.json")["passed"] == 3,
             SOON,
             "snapshot",
         )
     snapshot = read_json(hall.home / "state" / "worker" / "worker.json")
-    assert {key: snapshot[key] for key in ("state", "lag", "stored", "dead", "gaps")} == {
+    assert {key: snapshot[key] for key in ("state", "lag", "stored", "repeated", "dead", "gaps")} == {
         "state": "working",
         "lag": 0,
         "stored": 1,
+        "repeated": 1,
         "dead": 1,
         "gaps": 0,
     }

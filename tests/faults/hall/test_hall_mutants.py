@@ -41,14 +41,14 @@ CHECKS = {
 MUTANTS = [
     Mutant(
         "a batch is not synced before it is acknowledged",
-        "kingdom.disk.atomic:Disk._draft",
-        drop("fsync"),
+        "kingdom.disk.atomic:NewFile.write",
+        drop("fdatasync"),
         "publish power",
         near="names",
     ),
     Mutant(
         "the name of a batch is not synced before it is acknowledged",
-        "kingdom.disk.atomic:Disk.drafted",
+        "kingdom.disk.atomic:NewFile.close",
         drop("_sync_folders"),
         "publish power",
         near="synced",
