@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from kingdom.gateway.clients import Clients, Outgoing
 from kingdom.gateway.store import Store
@@ -119,12 +120,12 @@ class Delivery:
             self.away = ""
         except TopicsAway as error:
             if not self.away:
-                self._tell(lambda why=str(error): self._report(why))  # type: ignore[misc]
+                self._tell(partial(self._report, str(error)))
             self.away = str(error)
             self._stop.wait(PAUSE_SECONDS)
             records = []
         except PositionGone as error:
-            self._tell(lambda why=str(error): self._lost(why))  # type: ignore[misc]
+            self._tell(partial(self._lost, str(error)))
             records = []
         if records and not self._stop.is_set():
             # The next are read when these are on their way: what waits, waits in the topic.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,6 +13,7 @@ from kingdom.gateway.limits import Rate
 from kingdom.gateway.openapi import DESCRIPTION
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.refusals import Refusal, unauthorized
+from kingdom.gateway.rooms import Rooms
 from kingdom.gateway.sessions import Sessions
 from kingdom.gateway.store import Store
 from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
@@ -35,18 +36,6 @@ REGISTRATION: Mapping[str, inputs.Check] = {
 }
 
 
-class Announcer(Protocol):
-    """Hears of what changes rooms, to pass it on to sockets and other gateways."""
-
-    def joined(self, room: str, user: str) -> None: ...
-
-    def left(self, room: str, user: str) -> None: ...
-
-    def read(self, room: str, user: str, message: str) -> None: ...
-
-    def sessions_ended(self, user: str, sessions: list[str]) -> None: ...
-
-
 class Rest:
     """Everything that the operations work with."""
 
@@ -56,7 +45,7 @@ class Rest:
         tokens: Tokens,
         passwords: Passwords,
         rates: dict[str, Rate],
-        announcer: Announcer,
+        rooms: Rooms,
         health: Callable[[], Awaitable[dict[str, str]]],
         sessions: Sessions,
         order: Callable[[str, Command], Awaitable[bool]],
@@ -70,7 +59,7 @@ class Rest:
         self._tokens = tokens
         self._passwords = passwords
         self._rates = rates
-        self._announcer = announcer
+        self._rooms = rooms
         self._health = health
         self._sessions = sessions
         self._order = order
@@ -126,7 +115,7 @@ class Rest:
         if not ended:
             raise Refusal(404, "Session not found")
         self._sessions.note_ended(ended)
-        self._announcer.sessions_ended(caller.user, ended)
+        self._rooms.sessions_ended(caller.user, ended)
         return JSONResponse({"success": True}, 201)
 
     async def add_room(self, request: Request) -> Response:
@@ -140,13 +129,13 @@ class Rest:
         invite = (await inputs.body(request, invite=INVITE))["invite"]
         now = self._clock()
         member = await self._store.run(lambda db: store.join(db, room, user, invite, now))
-        self._announcer.joined(room, user)
+        self._rooms.joined(room, user)
         return JSONResponse(member, 201)
 
     async def leave(self, request: Request) -> Response:
         user, room = self.caller(request).user, inputs.path_id(request)
         left = await self._store.run(lambda db: store.leave(db, room, user))
-        self._announcer.left(room, user)
+        self._rooms.left(room, user)
         return JSONResponse(left, 201)
 
     async def rooms(self, request: Request) -> Response:
@@ -182,7 +171,7 @@ class Rest:
         user, room = self.caller(request).user, inputs.path_id(request)
         message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
         await self._store.run(lambda db: store.mark_read(db, room, user, message))
-        self._announcer.read(room, user, message)
+        self._rooms.read(room, user, message)
         return JSONResponse({"success": True}, 201)
 
     async def kingdom(self, request: Request) -> Response:
