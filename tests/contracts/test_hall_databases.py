@@ -16,7 +16,8 @@ from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrat
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
 from kingdom.hall.persist import Arrival, persist
-from kingdom.hall.records import MessageCreated
+from kingdom.hall.rebuild import Rebuilt, Told, rebuild
+from kingdom.hall.records import MessageCreated, MessagePersisted
 from kingdom.home.places import Places
 
 NOW = iso(1_795_000_000.1234)
@@ -462,3 +463,21 @@ def test_a_message_without_user_or_room_is_refused_with_its_whole_batch(what: st
     with pytest.raises(Refused):
         database.run(lambda db: persist(db, [arrival(room, user, "0:1"), bad], 1000.0))
     assert database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9)) == []
+
+
+def test_what_was_lost_is_stored_as_it_was_told_and_what_cannot_be_is_named(database: Database) -> None:
+    user = add_user(database)
+    room = add_room(database, user)
+    one = next_ulid(1_000)
+    told = [
+        Told(f"0:{number}", MessagePersisted(id, where, user, new_uuid(), "TEXT", "x", NOW).to_json())
+        for number, (id, where) in enumerate([(one, room), (next_ulid(1, one), new_uuid()), (next_ulid(2_000), room)])
+    ]
+    told.append(Told("0:3", b"{}"))
+    stored, known, refused = rebuild(database, told)
+    assert (stored, known, [why.partition(":")[2][:2] for why in refused]) == (2, 0, ["1:", "3:"])
+    assert rebuild(database, told[:1]) == Rebuilt(known=1)
+    rows = database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9))
+    about = database.read(lambda db: db.one("room", id=room))
+    assert about is not None
+    assert [rows[0]["id"], rows[-1]["id"]] == [one, about["last_message_id"]]

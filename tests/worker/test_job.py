@@ -210,6 +210,7 @@ def test_it_says_what_it_has_done(hall: Hall) -> None:
             SOON,
             "snapshot",
         )
+        assert "goes on" not in logged(worker)
     snapshot = read_json(hall.home / "state" / "worker" / "worker.json")
     assert {key: snapshot[key] for key in ("state", "lag", "stored", "repeated", "dead", "gaps")} == {
         "state": "working",
