@@ -16,7 +16,7 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up demo down status attach logs test check check-style check-types check-tests web-test \
-	test-outside test-distributed faults faults-as-user faults-quick bench bench-quick docs clean
+	test-outside test-distributed faults faults-as-user test-as-user faults-quick bench bench-quick docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -94,6 +94,11 @@ faults-as-user: export KINGDOM_CAMPAIGN = 1
 faults-as-user: ## the checks of the sandbox as a user without root and control groups [CHECKS=tests/faults/sandbox]; needs root
 	@bin/setup dev
 	@exec tests/faults/as_user.sh -q $${CHECKS:-tests/faults/sandbox}
+
+test-as-user: ## the quick suite as a user without root, tmux, strace and jq; needs root [CHECKS=tests/cli]
+	@bin/setup dev
+	@WITHOUT='tmux strace jq' exec tests/faults/as_user.sh -q -n $(WORKERS) --dist worksteal \
+		$${CHECKS:-tests $(ELSEWHERE:%=--ignore=tests/%)}
 
 faults-quick: ## the quick fault checks
 	@bin/setup dev

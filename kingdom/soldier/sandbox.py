@@ -317,8 +317,9 @@ def _ruleset(order: SoldierOrder, prepared: Prepared) -> int:
 def _handled(version: int) -> tuple[int, bytes]:
     """Return the rights that this version of Landlock can forbid, and how it is told that all of them are."""
     handled = _READ | _WRITE_FILE | _REMOVE_AND_MAKE
-    handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    handled |= _IOCTL_DEV if version >= 5 else 0
+    for right, brought_by in ((_REFER, 2), (_TRUNCATE, 3), (_IOCTL_DEV, 5)):
+        if version >= brought_by:
+            handled |= right
     told = [handled]
     if version >= 4:
         told.append(0)  # the network stays as it is

@@ -78,4 +78,5 @@ def test_a_file_that_is_no_backup_changes_nothing(terminal: Terminal, tmp_path: 
     (tmp_path / "x").write_text("no archive")
     said = terminal("restore", "--force", str(tmp_path / "x"))
     assert (said.code, path.exists()) == (78, True)
+    assert list(terminal.places.home.glob(".restore-*")) == []
     assert said.err.count("\n") == 1

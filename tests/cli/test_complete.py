@@ -56,6 +56,12 @@ def test_what_is_offered(words: tuple[str, ...], expected: list[str]) -> None:
     assert offered(*words) == expected
 
 
+def test_of_very_many_the_newest_are_offered(terminal: Terminal) -> None:
+    for number in range(60):
+        terminal.task("completed", f"task-20261119-{number:03}")
+    assert offered("tasks", "show", "task-20261119") == [f"task-20261119-{number:03}" for number in range(59, 9, -1)]
+
+
 def test_the_home_on_the_line_is_the_one_that_counts(tmp_path: Path, terminal: Terminal) -> None:
     castle = tmp_path / "castle"
     terminal.ok("init", str(castle))

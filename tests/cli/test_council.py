@@ -57,6 +57,7 @@ def test_status_shows_what_waits_and_who_is_at_work(council: Open, terminal: Ter
         found = json.loads(terminal.ok("council", "status", "--json"))
     leader = next(row for row in found["agents"] if row["agent"] == "leader")
     assert found["runs"]
+    assert {row["oldest_seconds"] for row in found["agents"] if not row["waiting"] + row["in_hand"]} == {0.0}
     assert (leader["waiting"], leader["in_hand"], leader["at_work_on"]) == (1, 1, sent.name)
 
 

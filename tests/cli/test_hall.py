@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from kingdom.cli.hall import greeting
+from kingdom.cli.hall_orders import READERS
 from kingdom.hall import accounts
 from kingdom.hall.opening import open_database
 from kingdom.home.places import Places
+from kingdom.topics.names import PERSISTED
 from tests.cli.conftest import Terminal
 from tests.fixtures import Clock
 from tests.waiting import SOON, wait_until
@@ -141,6 +143,19 @@ def test_lost_messages_come_back_from_the_topic_under_their_ids_and_removed_ones
     with at_work(hall) as worker:
         work(hall, worker, 1)
     assert [row["content"] for row in hall.history(room)][-1] == "and on"
+    hall.close()
+
+
+def test_messages_are_not_brought_back_while_somebody_else_reads_them(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kingdom.cli.hall_orders.HOLD_SECONDS", 0.1)
+    hall = Hall(terminal.places.home, Clock())
+    other = hall.topics.group(READERS, PERSISTED)
+    other.poll(0)
+    said = terminal("hall", "rebuild")
+    assert (said.code, said.out) == (1, "")
+    assert f"{PERSISTED} cannot be read: another `rebuild` may be reading it" in said.err
     hall.close()
 
 

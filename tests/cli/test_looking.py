@@ -328,9 +328,12 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
 
 def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
     terminal.task("completed", "task-1", outcome="failed")
+    before = stamp(time.time())
     said = terminal("tasks", "retry", "task-1")
     assert said.code == 3
     order = said.out.split()[0]
+    given = json.loads(terminal.places.queue_file("orders", "pending", order).read_text())
+    assert before <= given["created_at"] <= stamp(time.time())
     assert "waits for the king, which does not run" in said.out
     assert "retry task-1" in terminal.ok("why", order)
 

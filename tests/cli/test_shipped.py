@@ -58,6 +58,13 @@ def test_unchanged_copies_are_replaced_and_told_in_one_line(terminal: Terminal, 
     assert "Brought up to date" not in terminal.ok("init", ".")
 
 
+def test_a_program_that_may_not_be_run_may_be_run_again(terminal: Terminal) -> None:
+    program = terminal.places.package("gen-briefing") / "run"
+    program.chmod(0o600)
+    terminal.ok("init", ".")
+    assert program.stat().st_mode & 0o777 == 0o700
+
+
 def test_what_the_owner_changed_is_kept_and_told_once(terminal: Terminal, older: Places) -> None:
     prompt, manifest = terminal.places.package("gen-briefing") / "prompt.md", terminal.places.manifest("gen-briefing")
     for path in (prompt, manifest, terminal.places.package("gen-herald") / "prompt.md"):

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Run checks on a copy of the program as a user who is not root and can make no control groups: as_user.sh PYTEST-WORDS…
+# With WITHOUT="tmux jq" as if these were not installed.
 # In a view of the disk of its own, so that the user also reaches a Python that lies in a closed folder, such as /root.
 set -eu
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,10 +15,16 @@ as_user test -x "$checkout/.venv/bin/python" || { echo "as_user.sh: $checkout mu
 
 room=$(mktemp -d /tmp/kd-user-XXXXXX)
 trap 'rm -rf --one-file-system "$room"' EXIT
-mkdir "$room/program" "$room/home" "$room/tmp"
-(cd "$checkout" && tar c bin config docs generals kingdom *.md *.toml *.conf Makefile schemas tests) | tar x -C "$room/program"
+mkdir "$room/program" "$room/home" "$room/tmp" "$room/bin"
+(cd "$checkout" && tar c bin config docs generals kingdom *.md *.toml *.conf Makefile schemas scripts deploy tests) | tar x -C "$room/program"
 chown -R "$user:$user" "$room"
+path=$PATH
+if [ -n "${WITHOUT:-}" ]; then
+    (IFS=: && for folder in $PATH; do ln -s "$folder"/* "$room/bin/" 2>/dev/null || :; done)
+    for tool in $WITHOUT; do rm -f "$room/bin/$tool"; done
+    path=$room/bin
+fi
 cd "$room/program"
-as_user env -i PATH="$PATH" LANG=C.UTF-8 HOME="$room/home" TMPDIR="$room/tmp" PYTHONDONTWRITEBYTECODE=1 \
+as_user env -i PATH="$path" LANG=C.UTF-8 HOME="$room/home" TMPDIR="$room/tmp" PYTHONDONTWRITEBYTECODE=1 \
     ${KINGDOM_CAMPAIGN:+KINGDOM_CAMPAIGN="$KINGDOM_CAMPAIGN"} \
     "$checkout/.venv/bin/python" -m pytest -p no:cacheprovider "$@"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -78,7 +79,9 @@ def answer(program: bytes, machine: int, call: int, arguments: tuple[int, ...]) 
         elif code == 0x54:
             held &= value
         elif code in (0x15, 0x35):
-            at += then if (held == value if code == 0x15 else held >= value) else otherwise
+            passed = then if (held == value if code == 0x15 else held >= value) else otherwise
+            at += passed
+            assert not passed or steps[at][0] in (0x20, 0x06), "what follows looks at the call anew, or answers"
         else:
             assert code == 0x06
             return int(value)
@@ -232,6 +235,24 @@ def test_root_that_may_not_bound_its_privileges_has_none_inside(home: Path) -> N
     found = looked(home, may_not_bound_privileges)
     assert found["CapBnd"] != 0
     assert found["CapEff"] == 0
+
+
+def few_files() -> None:
+    """Hold no trees open beforehand, and be allowed few files more than there are."""
+    sandbox.MOST_HELD = 0
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(name) for name in os.listdir("/proc/self/fd")) + 10, hard))
+
+
+@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+def test_it_needs_one_file_at_a_time_however_many_trees_may_be_read(home: Path) -> None:
+    assert looked(home, few_files, may_not_read=[str(home / "deep/hidden"), "/usr/share/none"])["reads"] == "done"
+
+
+@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+def test_the_first_landlock_hides_what_is_hidden_as_well(home: Path) -> None:
+    found = looked(home, lambda: setattr(sandbox, "_landlock_version", lambda: 1))
+    assert (found["reads"], found["reads what is hidden"]) == ("done", "PermissionError")
 
 
 def test_without_a_sandbox_only_its_limits_hold(home: Path) -> None:

@@ -19,8 +19,9 @@ from kingdom.disk.codec import read_json
 from kingdom.disk.lock import Lock, is_locked
 from kingdom.home.places import Places
 from kingdom.records.soldiers import BY_ITSELF, OVER_LIMIT, STOPPED, SoldierOrder
+from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import carries, stat_fields
-from kingdom.soldier import serve, warm
+from kingdom.soldier import sandbox, serve, warm
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
 from tests.waiting import SOON, wait_until
@@ -86,6 +87,21 @@ def test_the_last_words_of_one_that_ends_are_without_secrets(
     report = reported(places, child)
     assert (report["ended"], report["seen"]) == (how, "*" * len(SECRET))
     assert Path(order.out).read_text() == "*" * len(SECRET) + "\n"
+
+
+def test_its_engine_gives_way_to_the_roles(serves: Serves, places: Places, order: SoldierOrder) -> None:
+    reported(places, serves("cut -d' ' -f19 /proc/self/stat"))
+    assert int(Path(order.out).read_text()) == min(19, os.nice(0) + sandbox.GIVES_WAY)
+
+
+def test_its_engine_is_in_a_control_group_of_its_own(serves: Serves, places: Places, order: SoldierOrder) -> None:
+    probe = Cgroup(places.home, "probe")
+    probe.create(1)
+    if not probe.is_there():
+        pytest.skip("NO CONTROL GROUPS HERE")
+    probe.kill_all()
+    reported(places, serves("cat /proc/self/cgroup"))
+    assert TASK in Path(order.out).read_text()
 
 
 def test_one_that_the_kernel_ends_for_its_processor_time_is_over_its_limit(serves: Serves, places: Places) -> None:
