@@ -16,7 +16,9 @@ as_user test -x "$checkout/.venv/bin/python" || { echo "as_user.sh: $checkout mu
 room=$(mktemp -d /tmp/kd-user-XXXXXX)
 trap 'rm -rf --one-file-system "$room"' EXIT
 mkdir "$room/program" "$room/home" "$room/tmp" "$room/bin"
-(cd "$checkout" && tar c bin config docs generals kingdom *.md *.toml *.conf Makefile schemas scripts deploy tests) | tar x -C "$room/program"
+cd "$checkout"
+git ls-files -z --cached --others --exclude-standard | tar c --null --ignore-failed-read -T - | tar x -C "$room/program"
+git init -q "$room/program"
 chown -R "$user:$user" "$room"
 path=$PATH
 if [ -n "${WITHOUT:-}" ]; then
