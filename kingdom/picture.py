@@ -93,7 +93,7 @@ class Picture(NamedTuple):
     held_runs: tuple[dict[str, Any], ...]
     #: What each worker of the hall says of itself.
     workers: tuple[dict[str, Any], ...]
-    #: What each gateway of the hall that runs has counted.
+    #: What each gateway of the hall that runs has counted, and its address, or why it has none.
     gateways: tuple[dict[str, Any], ...]
     #: What the council has counted, while it runs: waiting, retrying, at_work, told, done, retried, buried.
     council: dict[str, Any]
@@ -217,7 +217,7 @@ def take(
         next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
         workers=tuple(workers(places)),
-        gateways=tuple(_gateways(places)),
+        gateways=tuple(gateways(places)),
         council=read_json_or(places.council_figures, {}) if is_locked(places.lock("council")) else {},
         watchers=tuple(_watchers(places)),
         cleanup=read_json_or(places.cleanup, {}),
@@ -231,8 +231,8 @@ def workers(places: Places) -> Iterator[dict[str, Any]]:
             yield {"role": path.parent.name, **said}
 
 
-def _gateways(places: Places) -> Iterator[dict[str, Any]]:
-    """Yield what each gateway that runs has counted since its start."""
+def gateways(places: Places) -> Iterator[dict[str, Any]]:
+    """Yield what each gateway that runs has counted since its start, and its `address`, or `why` it has none."""
     for path in places.gateways_figures():
         if is_locked(places.lock(path.parent.name)) and (said := read_json_or(path, {})):
             yield {"role": path.parent.name, **said}

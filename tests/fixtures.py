@@ -21,6 +21,8 @@ from kingdom.records.queues import Queues
 from kingdom.runtime.role import Services
 from kingdom.times import moment
 
+CONFIGURED_BY = {"gateway": "hall", "worker": "hall"}
+WITHOUT_HALL = {"roles": {"gateway": False, "worker": False}}
 MORNING = "2026-02-07T10:00:00Z"
 
 
@@ -44,7 +46,7 @@ def services(home: Path, name: str, clock: Clock, **files: Mapping[str, Any]) ->
     """Return what `role.run` passes to a role. `files` are written as `config/<name>.yaml` first."""
     places = founded(home, **files)
     system = configuration.load(places, "system")
-    own = configuration.load(places, "general" if name.startswith("gen-") else name)
+    own = configuration.load(places, CONFIGURED_BY.get(name, "general" if name.startswith("gen-") else name))
     disk = Disk(places.scratch(name), durability="process")
     unsynced = Disk(places.scratch(name), durability="process")
     make_folder(places.scratch(name))
@@ -54,9 +56,12 @@ def services(home: Path, name: str, clock: Clock, **files: Mapping[str, Any]) ->
 
 
 def founded(home: Path, **files: Mapping[str, Any]) -> Places:
+    """Make a home without a hall, whose roles would need time and a port, unless its system.yaml says otherwise."""
     places = Places(home)
     for folder in places.folders():
         make_folder(folder)
+    if "system" in files or not (places.config / "system.yaml").exists():
+        files = {**files, "system": {**WITHOUT_HALL, **files.get("system", {})}}
     for name, content in files.items():
         (places.config / f"{name}.yaml").write_text(yaml.safe_dump(dict(content), allow_unicode=True))
     return places

@@ -34,7 +34,12 @@ QUESTION = "In which currency shall prices be shown? I would take EUR.\n- EUR\n-
 CHANGES = 'git fetch -q origin "refs/pull/{}/head" && git diff --stat origin/HEAD...FETCH_HEAD'
 
 CONFIG: dict[str, dict[str, Any]] = {
-    "system.yaml": {"launcher": "supervisord", "default_engine": "claude"},
+    # People talk in its Slack.
+    "system.yaml": {
+        "launcher": "supervisord",
+        "default_engine": "claude",
+        "roles": {"gateway": False, "worker": False},
+    },
     # The demo goes on however busy the machine is.
     "chamberlain.yaml": {"thresholds": {"yellow": 101, "orange": 101, "red": 101}},
     "king.yaml": {"retry": {"max_attempts": 2, "backoff_seconds": 0}},

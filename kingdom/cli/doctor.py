@@ -416,9 +416,11 @@ def _hall(places: Places) -> Iterator[Finding]:
     yield from _owner(places, hall)
     for said in picture.workers(places):
         yield from _worker(said, int(hall["limits"]["worker_lag"]))
-    for address in sorted(places.state.glob("gateway*/address")):
-        with suppress(OSError):
-            yield _health(address.parent.name, address.read_text("ascii").strip())
+    for said in picture.gateways(places):
+        if said.get("address"):
+            yield _health(said["role"], str(said["address"]))
+        else:
+            yield Finding("bad", "hall", f"{said['role']} {one_line(said.get('why'), 200)}")
 
 
 def _owner(places: Places, hall: config.Config) -> Iterator[Finding]:
@@ -426,10 +428,10 @@ def _owner(places: Places, hall: config.Config) -> Iterator[Finding]:
     from kingdom.hall.accounts import has_owner
     from kingdom.hall.opening import is_there, open_database
 
-    secrets = dotenv.secrets(places)
-    if not is_there(hall, secrets, places):
-        return
     with suppress(KingdomError):
+        secrets = dotenv.secrets(places)
+        if not is_there(hall, secrets, places):
+            return
         database = open_database(hall, secrets, places)
         try:
             if not database.read(has_owner):

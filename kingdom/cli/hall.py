@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from kingdom import picture
 from kingdom.cli import as_json, hall_orders, home
 from kingdom.cli.commands import Finite
 from kingdom.errors import BadInput, Exit, KingdomError, NoSuchThing, TookTooLong
@@ -87,7 +88,7 @@ def invite(owner: bool, days: float, uses: int, room: str | None) -> None:
     """
     places = home.find()
     if owner:
-        print(owner_link(places))
+        print(_link(places, _ask(_owner_code)))
         return
     room_id = own_rooms.THRONE_ROOM if room == own_rooms.THRONE else room and room.lower()
     if room_id and _ask(lambda db: db.one("room", id=room_id)) is None:
@@ -241,10 +242,9 @@ def _order(name: str, done: str, **facts: str | int) -> int:
     raise TookTooLong(what="answer of the worker", seconds=hall_orders.DONE_SECONDS, hint=hint)
 
 
-def owner_link(places: Places) -> str:
-    """Return a new link by which somebody becomes an owner."""
-    gives, now = accounts.Invitation(accounts.OWNER), time.time()
-    return _link(places, _ask(lambda db: accounts.new_invite(db, gives, 1, OWNER_DAYS * DAY, now)))
+def _owner_code(db: Connection) -> str:
+    """Return the code of a new link by which somebody becomes an owner."""
+    return accounts.new_invite(db, accounts.Invitation(accounts.OWNER), 1, OWNER_DAYS * DAY, time.time())
 
 
 def greeting(places: Places, *, is_logged: bool) -> Iterator[str]:
@@ -252,11 +252,17 @@ def greeting(places: Places, *, is_logged: bool) -> Iterator[str]:
 
     What is logged holds no link: whoever reads the log could take it.
     """
+    if why := _gateway(places).get("why"):
+        yield f"The hall: {one_line(why, 200)}"
+        return
     yield f"The hall: {_address(places)}"
     how = f"`{home.command()} hall invite --owner` prints the owner's link"
     try:
-        if not _ask(accounts.has_owner):
-            yield f"  nobody owns it: {how}" if is_logged else f"  make it yours, within a day: {owner_link(places)}"
+        with _database() as database:
+            if database.read(accounts.has_owner):
+                return
+            link = "" if is_logged else _link(places, database.run(_owner_code))
+        yield f"  make it yours, within a day: {link}" if link else f"  nobody owns it: {how}"
     except KingdomError as error:
         yield f"  whether it has an owner is not known ({one_line(error, 200)}); {how}"
 
@@ -268,12 +274,15 @@ def _link(places: Places, code: str, room: str | None = None) -> str:
 
 def _address(places: Places) -> str:
     """Return where the gateway listens, or would."""
-    try:
-        return (places.own("gateway") / "address").read_text("ascii").strip()
-    except OSError:
-        settings, _ = config.for_looking(places, "hall")
-        host = settings["host"]
-        return f"http://{f'[{host}]' if ':' in host else host}:{settings['port']}"
+    if listens := _gateway(places).get("address"):
+        return str(listens)
+    settings, _ = config.for_looking(places, "hall")
+    host = settings["host"]
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings['port']}"
+
+
+def _gateway(places: Places) -> Mapping[str, Any]:
+    return next((said for said in picture.gateways(places) if said["role"] == "gateway"), {})
 
 
 def _ask(work: Callable[[Connection], T]) -> T:

@@ -309,9 +309,13 @@ def _council(view: Picture) -> Section:
 def _gateway(said: dict[str, Any]) -> Iterator[Part]:
     """Yield what a gateway of the hall has counted."""
     numbers = {name: said[name] for name in ("sockets", "accepted", "failed") if isinstance(said.get(name), int)}
+    if said.get("address"):
+        yield Part(f"{one_line(said['address'])}, ")
     yield Part(f"{count(numbers.get('sockets', 0), 'socket')}, {count(numbers.get('accepted', 0), 'message')} accepted")
     if numbers.get("failed"):
         yield Part(f", {numbers['failed']} failed", "yellow")
+    if said.get("why"):
+        yield Part(f"; {one_line(said['why'], LONGEST_TEXT)}", BAD)
 
 
 def _worker(said: dict[str, Any]) -> Iterator[Part]:

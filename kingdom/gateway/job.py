@@ -12,7 +12,7 @@ from pathlib import Path
 from kingdom.disk.codec import to_json
 from kingdom.errors import BadConfig
 from kingdom.gateway.app import Application
-from kingdom.gateway.frames import Listener
+from kingdom.gateway.frames import Listener, PortTaken
 from kingdom.runtime.role import Services, Turn
 
 LONGEST_TURN = 1.0
@@ -34,8 +34,12 @@ class GatewayJob:
         self._loop.add_reader(services.alarm.fileno(), self._wake.set)
         self._application = Application(services)
         self._listener: Listener | None = None
-        self._figures: dict[str, int] = {}
+        self._figures: dict[str, int | str] = {}
         self._figures_at = 0.0
+        #: Where it listens, or why it does not.
+        self._place: dict[str, str] = {}
+        with suppress(OSError):
+            os.unlink(self._address)  # of a process that was killed
 
     def folders(self) -> Mapping[Path, tuple[str, ...]]:
         """Return none: what arrives comes through the event loop."""
@@ -67,6 +71,7 @@ class GatewayJob:
     async def _serve(self) -> None:
         if self._listener is None:
             await self._begin()
+            return
         threshold = float(self._services.system["heartbeat"]["threshold_seconds"])
         moved = self._application.moved
         moved.clear()
@@ -83,10 +88,17 @@ class GatewayJob:
         self._application.start()
         listener = Listener(self._application)
         host = self._services.config["host"]
-        port = await listener.listen(host, self._port)
+        try:
+            port = await listener.listen(host, self._port)
+        except PortTaken as error:
+            self._place = {"why": str(error)}
+            self._write_figures()
+            raise
         self._listener = listener
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._services.unsynced.rewrite(self._address, f"{address}\n".encode())
+        self._place = {"address": address}
+        self._write_figures()
         self._services.log.info(f"listens on {address}")
 
     async def _end(self) -> None:
@@ -103,8 +115,9 @@ class GatewayJob:
 
     def _write_figures(self) -> None:
         now = self._services.monotonic()
-        figures = self._application.figures()
-        if figures != self._figures and now - self._figures_at >= FIGURES_SECONDS:
+        figures: dict[str, int | str] = {**self._application.figures(), **self._place}
+        is_new = self._place.items() - self._figures.items()
+        if figures != self._figures and (is_new or now - self._figures_at >= FIGURES_SECONDS):
             self._services.unsynced.rewrite(
                 self._services.places.gateway_figures(self._services.name), to_json(figures)
             )

@@ -16,8 +16,8 @@ class RoleRow(NamedTuple):
     #: What `python -m` runs, with this argument if any.
     module: str
     argument: str = ""
-    #: It runs without being switched on in system.yaml; the schema of that file has a switch for each other role.
-    by_default: bool = True
+    #: system.yaml says whether it runs: its schema has a switch for it. The others always do.
+    has_switch: bool = False
     #: What it is for, in a few words.
     serves: str = ""
 
@@ -31,12 +31,12 @@ ROLES: dict[str, RoleRow] = {
     "envoy": RoleRow("envoy", "kingdom.envoy", serves="sends messages to people"),
     "king": RoleRow("king", "kingdom.king", serves="routes events to generals"),
     "sentinel": RoleRow("sentinel", "kingdom.sentinel", serves="watches GitHub, Jira and other sources of events"),
-    "council": RoleRow("council", "kingdom.council", by_default=False, serves="hands agents their messages"),
-    "gateway": RoleRow("gateway", "kingdom.gateway", by_default=False, serves="chat rooms over HTTP and Socket.IO"),
+    "council": RoleRow("council", "kingdom.council", has_switch=True, serves="hands agents their messages"),
+    "gateway": RoleRow("gateway", "kingdom.gateway", has_switch=True, serves="chat rooms over HTTP and Socket.IO"),
     "mailbox": RoleRow(
-        "mailbox", "kingdom.mailbox", by_default=False, serves="Yi-Rang MQ, the queue for local programs"
+        "mailbox", "kingdom.mailbox", has_switch=True, serves="Yi-Rang MQ, the queue for local programs"
     ),
-    "worker": RoleRow("worker", "kingdom.worker", by_default=False, serves="stores what people say in the hall"),
+    "worker": RoleRow("worker", "kingdom.worker", has_switch=True, serves="stores what people say in the hall"),
 }
 
 
@@ -50,8 +50,8 @@ def general(name: str) -> RoleRow:
 
 
 def rows(installed_generals: list[str], also: frozenset[str] = frozenset()) -> list[RoleRow]:
-    """Return the roles that should run: the default ones, those switched on by name, and the installed generals."""
-    fixed = [row for row in ROLES.values() if row.by_default or row.name in also]
+    """Return the roles that should run: those that always do, those switched on, and the installed generals."""
+    fixed = [row for row in ROLES.values() if not row.has_switch or row.name in also]
     return [*fixed, *(general(name) for name in sorted(installed_generals))]
 
 
@@ -59,7 +59,7 @@ def instances(places: Places, role: str) -> list[RoleRow]:
     """Return the further processes of a role of the hall, by the names that hall.yaml gives them."""
     row = ROLES[role]
     names = config.for_looking(places, "hall")[0]["instances"].get(role, ())
-    return [RoleRow(f"{role}-{name}", row.module, name, row.by_default, row.serves) for name in sorted(names)]
+    return [RoleRow(f"{role}-{name}", row.module, name, row.has_switch, row.serves) for name in sorted(names)]
 
 
 def watcher(name: str) -> str:
@@ -82,10 +82,10 @@ def how_to_start(places: Places, name: str, command: str) -> str:
 
 
 def is_switched_on(places: Places, name: str) -> bool:
-    """Return whether a role should run in this home, as far as its system.yaml says: all do unless it is optional."""
+    """Return whether a role should run in this home, as far as its system.yaml says."""
     role, _, instance = name.partition("-")
     row = ROLES.get(role)
-    if row is None or row.by_default:
+    if row is None or not row.has_switch:
         return True
     is_named = not instance or name in [row.name for row in instances(places, role)]
     return is_named and bool(config.for_looking(places, "system")[0]["roles"][role])

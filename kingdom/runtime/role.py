@@ -256,6 +256,7 @@ class _Loop:
         self._reload_requested = False
         self._config_files = ConfigFiles(services.places, spec.config_name, *spec.also_reads)
         self._config_error = ""
+        self._failing = ""
         self._look_everywhere = True
         self._is_a_unit = bool(os.environ.get("NOTIFY_SOCKET"))
 
@@ -294,11 +295,14 @@ class _Loop:
         try:
             turn = self._job.turn(None if self._look_everywhere else arrivals)
             state, self._look_everywhere = "working" if turn.worked else "idle", False
+            self._failing = ""
         except LockLost:
             raise
         except (KingdomError, OSError) as error:
             # A full or failing disk passes: keep running, show it, look everywhere again in a moment.
-            self._services.log.error(f"a turn failed and will be repeated: {error}")
+            if str(error) != self._failing:
+                self._services.log.error(f"a turn failed and will be repeated: {error}")
+            self._failing = str(error)
             turn = Turn(worked=False, wait=DEGRADED_PAUSE_SECONDS, busy=True)
             state, self._look_everywhere = "degraded", True
         self._services.log.flush()

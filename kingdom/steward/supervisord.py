@@ -18,6 +18,7 @@ from xml.parsers.expat import ExpatError
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile, LauncherError
+from kingdom.home import schemas
 from kingdom.home.places import Places, find_data
 from kingdom.home.roster import ROLES, RoleRow
 from kingdom.runtime.processes import stat_fields
@@ -106,7 +107,8 @@ stdout_logfile_maxbytes=0
 
 def render_checkout() -> str:
     """Return the supervisord.conf at the top of the checkout."""
-    by_default = {name for name, row in ROLES.items() if row.by_default}
+    switched_on = schemas.with_defaults(schemas.load("config/system"), {})["roles"]
+    by_default = {name for name, row in ROLES.items() if not row.has_switch or switched_on[name]}
     return render("%(here)s", '/bin/sh "%(here)s/bin/role"', by_default, inherits=False)
 
 

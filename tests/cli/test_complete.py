@@ -26,6 +26,7 @@ def _lived_in(terminal: Terminal) -> None:
     (terminal.places.folder("tasks", "pending") / ".task-3.json").write_text("{")
 
 
+ROLES = ["chamberlain", "envoy", "king", "sentinel", "gateway", "worker", "gen-briefing", "gen-herald"]
 TASKS = ["task-20261118-1000", "task-20261118-999", "task-20261118-002"]
 
 
@@ -34,7 +35,7 @@ TASKS = ["task-20261118-1000", "task-20261118-999", "task-20261118-002"]
     [
         (("em",), ["emit"]),
         (("start", "k"), ["king"]),
-        (("stop", ""), ["chamberlain", "envoy", "king", "sentinel", "gen-briefing", "gen-herald"]),
+        (("stop", ""), ROLES),
         (("logs", "env"), ["envoy"]),
         (("attach", "task-"), TASKS),
         (("generals", "uninstall", ""), ["gen-briefing", "gen-herald"]),

@@ -58,7 +58,7 @@ def open_folder(places: Places) -> None:
 
 
 def hall_without_worker(places: Places) -> None:
-    (places.config / "system.yaml").write_text("roles: {gateway: true}\n")
+    (places.config / "system.yaml").write_text("roles: {worker: false}\n")
 
 
 def open_hall(places: Places) -> None:
@@ -67,9 +67,18 @@ def open_hall(places: Places) -> None:
 
 
 def deaf_gateway(places: Places) -> None:
-    hall_without_worker(places)
-    (places.own("gateway") / "address").parent.mkdir(parents=True)
-    (places.own("gateway") / "address").write_text("http://127.0.0.1:1\n")
+    gateway(places, {"address": "http://127.0.0.1:1"})
+
+
+def gateway_without_port(places: Places) -> None:
+    gateway(places, {"why": "cannot listen on 127.0.0.1 port 7700"})
+
+
+def gateway(places: Places, said: dict[str, str]) -> None:
+    """Let the gateway run, and say something of itself."""
+    places.own("gateway").mkdir(parents=True)
+    Lock(places.lock("gateway"), "gateway").acquire()
+    places.gateway_figures("gateway").write_text(json.dumps(said))
 
 
 def council_without_agents(places: Places) -> None:
@@ -136,6 +145,7 @@ def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: T
         (hall_without_worker, "warn", "the gateway is switched on and the worker is not; write roles: {worker: true}"),
         (open_hall, "warn", "everybody who reaches 0.0.0.0:7700 can register; write registration: closed"),
         (deaf_gateway, "bad", "gateway does not answer at http://127.0.0.1:1"),
+        (gateway_without_port, "bad", "gateway cannot listen on 127.0.0.1 port 7700"),
         (council_without_agents, "warn", "council: it is switched on and nobody is to be told; write agents:"),
         (
             council_without_program,

@@ -590,10 +590,13 @@ def test_a_missing_role_comes_back_by_itself_while_its_watcher_is_at_work(termin
 
 
 def test_status_says_how_a_kingdom_that_is_down_is_started(terminal: Terminal) -> None:
-    first = f"\nnot at work\n  none of 6 roles: `{home.command()} up` starts the kingdom\n"
+    first = f"\nnot at work\n  none of 8 roles: `{home.command()} up` starts the kingdom\n"
     assert first in terminal("status").out
     said = terminal("doctor").out
-    assert "roles: none runs; missing: chamberlain, envoy, king, sentinel, gen-briefing, gen-herald\n" in said
+    assert (
+        "roles: none runs; missing: chamberlain, envoy, king, sentinel, gateway, worker, gen-briefing, gen-herald\n"
+        in said
+    )
 
 
 def test_a_worker_of_the_hall_is_shown_with_what_it_stored_and_what_waits_for_it(terminal: Terminal) -> None:

@@ -10,6 +10,7 @@ import yaml
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import to_json
 from kingdom.home.places import Places
+from tests.fixtures import WITHOUT_HALL
 
 GENERAL = "gen-pr"
 NOW = "2026-02-07T10:00:00Z"
@@ -22,6 +23,7 @@ def make(home: Path, *, config: dict[str, dict[str, Any]] | None = None) -> Plac
     for folder in places.folders():
         make_folder(folder)
     files = {"king": {"concurrency": {"max_soldiers": 20}}, **(config or {})}
+    files["system"] = {**WITHOUT_HALL, **files.get("system", {})}
     for name, content in files.items():
         (places.config / f"{name}.yaml").write_text(yaml.safe_dump(content))
     install(home, GENERAL)

@@ -27,9 +27,9 @@ def test_every_role_has_a_program_whose_configuration_is_there(name: str) -> Non
     assert (Places(find_data()).default_config / f"{config}.yaml").is_file()
 
 
-def test_the_roles_that_system_yaml_switches_on_are_those_that_do_not_run_by_default() -> None:
+def test_the_roles_that_have_a_switch_are_those_of_system_yaml() -> None:
     switches = set(schemas.load("config/system")["properties"]["roles"]["properties"])
-    assert switches == {name for name, row in ROLES.items() if not row.by_default}
+    assert switches == {name for name, row in ROLES.items() if row.has_switch}
 
 
 def test_which_roles_run_unless_something_else_is_said() -> None:
@@ -41,7 +41,7 @@ def test_which_roles_run_unless_something_else_is_said() -> None:
     assert not [
         name
         for name, row in ROLES.items()
-        if not row.by_default and name not in ("council", "gateway", "mailbox", "worker")
+        if row.has_switch and name not in ("council", "gateway", "mailbox", "worker")
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_role_is_wanted_unless_its_file_says_otherwise(home: Path, word: str |
 def test_instances_of_the_hall_run_when_their_role_is_switched_on(home: Path) -> None:
     places = founded(
         home,
-        system={"roles": {"gateway": True}},
+        system={"roles": {"gateway": True, "worker": False}},
         hall={"instances": {"gateway": {"b": 7701}, "worker": ["c"]}},
     )
     rows = {row.name: row.argv for row in roster.roles_of(places, config.load(places, "system"))}

@@ -1,3 +1,4 @@
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -6,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.watch.kingdoms import one_of
+from tests.fixtures import WITHOUT_HALL
 from tests.journey.kingdoms import Kingdom
 
 
@@ -33,7 +35,7 @@ def founded(launcher: str, prepare: Callable[[Kingdom], None] = lambda kingdom: 
         pytest.skip("tmux is not installed")
     home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     kingdom = Kingdom(home)
-    (kingdom.places.config / "system.yaml").write_text(f"launcher: {launcher}\n")
+    (kingdom.places.config / "system.yaml").write_text(json.dumps({"launcher": launcher, **WITHOUT_HALL}))
     prepare(kingdom)
     try:
         kingdom.ok("up")

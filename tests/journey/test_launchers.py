@@ -133,7 +133,9 @@ time.sleep(600)
 
 
 def quick_to_notice(kingdom: Kingdom) -> None:
-    (kingdom.places.config / "system.yaml").write_text("launcher: supervisord\nheartbeat: {threshold_seconds: 3}\n")
+    (kingdom.places.config / "system.yaml").write_text(
+        "launcher: supervisord\nheartbeat: {threshold_seconds: 3}\nroles: {gateway: false, worker: false}\n"
+    )
     (kingdom.places.config / "chamberlain.yaml").write_text(
         "intervals: {vitals_seconds: 3600, roll_call_seconds: 0.5}\n"
     )

@@ -31,7 +31,9 @@ def test_it_runs_under_supervisord_and_says_so(bare: Kingdom) -> None:
     said = bare.ok("up")
     assert said.startswith("NO TMUX HERE: the roles run under supervisord")
     assert ", under supervisord." in said
-    assert "- Roles: 6 of 6 at work" in bare.ok("say", "brief me")
+    assert "\nThe hall: http://127.0.0.1:" in said
+    assert "  make it yours, within a day: http://127.0.0.1:" in said
+    assert "- Roles: 8 of 8 at work" in bare.ok("say", "brief me")
     doctor = bare.ok("doctor", "--all")
     assert "warn  tmux: not installed: roles run under supervisord" in doctor
     assert "supervisord runs" in doctor

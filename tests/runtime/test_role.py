@@ -550,6 +550,9 @@ def test_a_missing_folder_is_no_end(shared: KingRig) -> None:
     folder = shared.places.folder("events", "pending")
     folder.rmdir()
     shared.until(lambda: shared.heartbeat()["state"] == "degraded", "it shows as degraded")
+    before = shared.heartbeat()["seq"]
+    shared.until(lambda: shared.heartbeat()["seq"] > before, "it tries again")
+    assert shared.log().count("a turn failed and will be repeated") == 1, "what has been told once is known"
     folder.mkdir()
     shared.until(shared.is_idle, "rest again")
     shared.dispatch("evt-after-the-folder-came-back")

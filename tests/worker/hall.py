@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import make_folder
 from kingdom.hall.base import Connection, Database
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.opening import open_database
 from kingdom.hall.records import Command, MessageCreated
-from kingdom.home import config as configuration
 from kingdom.runtime.role import Services
 from kingdom.topics import open_topics
 from kingdom.topics.base import Outcome, Record, Topics, kit_of
@@ -48,10 +46,7 @@ class Hall:
 
     def of(self, role: str) -> Services:
         """The services of a role of the hall."""
-        given = services(self.home, "king", self.clock, hall=self.settings)
-        settings = configuration.load(given.places, "hall")
-        make_folder(given.places.own(role))
-        return replace(given, name=role, config=settings, secrets={})
+        return replace(services(self.home, role, self.clock, hall=self.settings), secrets={})
 
     def close(self) -> None:
         self.topics.close()

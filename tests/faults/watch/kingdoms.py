@@ -163,7 +163,8 @@ def kingdom(
     """Return a kingdom that is not up yet; its processes are killed at the end."""
     home = trees.new_folder()
     tree = tree or trees.program()
-    system = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}, "roles": {"mailbox": True}}
+    roles = {"mailbox": True, "gateway": False, "worker": False}
+    system = {"launcher": launcher, "heartbeat": {"threshold_seconds": THRESHOLD}, "roles": roles}
     # A busy machine must not hold events back: these checks are not about the gate.
     calm = {"thresholds": {"yellow": 100, "orange": 100, "red": 100}}
     settings = {
