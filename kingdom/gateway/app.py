@@ -23,6 +23,7 @@ from kingdom.gateway.clients import Client, Clients
 from kingdom.gateway.delivery import Delivery, Names
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import Membership
+from kingdom.gateway.orders import Orders
 from kingdom.gateway.page_files import PageFiles
 from kingdom.gateway.panel import Panel
 from kingdom.gateway.passwords import Passwords
@@ -101,6 +102,7 @@ class Application:
             self._sessions,
             self._order,
             Panel(services.places, self._checks, clock).look,
+            Orders(services.places, services.queues, clock),
             clock,
         )
         self._admission = Admission(self._serve, self._rates["requests"])

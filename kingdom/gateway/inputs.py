@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 from starlette.requests import ClientDisconnect, Request
 
 from kingdom.disk.codec import parse_json
+from kingdom.errors import BadName
 from kingdom.gateway.refusals import Refusal, invalid
 from kingdom.hall.ids import is_ulid
 from kingdom.hall.records import unfit_content
+from kingdom.home.places import check_name
 
 LARGEST_BODY = 64 << 10
 MOST_MESSAGES = 100
@@ -121,6 +123,20 @@ def path_id(request: Request) -> str:
     if not UUID.match(given):
         raise Refusal(400, "Validation failed (uuid is expected)")
     return given.lower()
+
+
+def name(value: object) -> str:
+    """Return what keeps a value from being the name of a file in a queue, or ""."""
+    try:
+        check_name("id", value)
+    except BadName as error:
+        return str(error)
+    return ""
+
+
+def one_of(*words: str) -> Check:
+    """Return a check that a value is one of these words."""
+    return lambda value: "" if value in words else f"Must be one of {', '.join(words)}"
 
 
 def path_cursor(request: Request) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom import __version__
+from kingdom.gateway.orders import ACTIONS
 
 Json = dict[str, Any]
 UUID: Json = {"type": "string", "format": "uuid", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
@@ -117,6 +118,9 @@ KINGDOM = _object(
         "nextRun": _or_null(_object({"schedule": {"type": "string"}, "at": {"type": "string"}})),
     }
 )
+
+NAME_OF_FILE: Json = {"type": "string", "pattern": "^[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]{0,199}$"}
+ORDER = _object({"orderId": {"type": "string"}, **dict.fromkeys(("action", "target", "outcome", "code"), NAME)})
 
 _SAYS = {
     "400": "What was sent does not fit",
@@ -250,6 +254,27 @@ DESCRIPTION: Json = {
                 "room: `line` in a sentence, with the reason when nothing runs; the longest waiting and the newest of "
                 "what asks, failed, runs and waits, with the room of its task if it has one, and how many more.",
             }
+        },
+        "/kingdom/orders": {
+            "post": {
+                **_operation(
+                    "giveOrder",
+                    "202",
+                    _object({"orderId": {"type": "string"}}),
+                    "400 413",
+                    _object({"action": {"enum": list(ACTIONS)}, "target": NAME_OF_FILE}),
+                ),
+                "description": "Of an owner to the king, about what has this id: retry or cancel a task, put back "
+                "(requeue) an event, a message or what lies in dead/, discard an event.",
+            }
+        },
+        "/kingdom/orders/{order}": {
+            "parameters": [{"name": "order", "in": "path", "required": True, "schema": NAME_OF_FILE}],
+            "get": {
+                **_operation("order", "200", ORDER, "404"),
+                "description": "What came of an order: `outcome` in words and `code` (done or refused), null until the "
+                "king has come to it. For owners.",
+            },
         },
         "/health": {
             "get": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from kingdom.gateway import inputs, store
 from kingdom.gateway.limits import Rate
 from kingdom.gateway.openapi import DESCRIPTION
+from kingdom.gateway.orders import ACTIONS, Orders
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.refusals import Refusal, unauthorized
 from kingdom.gateway.rooms import Rooms
@@ -50,6 +52,7 @@ class Rest:
         sessions: Sessions,
         order: Callable[[str, Command], Awaitable[bool]],
         kingdom: Callable[[], Awaitable[bytes]],
+        orders: Orders,
         clock: Callable[[], float],
     ) -> None:
         """`health` returns what is up or down; `order` gives the worker a command under a key, and returns whether the
@@ -64,6 +67,7 @@ class Rest:
         self._sessions = sessions
         self._order = order
         self._kingdom = kingdom
+        self._orders = orders
         self._clock = clock
 
     async def register(self, request: Request) -> Response:
@@ -180,6 +184,20 @@ class Rest:
             raise Refusal(403, "Only for owners and people of the throne room")
         return Response(await self._kingdom(), media_type="application/json")
 
+    async def give_order(self, request: Request) -> Response:
+        caller = self.caller(request)
+        given = await inputs.body(request, action=inputs.one_of(*ACTIONS), target=inputs.name)
+        await self._store.read(lambda db: store.check_owner(db, caller.user))
+        order = await asyncio.to_thread(self._orders.give, given["action"], given["target"], caller.email)
+        return JSONResponse({"orderId": order}, 202)
+
+    async def order(self, request: Request) -> Response:
+        user, name = self.caller(request).user, request.path_params["order"]
+        await self._store.read(lambda db: store.check_owner(db, user))
+        if inputs.name(name) or (found := self._orders.look(name)) is None:
+            raise Refusal(404, "There is no such order")
+        return JSONResponse(found)
+
     async def health(self, request: Request) -> Response:
         states = {name: {"status": state} for name, state in (await self._health()).items()}
         needed = {name: state for name, state in states.items() if name != "worker"}
@@ -233,6 +251,8 @@ OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]
     ("POST", "/rooms/{id}/read"): Rest.mark_read,
     ("GET", "/search"): Rest.search,
     ("GET", "/kingdom"): Rest.kingdom,
+    ("POST", "/kingdom/orders"): Rest.give_order,
+    ("GET", "/kingdom/orders/{order}"): Rest.order,
     ("GET", "/health"): Rest.health,
     ("GET", "/openapi.json"): Rest.description,
 }

@@ -147,6 +147,12 @@ def may_see_kingdom(db: Connection, user: str) -> bool:
     return _is_owner(db, user) or is_member(db, own_rooms.THRONE_ROOM, user)
 
 
+def check_owner(db: Connection, user: str) -> None:
+    """Refuse who is no owner."""
+    if not _is_owner(db, user):
+        raise Refusal(403, "Only for owners")
+
+
 def _is_owner(db: Connection, user: str) -> bool:
     row = db.one("user_by_id", id=user)
     return row is not None and row["role"] == accounts.OWNER

@@ -176,6 +176,17 @@ async def wrong_removals(hall: Hall) -> list[str]:
     return [] if statuses == [403, 202] else [f"another member and the sender get {statuses}"]
 
 
+def wrong_for_members(hall: Hall) -> list[str]:
+    """Check that somebody who is neither an owner nor in the throne room sees and orders nothing of the kingdom."""
+    anna, order = hall.person(), {"action": "cancel", "target": "task-1"}
+    answers = [anna.call("GET", "/kingdom"), anna.call("POST", "/kingdom/orders", json=order)]
+    answers += [anna.call("GET", "/kingdom/orders/ord-1")]
+    given = list(hall.places.folder("orders", "pending").glob("*.json"))
+    return [f"{answer.url} gets {answer.status_code}" for answer in answers if answer.status_code != 403] + [
+        f"an order is given: {path.name}" for path in given
+    ]
+
+
 def wrong_invitations(hall: Hall) -> list[str]:
     """An invitation lets in as often as it says, and what is none lets nobody in, wherever anybody may register."""
     database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)

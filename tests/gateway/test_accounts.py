@@ -1,5 +1,6 @@
 """Who comes into a hall, with invitations, and how sessions end on every gateway."""
 
+import json
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from kingdom.hall import own_rooms
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
 from kingdom.hall.own_rooms import THRONE_ROOM
+from kingdom.records.messages import Order
 from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -135,6 +137,16 @@ async def test_a_room_of_the_kingdom_is_joined_by_owners_and_by_invitation(
     assert refusal(guest.call("GET", "/kingdom")) == (403, "Only for owners and people of the throne room")
     said = [person.call("GET", "/kingdom") for person in (courtier, owner)]
     assert [(answer.status_code, answer.json()["state"]) for answer in said] == [(200, "stopped")] * 2
+    order = {"action": "cancel", "target": "task-20261118-001"}
+    refused = [person.call("POST", "/kingdom/orders", json=order) for person in (guest, courtier)]
+    assert [refusal(answer) for answer in refused] == [(403, "Only for owners")] * 2
+    assert owner.call("POST", "/kingdom/orders", json={**order, "target": "../../config"}).status_code == 400
+    given = owner.call("POST", "/kingdom/orders", json=order).json()["orderId"]
+    waits = {"orderId": given, **order, "outcome": None, "code": None}
+    assert owner.call("GET", f"/kingdom/orders/{given}").json() == waits
+    assert guest.call("GET", f"/kingdom/orders/{given}").status_code == 403
+    [written] = hall.places.folder("orders", "pending").glob("*.json")
+    assert Order.from_json(json.loads(written.read_text())).by == owner.email
     assert refusal(guest.call("POST", f"/rooms/{task}/join")) == (403, "This room is joined by invitation")
     other = code_of(kingdom("hall", "invite"))
     assert guest.call("POST", f"/rooms/{task}/join", json={"invite": other}).status_code == 403

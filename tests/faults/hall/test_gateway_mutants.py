@@ -46,6 +46,7 @@ CHECKS: dict[str, Check] = {
     "leaving": flow(flow_checks.wrong_after_leaving),
     "session": flow(flow_checks.wrong_after_the_end_of_a_session),
     "invitations": flow_checks.wrong_invitations,
+    "members": flow_checks.wrong_for_members,
     "removal": flow(flow_checks.wrong_removals),
     "poller": flow(flow_checks.wrong_poller),
 }
@@ -53,6 +54,13 @@ CHECKS: dict[str, Check] = {
 TOKENS, ADMISSION = "kingdom.gateway.tokens:Tokens", "kingdom.gateway.admission:Admission"
 SOCKETS, MEMBERSHIP = "kingdom.gateway.sockets:Sockets", "kingdom.gateway.membership:Membership"
 MUTANTS = [
+    Mutant(
+        "everybody sees what the kingdom does",
+        "kingdom.gateway.store:may_see_kingdom",
+        replace("is_member(db, A, user)", "True"),
+        "members",
+    ),
+    Mutant("everybody gives orders", "kingdom.gateway.rest:Rest.give_order", drop("self._store.read"), "members"),
     # 23: what other pages and forgers try
     Mutant(
         "signatures are not checked",
