@@ -23,7 +23,7 @@ from kingdom.hall.records import BadEvent, MessagePersisted
 from kingdom.topics.base import GroupReader, PositionGone, Record, TopicsAway
 from kingdom.topics.names import DEAD
 
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.5
 PAUSE_SECONDS = 0.5
 STUCK_SECONDS = 90.0
 
