@@ -19,9 +19,7 @@ from bench.homes import HOUSE
 from kingdom.cli.demo_world import BURST, World
 from kingdom.home.places import Places
 
-ABOUT = (
-    "A home as `kingdom init` makes it, with eight roles: what it costs while nothing happens, and its commands."
-)
+ABOUT = "A home as `kingdom init` makes it, with eight roles: what it costs while nothing happens, and its commands."
 TICKS = os.sysconf("SC_CLK_TCK")
 MEGABYTES_PER_ROLE = 25.0
 MOST_MEGABYTES = {"envoy": 32.0, "gateway": 70.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import click
 
 from kingdom import picture
-from kingdom.cli import as_json, hall_orders, home
+from kingdom.cli import as_json, hall_orders, home, screen
 from kingdom.cli.commands import Finite
+from kingdom.cli.screen import Column, Section, Table
 from kingdom.errors import BadInput, Exit, KingdomError, NoSuchThing, TookTooLong
 from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection, Database, Row
@@ -24,7 +25,7 @@ from kingdom.hall.rebuild import rebuild as rebuild_from
 from kingdom.home import config, dotenv
 from kingdom.home.places import Places
 from kingdom.topics.names import PERSISTED
-from kingdom.words import count, one_line, table
+from kingdom.words import count, one_line
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -32,6 +33,8 @@ OWNER_DAYS = 1.0
 EXPORTED = 1000
 """Messages that an export reads at once."""
 MOST_REFUSALS = 20
+WITH_IDS = 100
+"""Columns of a window that has room for an id beside everything else."""
 
 
 @click.group(short_help="People and rooms of the chat: users, rooms, invite, ban, export and more.")
@@ -42,7 +45,7 @@ def hall() -> None:
     """
 
 
-@hall.command()
+@hall.command(short_help="List people, and how many sessions each has.")
 @click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
 def users(in_json: bool) -> None:
     """List who is registered, and how many sessions each has."""
@@ -50,11 +53,12 @@ def users(in_json: bool) -> None:
     if in_json:
         print(as_json.line("hall users", {"users": found}))
         return
-    rows = [(one_line(row["email"]), _standing(row), count(row["sessions"], "session"), row["id"]) for row in found]
-    print(table(rows, indent="") or f"nobody; `{home.command()} hall invite --owner` prints the owner's link")
+    columns = (Column("user", shrinks=True), Column("role"), Column("sessions"), Column("id", WITH_IDS))
+    rows = [(one_line(row["email"]), _standing(row), str(row["sessions"]), row["id"]) for row in found]
+    _print(columns, rows, f"nobody; `{home.command()} hall invite --owner` prints the owner's link")
 
 
-@hall.command()
+@hall.command(short_help="List rooms, the most recently active first.")
 @click.option("--json", "in_json", is_flag=True, help="Print them as one line of JSON.")
 def rooms(in_json: bool) -> None:
     """List the rooms, the most recently active first."""
@@ -62,20 +66,15 @@ def rooms(in_json: bool) -> None:
     if in_json:
         print(as_json.line("hall rooms", {"rooms": found}))
         return
+    columns = (Column("id"), Column("room", shrinks=True), Column("members"), Column("messages"))
     rows = [
-        (
-            one_line(row["name"], 50),
-            count(row["members"], "member"),
-            count(row["messages"], "message"),
-            row["last_message_at"] or "",
-            row["id"],
-        )
+        (row["id"], one_line(row["name"], 50), str(row["members"]), str(row["messages"]), row["last_message_at"] or "")
         for row in found
     ]
-    print(table(rows, indent="") or "no rooms")
+    _print((*columns, Column("last message", WITH_IDS)), rows, "no rooms")
 
 
-@hall.command()
+@hall.command(short_help="Print a link by which somebody can register.")
 @click.option("--owner", is_flag=True, help="Whoever comes becomes an owner; the link is good for a day, once.")
 @click.option("--days", type=Finite(min=0.01, max=3650), default=7.0, show_default=True, help="How long it is good.")
 @click.option("--uses", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many may come by it.")
@@ -100,7 +99,7 @@ def invite(owner: bool, days: float, uses: int, room: str | None) -> None:
     print(_link(places, _ask(lambda db: accounts.new_invite(db, gives, uses, days * DAY, time.time())), room_id))
 
 
-@hall.command("remove-message")
+@hall.command("remove-message", short_help="Blank a message everywhere.")
 @click.argument("message")
 def remove_message(message: str) -> int:
     """Take the content of a MESSAGE, by its ID, from its room's history and every screen."""
@@ -111,7 +110,7 @@ def remove_message(message: str) -> int:
     return _order("removeMessage", what, roomId=row["room_id"], messageId=row["id"])
 
 
-@hall.command("remove-member")
+@hall.command("remove-member", short_help="End somebody's membership of a room.")
 @click.argument("user")
 @click.argument("room")
 def remove_member(user: str, room: str) -> int:
@@ -122,7 +121,7 @@ def remove_member(user: str, room: str) -> int:
     return _order("removeMember", f"{who['email']} is out of {room}", roomId=room.lower(), userId=who["id"])
 
 
-@hall.command()
+@hall.command(short_help="Say for how many days a room keeps its messages.")
 @click.argument("room")
 @click.argument("days", type=click.IntRange(0, 36_500))
 def keep(room: str, days: int) -> int:
@@ -138,7 +137,7 @@ def keep(room: str, days: int) -> int:
     return _order("keepRoom", done, roomId=about["id"], days=days)
 
 
-@hall.command()
+@hall.command(short_help="Keep somebody out, and end all sessions.")
 @click.argument("user")
 def ban(user: str) -> int:
     """Keep a USER, by email or ID, out of the hall, and end all sessions."""
@@ -146,7 +145,7 @@ def ban(user: str) -> int:
     return _order("ban", f"{who['email']} is banned", userId=who["id"])
 
 
-@hall.command()
+@hall.command(short_help="Let somebody in again.")
 @click.argument("user")
 def unban(user: str) -> int:
     """Let a USER, by email or ID, in again."""
@@ -154,7 +153,7 @@ def unban(user: str) -> int:
     return _order("unban", f"{who['email']} may sign in again", userId=who["id"])
 
 
-@hall.command("end-sessions")
+@hall.command("end-sessions", short_help="End all sessions of somebody.")
 @click.argument("user")
 def end_sessions(user: str) -> int:
     """End all sessions of a USER, by email or ID, who may sign in again."""
@@ -162,15 +161,17 @@ def end_sessions(user: str) -> int:
     return _order("endSessions", f"all sessions of {who['email']} have ended", userId=who["id"])
 
 
-@hall.command()
+@hall.command(short_help="List who has ordered what, the newest first.")
 @click.option("--most", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
 def audit(most: int) -> None:
     """List who has removed, banned and ended what, the newest first."""
     rows = _ask(lambda db: db.all("audits", most=most))
-    print(table([(row["at"], one_line(row["ordered_by"]), row["command"], row["target"]) for row in rows], indent=""))
+    columns = (Column("when", WITH_IDS), Column("who", shrinks=True), Column("what"), Column("whom or what"))
+    found = [(row["at"], one_line(row["ordered_by"]), row["command"], row["target"]) for row in rows]
+    _print(columns, found, "nobody has ordered anything")
 
 
-@hall.command()
+@hall.command(short_help="Write a room as lines of JSON.")
 @click.argument("room")
 @click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help="Write a new file instead of printing.")
 def export(room: str, to: Path | None) -> None:
@@ -205,7 +206,7 @@ def _lines_of_room(database: Database, about: Row) -> Iterator[str]:
         page["after"] = rows[-1]["id"]
 
 
-@hall.command()
+@hall.command(short_help="Bring back messages that the database lost.")
 def rebuild() -> int:
     """Bring back messages that the database has lost, from the topic of stored messages, under the same IDs.
 
@@ -221,6 +222,10 @@ def rebuild() -> int:
         click.echo(f"left out: {why}", err=True)
     print(f"{count(done.stored, 'message')} brought back, {done.known} were there, {len(done.refused)} left out.")
     return Exit.FAILED if done.refused else Exit.DONE
+
+
+def _print(columns: Sequence[Column], rows: Sequence[Sequence[str]], nothing: str) -> None:
+    screen.show([Section([Table(columns, rows, indent=0)])] if rows else [Section([screen.line(nothing, indent=0)])])
 
 
 def _user(named: str) -> Row:
