@@ -55,7 +55,7 @@ class Manager:
         self._lock.acquire(LOCK_WAIT_SECONDS)
         self._check_lock_at = 0.0
         #: When the last requests were answered, by the monotonic clock.
-        self._answered_at = 0.0
+        self._answered_at = float("-inf")
         self._own_log = Path(config["paths"]["logRoot"]) if config["paths"]["logRoot"] else None
         self._unsynced = Disk(box.root / SCRATCH, durability="process", guard=self._lock.check)
         if self._own_log:
@@ -86,7 +86,7 @@ class Manager:
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         self._check_lock()
-        came_soon = time.monotonic() - self._answered_at < SOON_SECONDS
+        came_soon = self._services.monotonic() - self._answered_at < SOON_SECONDS
         look = arrivals is None or self._poll_seconds is not None
         names = None if look or arrivals is None else arrivals.get(self._settings.box.requests, [])
         worked = self._server.serve_arrivals(names)
@@ -94,7 +94,8 @@ class Manager:
         wait = self._server.wait_seconds()
         if self._poll_seconds is not None:
             wait = min(wait, self._poll_seconds)
-        self._answered_at = time.monotonic() if worked else 0.0
+        if worked:
+            self._answered_at = self._services.monotonic()
         return Turn(worked, wait, settled=wait > 0, eager=EAGER_SECONDS if worked and came_soon else 0.0)
 
     def reload(self, services: Services) -> None:

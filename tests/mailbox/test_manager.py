@@ -5,9 +5,12 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from kingdom.mailbox.manager import collect_young, keep_collections_short
+from kingdom.home import config as home_config
+from kingdom.mailbox.manager import Manager, collect_young, keep_collections_short
+from tests.fixtures import Clock, services
 from tests.mailbox.boxes import Running, configure
 from tests.waiting import SOON, wait_until
 
@@ -110,3 +113,24 @@ def test_a_turn_collects_what_is_young_and_nothing_collects_all() -> None:
     assert set(collected) == {1}
     assert short[:2] == before[:2]
     assert short[2] > 1_000_000
+
+
+def test_only_who_asks_again_at_once_is_waited_for_without_sleep(home: Path) -> None:
+    passed = 0.0
+    king = services(home, "king", Clock(), mq={"backend": "memory"})
+    config = home_config.load(king.places, "mq")
+    before = gc.get_threshold()
+    manager = Manager(replace(king, name="mailbox", config=config, monotonic=lambda: passed))
+    found = {}
+    try:
+        for pause in (5.0, 0.0005, 0.0015, 0.0009):
+            passed += pause
+            request = {"requestId": f"{pause}", "clientId": "me", "command": "health", "payload": {}}
+            (home / "queue" / "mailbox" / "requests" / f"{pause}.json").write_text(json.dumps(request))
+            found[pause] = manager.turn(None).eager > 0
+        assert manager.turn(None).eager == 0, "nobody has asked"
+    finally:
+        manager.close()
+        gc.unfreeze()
+        gc.set_threshold(*before)
+    assert found == {5.0: False, 0.0005: True, 0.0015: False, 0.0009: True}
