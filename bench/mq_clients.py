@@ -42,7 +42,7 @@ def table(
     peers: Sequence[Peer], quick: bool, skipped: Mapping[str, str], kinds: tuple[str, ...] = KINDS
 ) -> dict[str, Any]:
     """Measure single operations of several clients, rounds interleaved. Return the rates of every round, by peer."""
-    rounds, each = (1, 100) if quick else (5, 300)
+    rounds, each = (1, 50) if quick else (5, 100)
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(rounds):
         for peer in peers:
