@@ -281,7 +281,7 @@ def _switches(pid: int) -> int:
 
 
 def run(quick: bool) -> dict[str, Any]:
-    rounds, calls, seconds = (3, 150, 0.5) if quick else (7, 600, 2.0)
+    rounds, calls, seconds = (3, 150, 0.5) if quick else (7, 600, 1.5)
     rows: list[Row] = []
     for durability in ("process", "power"):
         for backend in ("filesystem", "sqlite") if quick else ("filesystem", "sqlite", "hybrid"):
