@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -59,21 +60,41 @@ def main(words: list[str]) -> int:
             found[name] = measured(name, quick, at_best)
             print(report.text(found[name]), flush=True)
     if not quick or "--keep" in words:
-        kept = json.loads(RESULTS.read_text()).get("parts", {}) if RESULTS.exists() else {}
-        merged = {name: {**kept, **found}[name] for name in PARTS if name in {**kept, **found}}
-        RESULTS.write_text(json.dumps({"parts": merged}, indent=1, ensure_ascii=False) + "\n")
-        report.write(HERE.parent / "docs", merged)
+        write(found)
     return 1 if any("error" in part for part in found.values()) else 0
+
+
+def earlier() -> dict[str, Any]:
+    """Return the parts that earlier runs have left."""
+    parts: dict[str, Any] = json.loads(RESULTS.read_text()).get("parts", {}) if RESULTS.exists() else {}
+    return parts
+
+
+def write(found: dict[str, Any]) -> None:
+    """Write these parts, and those of earlier runs, to results.json and the page."""
+    merged = {**earlier(), **found}
+    merged = {name: merged[name] for name in PARTS if name in merged}
+    RESULTS.write_text(json.dumps({"parts": merged}, indent=1, ensure_ascii=False) + "\n")
+    report.write(HERE.parent / "docs", merged)
+
+
+def keep(name: str, figures: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Write one part anew, made from what earlier runs have left of it."""
+    write({name: {**surroundings(floors.machine()), **figures(earlier().get(name, {}))}})
+
+
+def surroundings(at_best: dict[str, float]) -> dict[str, Any]:
+    """Return when, where and of which code figures are taken."""
+    return {
+        "measured_at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "commit": commit(),
+        "machine": {**machine(), "at_best": at_best},
+    }
 
 
 def measured(name: str, quick: bool, at_best: dict[str, float]) -> dict[str, Any]:
     module, _, attribute = PARTS[name].partition(":")
-    about: dict[str, Any] = {
-        "measured_at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        "commit": commit(),
-        "quick": quick,
-        "machine": {**machine(), "at_best": at_best},
-    }
+    about = {**surroundings(at_best), "quick": quick}
     began = time.monotonic()
     try:
         figures = getattr(import_module(module), attribute)(quick)

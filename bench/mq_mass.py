@@ -9,10 +9,11 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.__main__ import keep
 from bench.figures import Row, percentile, row
 from bench.mq_stores import PAYLOAD, QUEUE, Scratch
 from kingdom.mailbox.manager import collect_young, keep_collections_short
@@ -158,10 +159,28 @@ def _answer(mq: Engine, command: str, call: Call) -> Any:
 
 
 def run(quick: bool) -> dict[str, Any]:
-    found = {size: longest_turns(size) for size in ((1_000,) if quick else (100_000, 1_000_000))}
-    rows = [_row(size, store, turns) for size, stores in found.items() for store, turns in stores.items()]
-    tables = [_table(size, stores) for size, stores in found.items()]
-    return {"title": "The queue under mass events", "about": ABOUT, "rows": rows, "tables": tables}
+    return figures({str(size): longest_turns(size) for size in ((1_000,) if quick else (100_000, 1_000_000))})
+
+
+def figures(found: Longest) -> dict[str, Any]:
+    found = {size: {store: stores[store] for store in STORES if store in stores} for size, stores in found.items()}
+    rows = [_row(int(size), store, turns) for size, stores in found.items() for store, turns in stores.items()]
+    tables = [_table(int(size), stores) for size, stores in found.items()]
+    return {"title": "The queue under mass events", "about": ABOUT, "rows": rows, "tables": tables, "longest": found}
+
+
+def with_earlier(found: Longest, part: Mapping[str, Any]) -> Longest:
+    """Add what was found to what earlier runs have found, which it replaces."""
+    merged: Longest = {size: {**stores} for size, stores in part.get("longest", {}).items()}
+    for size, stores in found.items():
+        for store, turns in stores.items():
+            of_size = merged.setdefault(size, {})
+            of_size[store] = {**of_size.get(store, {}), **turns}
+    return dict(sorted(merged.items(), key=lambda size: int(size[0])))
+
+
+Longest = dict[str, dict[str, dict[str, float]]]
+"""The longest turn in ms, by number of messages, store and event."""
 
 
 def longest_turns(size: int) -> dict[str, dict[str, float]]:
@@ -200,8 +219,8 @@ def _row(size: int, store: str, turns: dict[str, float]) -> Row:
 
 
 def _table(size: int, stores: dict[str, dict[str, float]]) -> dict[str, Any]:
-    events = next(iter(stores.values()))
-    rows = {event: [turns[event] for turns in stores.values()] for event in events}
+    events = dict.fromkeys(event for turns in stores.values() for event in turns)
+    rows = {event: [turns.get(event, "") for turns in stores.values()] for event in events}
     return {"title": f"The longest turn in ms when {size:,} messages …", "columns": [*stores], "rows": rows}
 
 
@@ -272,18 +291,26 @@ STORIES: tuple[Callable[[Queue], Turns], ...] = (
 
 
 def main(words: list[str]) -> None:
-    """`python -m bench.mq_mass SIZE [STORE…] [STORY…]`, stories by their functions' names; prints ms first."""
+    """`python -m bench.mq_mass SIZE [--keep] [STORE…] [STORY…]`, stories by their functions' names; prints ms first.
+
+    `--keep` adds what was found to bench/results.json and the page: all of it at once takes an hour.
+    """
     size, *chosen = words
+    found: Longest = {size: {}}
     stores = tuple(word for word in chosen if word in STORES) or STORES
     stories = tuple(story for story in STORIES if story.__name__ in chosen) or STORIES
     for store in stores:
         for story in stories:
             for event, turns in turns_of(int(size), store, story).items():
                 most = percentile(turns, 0.99) * 1000
+                longest = found[size].setdefault(store, {})
+                longest[event] = max(longest.get(event, 0.0), round(max(turns) * 1000, 1))
                 print(
                     f"{max(turns) * 1000:8.1f} ms  {store}: {event} ({len(turns):,} turns, 99 of 100: {most:.1f} ms)",
                     flush=True,
                 )
+    if "--keep" in words:
+        keep("mq_mass", lambda part: figures(with_earlier(found, part)))
 
 
 if __name__ == "__main__":
