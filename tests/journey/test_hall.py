@@ -38,7 +38,7 @@ def kingdom() -> Iterator[Kingdom]:
 
 def owner(kingdom: Kingdom) -> Person:
     """Return somebody who has come by the owner's link."""
-    url, _, code = kingdom.ok("hall", "invite", "--owner").strip().partition("/join?invite=")
+    url, _, code = kingdom.ok("hall", "invite", "--owner").strip().partition("/#/join/")
     given = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD, "invite": code}
     assert requests.post(f"{url}/auth/register", json=given, timeout=SECONDS).status_code == 201
     return Person(url, given["email"])
