@@ -181,9 +181,10 @@ def look(places: Places, now: float) -> dict[str, Any]:
         row: dict[str, Any] = {"agent": agent, "waiting": len(waits), "in_hand": len(told)}
         row["oldest_seconds"] = round(max((now - at for at in (*waits.values(), *told.values())), default=0.0), 1)
         row["at_work_on"] = None
-        with suppress(FileNotFoundError, BadFile, ValueError):
+        with suppress(FileNotFoundError, BadFile, ValueError, LookupError, TypeError):
             if is_locked(turn / "lock"):
-                row["at_work_on"] = os.path.basename(str(parse_json(read_bytes(turn / "told.json"))["path"]))
+                told_of = list(parse_json(read_bytes(turn / "told.json"))["messages"])
+                row["at_work_on"] = os.path.basename(told_of[0])
         row["is_started"] = _is_started(settings["agents"], agent)
         rows.append(row)
     return {

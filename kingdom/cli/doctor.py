@@ -472,16 +472,31 @@ def _council(places: Places) -> Iterator[Finding]:
     if not agents:
         step = f"write agents: {{leader: {{command: [...]}}}} into {places.config / 'council.yaml'}"
         yield Finding("warn", "council", "it is switched on and nobody is to be told", step)
-    for agent, row in agents.items():
-        program = row["command"][0]
-        if shutil.which(str(places.home / program) if "/" in program else program) is None:
-            step = f"correct agents.{agent}.command in {places.config / 'council.yaml'}"
-            yield Finding("bad", "council", f"the program {program} of {agent} is not there or cannot be run", step)
+    yield from _agents(places, agents)
     if buried := len(list(places.dead_letters.glob("*.mime"))):
         step = f"`{home.command()} council dlq ls` says why"
         yield Finding("warn", "council", f"{count(buried, 'message was', 'messages were')} given up", step)
     if agents:
         yield Finding("ok", "council", f"{count(len(agents), 'agent')}, {count(waiting, 'message')} waiting")
+
+
+def _agents(places: Places, agents: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what each agent lacks, and which of them have no sandbox."""
+    from kingdom.cli import packages
+
+    path = places.config / "council.yaml"
+    for agent, row in agents.items():
+        if row["engine"] == "command" and "command" not in row:
+            missing: str | None = "it has no command, and the engine command needs one"
+        else:
+            missing = packages.missing_of_agent(places, home.system(places), agent, row)
+        if missing is None and row["instructions"] is not None and not (places.home / row["instructions"]).is_file():
+            missing = f"its instructions {row['instructions']} are not there"
+        if missing is not None:
+            yield Finding("bad", "council", f"{agent}: {one_line(missing, 300)}", f"correct agents.{agent} in {path}")
+    if open_ones := [agent for agent, row in agents.items() if row["sandbox"] in ("off", False)]:
+        what = f"{', '.join(open_ones)} {'runs' if len(open_ones) == 1 else 'run'} without a sandbox"
+        yield Finding("warn", "council", f"{what} and may write every queue", f"take `sandbox: off` out of {path}")
 
 
 def _switch_on(places: Places, role: str) -> str:

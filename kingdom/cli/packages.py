@@ -17,7 +17,7 @@ from kingdom.home import config, dotenv, manifests
 from kingdom.home.config import Config
 from kingdom.home.manifests import Manifest
 from kingdom.home.places import PROGRAM, Places, find_data
-from kingdom.soldiers import prepare
+from kingdom.soldiers import agents, prepare
 from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.words import closest
 
@@ -63,6 +63,15 @@ def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | 
     """Return what a general's engine lacks to work here; None when it lacks nothing."""
     try:
         prepare.choose_engine(_Here(places, system, dotenv.secrets(places)), manifest)
+    except NeedsSetUp as error:
+        return str(error)
+    return None
+
+
+def missing_of_agent(places: Places, system: Config, agent: str, row: Mapping[str, Any]) -> str | None:
+    """Return what the engine of an agent of the council lacks to work here; None when it lacks nothing."""
+    try:
+        agents.chosen(_Here(places, system, dotenv.secrets(places)), agent, row)
     except NeedsSetUp as error:
         return str(error)
     return None

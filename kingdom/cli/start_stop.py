@@ -19,7 +19,6 @@ from kingdom.home import config, manifests, roster
 from kingdom.home.places import Places, find_data, find_home
 from kingdom.home.roster import ROLES, RoleRow, desired_state
 from kingdom.records import notes
-from kingdom.runtime.processes import agent_markers, end_carriers
 from kingdom.soldiers.handle import SoldierHandle
 from kingdom.steward import pick
 from kingdom.steward.base import Steward, launching
@@ -88,20 +87,15 @@ def down(soldiers: bool) -> None:
             hint=f"`{home.command()} status` shows their pids",
         )
     print(f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running.")
-    running, agents = _running_soldiers(places), _running_agents(places)
+    running = _running_soldiers(places)
     if soldiers:
         _end_soldiers(places, running)
-        for agent in agents:
-            end_carriers(agent_markers(places.home, agent))
     elif running:
         goes_on, them = (
             ("1 soldier finishes its work", "it") if len(running) == 1 else (f"{len(running)} soldiers finish", "them")
         )
         tasks = ", ".join(folder.name for folder in running)
         print(f"{goes_on} ({tasks}); `{home.command()} down --soldiers` ends {them}.")
-    if agents:
-        done = "Ended" if soldiers else "Still at work for the council"
-        print(f"{done}: {', '.join(agents)}.")
 
 
 @click.command(short_help="Start one role, also a stopped or quarantined one.")
@@ -160,12 +154,6 @@ def _row(places: Places, name: str) -> RoleRow:
 def _running_soldiers(places: Places) -> list[Path]:
     """Return the control folders of the soldiers that run; each is named after its task."""
     return [folder for folder in places.control_folders() if is_locked(folder / "lock")]
-
-
-def _running_agents(places: Places) -> list[str]:
-    """Return the agents of the council that are at work."""
-    folders = sorted(places.agent_turns.glob("*/lock"))
-    return [lock.parent.name for lock in folders if is_locked(lock)]
 
 
 def _end_soldiers(places: Places, folders: list[Path]) -> None:

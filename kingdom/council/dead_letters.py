@@ -27,6 +27,8 @@ from kingdom.times import stamp
 from kingdom.words import one_line
 
 MONITOR, LEADER = "queue_monitor", "leader"
+OUTBOXES = "outboxes"
+"""Begins the place of what lay in an outbox: it is put back into no queue."""
 NEVER_ESCALATE = ("escalation", "dead_letter")
 
 
@@ -71,6 +73,21 @@ class DeadLetters:
         letter = self.keep(path, agent, b"", 0, reason)
         self._services.disk.move(path, letter.with_suffix(".original"))
         return letter
+
+    def park(self, path: Path, agent: str, reason: str, raw: bytes | None = None) -> None:
+        """Keep what an agent has sent and nobody gets: a message in a dead letter, else beside it. People are told."""
+        lay_in = OUTBOXES if path.name == agent else f"{OUTBOXES}/{agent}"
+        if raw is not None:
+            letter = self.keep(path, lay_in, raw, 0, reason)
+            self._services.disk.remove(path)
+        else:
+            letter = self.keep_unreadable(path, lay_in, reason)
+        said = f"parked {path.name} of the outbox of {agent}: {one_line(reason, 300)}"
+        self._services.log.error(said, event="file.buried", kind="council", file=letter.name, reason=said)
+        day = stamp(self._services.clock())[:10].replace("-", "")
+        text = f"The council's {agent} wrote what is not sent on ({one_line(reason, 200)}). It may have obeyed a text "
+        text += "that it was to read. `kingdom council dlq ls` shows what it was; of more today only the log will tell."
+        self._tell(f"msg-{day}-council-outbox-{agent}", text)
 
     def escalate(self, message: Message, reason: str, at: float, dead_letter: Path | None) -> None:
         """Tell leader of a message that failed at a time; of an escalation people are told, once."""
@@ -148,11 +165,14 @@ class DeadLetters:
         id = f"msg-{day}-council-{int(at) % 86_400:05d}{key % 100_000:05d}"
         text = f"The council's {message.agent} did not take a message of type {message.type} ({one_line(reason, 200)})"
         text += ". Nobody else looks after what fails: `kingdom council status` and `kingdom council dlq ls` show it."
+        self._tell(id, text)
+        self._told.set("alerted", id)
+        self._told.save()
+
+    def _tell(self, id: str, text: str) -> None:
         messages = self._services.queues.messages
         if not messages.has(id, *MOVES["messages"]):
             messages.create([alert(id, text, None, stamp(self._services.clock()))])
-        self._told.set("alerted", id)
-        self._told.save()
 
     def _of(self, path: Path) -> Iterator[Path]:
         """Yield the dead letters of messages of this name."""

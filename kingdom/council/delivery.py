@@ -7,7 +7,7 @@ repeated after a kill.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -29,7 +29,7 @@ from kingdom.council.messages import (
 )
 from kingdom.council.settings import Settings
 from kingdom.council.turns import Ended
-from kingdom.council.writers import Writers
+from kingdom.council.writers import Writers, listed
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_with_status
 from kingdom.errors import BadFile, Collision
@@ -38,6 +38,8 @@ from kingdom.runtime.role import Services
 from kingdom.words import one_line
 
 ENDING = ".mime"
+EDIT_SECONDS = 5.0
+"""For so long an edit waits for another one of the same message."""
 JUDGING_SECONDS = 0.25
 """How long one turn judges what has come; the rest is left to the next."""
 MOST_SEEN = 20_000
@@ -88,15 +90,15 @@ class Delivery:
             self._seen.clear()
             self._left_alone.clear()
 
-    def look(self, agent: str, at_work: Path | None) -> Iterator[Message]:
+    def look(self, agent: str, at_work: Collection[str] = ()) -> Iterator[Message]:
         """Yield what waits for an agent, without its content, also what may not be told yet; judge what has come.
 
-        The message that the agent is at work on is left alone.
+        The messages that the agent is at work on are left alone.
         """
         places = self._services.places
         for folder in (places.agent(agent), places.told(agent)):
             for path in self._files(folder):
-                if path == at_work:
+                if str(path) in at_work:
                     continue
                 message = self._judged(path, agent)
                 if message is None or message.status == "completed":
@@ -122,7 +124,7 @@ class Delivery:
         """Mark a message and move it into processed/; None when it has gone."""
         is_first = message.path.parent.name != self._services.places.told(message.agent).name
         cleared = dict.fromkeys(OF_ALL_TRIES if is_first else OF_THE_LAST_TRY)
-        if not self._edit(message.path, "processing", **cleared):
+        if not self._edit(message.path, "processing", cleared):
             return None
         path: Path | None = message.path
         if is_first:
@@ -134,9 +136,10 @@ class Delivery:
         return taken
 
     def told(self, message: Message) -> None:
-        """Note that an agent was told of a message, which it may have deleted by now."""
+        """Note that an agent was told of a message, which it may have deleted, or locked, by now."""
         self.figures.count("told")
-        self._edit(message.path, "delivered", **{"X-IGNITE-Processed-At": self._stamp()})
+        with suppress(BlockingIOError):
+            self._edit(message.path, "delivered", {"X-IGNITE-Processed-At": self._stamp()}, wait=0.0)
 
     def remove(self, message: Message) -> None:
         """Delete a message that we have handed over ourselves."""
@@ -146,17 +149,21 @@ class Delivery:
 
     def end(self, ended: Ended) -> None:
         """Do what follows from an agent's turn."""
-        turn = ended.turn
-        if not ended.was_told:
-            return
-        message = self._read(Path(turn.path), turn.agent)
+        for path, retries in ended.turn.messages.items() if ended.was_told else ():
+            self._end(ended, path, retries)
+
+    def _end(self, ended: Ended, path: str, retries: int) -> None:
+        agent = ended.turn.agent
+        message = self._read(Path(path), agent)
         if message is None:
-            self._done(turn.path, turn.agent)
+            self._done(path, agent)
         elif message.status == "completed":
             self.figures.count("done")
-        elif message.retries > turn.retries:
+        elif message.retries > retries:
             # We were killed after we had counted it.
             self._escalate_critical(message, ended.reason)
+        elif ended.is_excused:
+            self._edit(message.path, "queued", {})
         else:
             self.fail(message, message.error if message.status == "error" and message.error else ended.reason)
 
@@ -176,7 +183,7 @@ class Delivery:
         is_there = self._edit(
             message.path,
             "retrying",
-            **{
+            {
                 "X-IGNITE-Retry-Count": str(message.retries + 1),
                 "X-IGNITE-Last-Retry-At": self._stamp(),
                 "X-IGNITE-Next-Retry-After": self._stamp(now + self._dice() * most),
@@ -218,10 +225,7 @@ class Delivery:
 
     def _files(self, folder: Path) -> Iterator[Path]:
         """Yield the messages in a folder; what else lies there is left alone, and said once."""
-        try:
-            entries = sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return
+        entries = listed(folder)
         told = folder / self._services.places.told("any").name
         for name in entries:
             path = folder / name
@@ -302,7 +306,7 @@ class Delivery:
             return read_message(path, agent, read_with_status(path)[0])
         return None
 
-    def _edit(self, path: Path, status: str, **headers: str | None) -> bool:
+    def _edit(self, path: Path, status: str, headers: Mapping[str, str | None], *, wait: float = EDIT_SECONDS) -> bool:
         """Write a status. Return False when the message has gone: it does not come back.
 
         A power cut may undo any but that of a retry: then the message is told again, which cannot be helped anyway.
@@ -314,7 +318,7 @@ class Delivery:
 
         self._services.disk.rewritten.add(str(path))
         try:
-            mime.rewrite(os.fsencode(path), edited, keep=status == "retrying")
+            mime.rewrite(os.fsencode(path), edited, keep=status == "retrying", wait=wait)
         except FileNotFoundError:
             return False
         return True

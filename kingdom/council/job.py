@@ -13,9 +13,10 @@ from pathlib import Path
 from kingdom import mime
 from kingdom.council.delivery import Delivery
 from kingdom.council.messages import Message
+from kingdom.council.outboxes import MOST_SENT, Outboxes
 from kingdom.council.people import USER, People
 from kingdom.council.settings import settings_of
-from kingdom.council.turns import Turns
+from kingdom.council.turns import CannotStart, Turns
 from kingdom.disk.atomic import make_folder
 from kingdom.runtime.processes import started_at
 from kingdom.runtime.role import Services, Turn
@@ -35,6 +36,8 @@ class CouncilJob:
         self._make_folders()
         self._clear_drafts()
         self._delivery = Delivery(services, self._settings, dice)
+        self._outboxes = Outboxes(services, self._delivery.dead_letters)
+        self._outboxes.collect(self._senders(), most=MOST_SENT)
         self._turns = Turns(services, self._settings)
         self._people = People(services)
 
@@ -42,11 +45,14 @@ class CouncilJob:
         places = self._services.places
         agents = self._agents()
         watched = [places.council, *map(places.agent, agents), *map(places.told, agents)]
+        watched += map(places.outbox, self._senders())
         return dict.fromkeys(watched, ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         """Look everywhere: a folder holds few files, and only it tells the truth."""
-        worked = self._end_turns()
+        self._turns.begin_turn()
+        worked = self._outboxes.collect(self._turns.running) > 0
+        worked = self._end_turns() or worked
         self._delivery.begin_turn()
         waiting = self._look()
         handed_over, kept = self._tell_people()
@@ -55,13 +61,14 @@ class CouncilJob:
         for message in waiting:
             (ready if self._delivery.is_due(message) else later).append(message)
         told = 0
-        for message in sorted(ready, key=lambda message: message.rank):
+        ready.sort(key=lambda message: message.rank)
+        for message in ready:
             if len(self._turns.running) >= self._settings.parallel_max:
                 break
-            if message.agent not in self._turns.running:
-                self._tell(message)
-                told += 1
-        at_work = {agent: os.path.basename(turn.path) for agent, turn in self._turns.running.items()}
+            if message.agent not in self._turns.running and not self._turns.must_wait(message.agent):
+                told += self._tell(self._together(message, ready))
+        self._turns.write()
+        at_work = {agent: os.path.basename(next(iter(turn.messages))) for agent, turn in self._turns.running.items()}
         self._delivery.figures.show(len(ready) - told, len(later), at_work)
         worked = worked or told > 0 or handed_over > 0 or self._delivery.has_more
         return Turn(
@@ -74,20 +81,27 @@ class CouncilJob:
         self._services = services
         self._make_folders()
         self._delivery.take_over(services, self._settings)
+        self._outboxes.take_over(services)
         self._turns.take_over(services, self._settings)
         self._people.take_over(services)
 
     def close(self) -> None:
         """Leave agents at work: the next start finds them again."""
         self._delivery.figures.write()
+        self._turns.close()
         if self._turns.running:
             self._services.log.info(f"leaves at work: {', '.join(sorted(self._turns.running))}")
 
     def _end_turns(self) -> bool:
+        """Do what follows from the turns that are over, when all that they have sent is on its way."""
         over = self._turns.ended()
         for ended in over:
-            self._delivery.end(ended)
-            self._turns.clear(ended.turn.agent)
+            agent = ended.turn.agent
+            self._outboxes.collect([agent], has_ended=True)
+            if self._outboxes.is_empty(agent):
+                self._outboxes.close(agent)
+                self._delivery.end(ended)
+                self._turns.clear(agent)
         return bool(over)
 
     def _look(self) -> list[Message]:
@@ -96,7 +110,7 @@ class CouncilJob:
         for agent in self._agents():
             if self._settings.of(agent) is not None:
                 turn = self._turns.running.get(agent)
-                found += self._delivery.look(agent, Path(turn.path) if turn is not None else None)
+                found += self._delivery.look(agent, turn.messages if turn is not None else ())
         return found
 
     def _tell_people(self) -> tuple[int, float]:
@@ -104,7 +118,7 @@ class CouncilJob:
         if self._settings.of(USER) is not None:
             return 0, LONG
         number = 0
-        for message in self._delivery.look(USER, None):
+        for message in self._delivery.look(USER):
             if wait := self._people.seconds_to_wait:
                 return number, wait
             if (taken := self._delivery.take(message)) is not None:
@@ -113,14 +127,34 @@ class CouncilJob:
                 number += 1
         return number, LONG
 
-    def _tell(self, message: Message) -> None:
-        taken = self._delivery.take(message)
-        if taken is None:
-            return
-        if why := self._turns.tell(taken.agent, str(taken.path), taken.retries):
-            self._delivery.fail(taken, why)
+    def _together(self, first: Message, ready: list[Message]) -> list[Message]:
+        """Return a message with the next ones of its agent and thread, as many as that is told of in one turn."""
+        row = self._settings.of(first.agent)
+        assert row is not None
+        own = [message for message in ready if message.agent == first.agent and message.thread == first.thread]
+        return own[: row["at_once"]]
+
+    def _tell(self, messages: list[Message]) -> int:
+        """Tell an agent of messages. Return how many there still were."""
+        taken = [one for message in messages if (one := self._delivery.take(message)) is not None]
+        if not taken:
+            return 0
+        agent = taken[0].agent
+        self._outboxes.begin(agent)
+        try:
+            self._turns.tell(agent, {str(one.path): one.retries for one in taken}, taken[0].thread)
+        except CannotStart as error:
+            for one in taken:
+                self._delivery.fail(one, str(error))
         else:
-            self._delivery.told(taken)
+            for one in taken:
+                self._delivery.told(one)
+        return len(taken)
+
+    def _senders(self) -> list[str]:
+        """Return the agents that have an outbox."""
+        places = self._services.places
+        return [agent for agent in self._agents() if os.path.isdir(places.outbox(agent))]
 
     def _agents(self) -> list[str]:
         """Return the agents that have a folder."""
@@ -159,6 +193,7 @@ class CouncilJob:
             retry,
             self._turns.seconds_left(),
             self._delivery.settling_seconds,
+            self._outboxes.settling_seconds,
             self._delivery.figures.seconds_to_write,
         )
         return max(0.02, min(self._settings.poll_interval, *due))

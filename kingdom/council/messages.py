@@ -111,6 +111,11 @@ def faults_of(message: Message) -> list[str]:
     return found
 
 
+def faults_of_sent(message: Message) -> list[str]:
+    """Return why a message may not be sent on from an outbox, whoever it is from."""
+    return mime.faults(message.raw, _is_no_mapping)
+
+
 def remarks_on(message: Message) -> list[str]:
     """Return what is odd about a good message, which is told all the same."""
     return [*mime.faults(message.raw, faults_of_body), *mime.warnings(message.raw)]

@@ -57,6 +57,12 @@ class Settings:
 def settings_of(services: Services) -> Settings:
     """Return the settings; BadConfig names a variable that does not fit."""
     whole = configuration.thawed(services.config)
+    for agent, row in whole["agents"].items():
+        if row["engine"] == "command" and "command" not in row:
+            why = "it is missing, and the engine command needs it"
+            raise BadConfig(
+                path=services.places.config / "council.yaml", line="", key=f"agents.{agent}.command", why=why
+            )
     for variable, (group, key) in VARIABLES.items():
         written = os.environ.get(variable) or services.secrets.get(variable)
         if written:

@@ -1,59 +1,64 @@
-"""The turns of agents: each is a program that is told one path, and is ended with all that it has started.
+"""The turns of agents: each is a soldier that is told paths alone, and is ended with all that it has started.
 
-A turn is noted before its program is started, and by the program's own process when it is. So a council that was killed
-knows whether an agent has been told, and goes on with one that is at work.
+A turn is noted before its soldier is started. So a council that was killed knows whether an agent has been told, and
+goes on with one that is at work.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from subprocess import DEVNULL, STDOUT, Popen, SubprocessError
+from dataclasses import dataclass, field
 from typing import Any
 
-from kingdom.council.engines import ENGINES
+from kingdom.council import orders
 from kingdom.council.settings import Settings
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import read_json, to_json
-from kingdom.disk.lock import Lock, is_locked
-from kingdom.errors import BadFile, KingdomError, Locked
-from kingdom.records.soldiers import Started
-from kingdom.runtime.cgroup import Cgroup
-from kingdom.runtime.processes import age, agent_markers, end_carriers, slept, started_at
+from kingdom.errors import BadFile, KingdomError
+from kingdom.home import config as configuration
+from kingdom.home.places import AGENT
+from kingdom.records import notes
+from kingdom.records.messages import SessionRow
+from kingdom.records.sessions import Sessions
+from kingdom.records.soldiers import BY_ITSELF, NEVER_RAN, RawReport
 from kingdom.runtime.role import Services
-from kingdom.soldiers.prepare import PASSED_ON
+from kingdom.soldiers import agents, engine_homes, streams
+from kingdom.soldiers.agents import COUNCIL
+from kingdom.soldiers.budgets import Budgets
+from kingdom.soldiers.cleanup import finish_removals
+from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.soldiers.handle import Look, SoldierHandle
+from kingdom.soldiers.starter import Starter
+from kingdom.times import stamp
 from kingdom.words import one_line
 
-TAIL_BYTES = 400
-MOST_PROCESSES = 512
-NOT_THE_PROGRAMS_FAULT = (errno.EIO, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""What a machine says that is full or broken: it passes, and no try of a message has failed."""
 LOOK_SECONDS = 0.05
 """How soon to look again for the note of a process that is being started."""
+OWN_WORDS = ("error", "reason", "question")
+"""Of what an agent reports: why it has left its message."""
 
 
 class CannotStart(KingdomError):
-    """{program!r} could not be started: {why}"""
+    """it could not be started: {why}"""
 
 
 @dataclass
 class AgentTurn:
-    """An agent that was told of a message, as far as we know."""
+    """An agent that was told of messages, as far as we know."""
 
     agent: str
-    #: The message's file.
-    path: str
-    #: Its Retry-Count at that time.
-    retries: int
-    #: The program's process; None while it is about to be started.
-    started: Started | None = None
-    #: The same as our child; None after a restart of ours.
-    child: Popen[bytes] | None = None
+    #: Which turn this is: its soldier's attempt.
+    number: int
+    #: The messages' files, each with its Retry-Count at that time.
+    messages: dict[str, int]
+    #: Its soldier.
+    soldier: SoldierHandle = field(repr=False)
+    #: What was last seen of it.
+    look: Look | None = None
+    #: How it ended, when it has.
+    end: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,169 +68,207 @@ class Ended:
     turn: AgentTurn
     #: Whether the agent was told at all.
     was_told: bool
-    #: How it ended, for the case that its message is still there.
+    #: How it ended, for the case that a message is still there.
     reason: str
+    #: It was not the agent's fault: its account has reached a limit, or a person has ended it.
+    is_excused: bool = False
 
 
 class Turns:
     """What agents are doing: at most one turn each."""
 
     def __init__(self, services: Services, settings: Settings) -> None:
-        self._services = services
-        self._settings = settings
+        self._starter = Starter(services.places.home, services.log)
+        self._sessions = Sessions(services.places, services.unsynced)
+        self._budgets = Budgets(services.places, services.disk, services.log, {})
+        self._waits: dict[str, float] = {}
+        self._last_number = 0
+        self.take_over(services, settings)
+        make_folder(services.places.agent_turns)
+        engine_homes.remove_old(services.places, services.unsynced, COUNCIL)
+        finish_removals(services.places.agent_turns)
         self.running: dict[str, AgentTurn] = {}
         self.running |= {turn.agent: turn for turn in self._noted()}
 
     def take_over(self, services: Services, settings: Settings) -> None:
         """Use new configuration."""
         self._services, self._settings = services, settings
+        general = configuration.load(services.places, "general")
+        self._budgets.rules = {**general["budgets"], **general["quota"]}
 
-    def tell(self, agent: str, path: str, retries: int) -> str:
-        """Start an agent's turn with the path of a message. Return why its program could not be started, else ""."""
+    def begin_turn(self) -> None:
+        """Forget what agents had to wait for: it may have changed."""
+        self._waits.clear()
+        self._starter.reap()
+
+    def must_wait(self, agent: str) -> bool:
+        """Return whether an agent's account has reached a limit, or a budget is used up."""
         row = self._settings.of(agent)
         assert row is not None
-        folder = self._services.places.agent_turn(agent)
-        make_folder(folder)
-        lock = Lock(folder / "lock", agent)
+        with suppress(NeedsSetUp):
+            account = agents.chosen(self._services, agent, row).account
+            now = self._services.clock()
+            wait = self._budgets.wait_for(COUNCIL, account, AGENT + agent, now)
+            if wait is not None:
+                if agent not in self._waits:
+                    self._services.log.warn(f"{agent} waits: {wait.why}")
+                self._waits[agent] = wait.until
+                return True
+        return False
+
+    def tell(self, agent: str, messages: Mapping[str, int], thread: str) -> None:
+        """Start an agent's turn with the paths of messages. CannotStart when its program could not be started."""
+        services, row = self._services, self._settings.of(agent)
+        assert row is not None
+        soldier = orders.soldier_of(services, agent)
+        number = self._last_number = max(time.time_ns() // 1000, self._last_number + 1)
+        make_folder(soldier.control_folder)
+        make_folder(soldier.folder)
+        # A power cut ends the agents too: then no note is as good as one.
+        note = {"agent": agent, "number": number, "messages": dict(messages)}
+        services.unsynced.rewrite(soldier.control_folder / "told.json", to_json(note))
         try:
-            lock.acquire()
-            (folder / "started").unlink(missing_ok=True)
-            note = {"agent": agent, "path": path, "retries": retries}
-            # A power cut ends the agents too: then no note is as good as one.
-            self._services.unsynced.rewrite(folder / "told.json", to_json(note))
-            child = self._start(folder, ENGINES[row["engine"]](row, path), agent, retries, lock)
-        except (Locked, CannotStart) as error:
-            self.clear(agent)
-            return str(error)
-        finally:
-            lock.release()
-        self.running[agent] = AgentTurn(agent, path, retries, _read_started(folder / "started"), child)
-        return ""
+            chosen = agents.chosen(services, agent, row)
+            left = self._budgets.left_usd(COUNCIL, services.clock(), for_person=False)
+            made = orders.order(services, agent, row, chosen, list(messages), thread, number, soldier, left)
+            environment = orders.environment(services, agent, row, chosen, soldier)
+        except NeedsSetUp as error:
+            soldier.clear(services.unsynced)
+            raise CannotStart(why=error.facts["why"]) from None
+        started = soldier.start(services.unsynced, made, environment, self._starter)
+        if started is None:
+            raise CannotStart(why="an earlier turn of it is still at work")
+        services.exits.watch(started.pid)
+        self.running[agent] = AgentTurn(agent, number, dict(messages), soldier)
+        self._sessions.add(
+            SessionRow(
+                id=made.soldier,
+                soldier=made.soldier,
+                task_id=soldier.task,
+                general=COUNCIL,
+                pid=started.pid,
+                started_at=stamp(services.clock()),
+                priority="normal",
+            )
+        )
 
     def ended(self) -> list[Ended]:
-        """Return the turns that are over; what their programs have left behind has been ended."""
-        return [end for turn in self.running.values() if (end := self._end_of(turn)) is not None]
+        """Return the turns that are over; what their soldiers have left behind has been ended."""
+        for turn in self.running.values():
+            turn.end = turn.end or self._end_of(turn)
+        return [turn.end for turn in self.running.values() if turn.end is not None]
 
     def clear(self, agent: str) -> None:
         """Forget a turn: what followed from it is done."""
-        folder = self._services.places.agent_turn(agent)
-        self._services.unsynced.remove_all([folder / "told.json", folder / "started"])
         self.running.pop(agent, None)
+        soldier = orders.soldier_of(self._services, agent)
+        self._budgets.release_probe(soldier.task, self._services.clock())
+        self._sessions.remove(soldier.task)
+        soldier.clear(self._services.unsynced)
+
+    def write(self) -> None:
+        """Write what has changed in the list of running soldiers."""
+        self._sessions.write()
+
+    def close(self) -> None:
+        """Let agents go on: the next start finds them by their locks."""
+        self._starter.close()
 
     def seconds_left(self) -> float:
         """Return how long it takes until the first running turn has to be ended, or looked at."""
-        if any(turn.started is None for turn in self.running.values()):
+        looks = [turn.look for turn in self.running.values()]
+        if any(look is not None and look.started is None for look in looks):
             return LOOK_SECONDS
-        return min((self._settings.task_timeout - _seconds(turn) for turn in self.running.values()), default=3600.0)
-
-    def _start(self, folder: Path, argv: list[str], agent: str, retries: int, lock: Lock) -> Popen[bytes]:
-        home = self._services.places.home
-        cgroup = Cgroup(home, f"council-{agent}")
-        cgroup.create(MOST_PROCESSES)
-        note = str(folder / "started")
-
-        def enter() -> None:
-            signal.signal(signal.SIGIO, signal.SIG_DFL)
-            cgroup.join()
-            pid = os.getpid()
-            begun = Started(pid, started_at(pid) or 0, retries, round(slept(), 3))
-            fd = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            os.write(fd, to_json(begun.to_json()))
-            os.close(fd)
-
-        with open(folder / "output.txt", "wb") as output:
-            try:
-                return Popen(
-                    argv,
-                    stdin=DEVNULL,
-                    stdout=output,
-                    stderr=STDOUT,
-                    cwd=home,
-                    env={**_passed_on(), "KINGDOM_HOME": str(home), "KINGDOM_AGENT": agent},
-                    pass_fds=(lock.fileno(),),
-                    start_new_session=True,
-                    preexec_fn=enter,
-                )
-            except SubprocessError:
-                raise OSError(errno.EIO, "the start of an agent could not be noted", note) from None
-            except OSError as error:
-                if error.errno in NOT_THE_PROGRAMS_FAULT:
-                    raise
-                raise CannotStart(program=argv[0], why=error.strerror) from None
+        now = self._services.clock()
+        rests = [self._settings.task_timeout - look.seconds for look in looks if look is not None]
+        return min([*rests, *(max(0.0, until - now) for until in self._waits.values())], default=3600.0)
 
     def _end_of(self, turn: AgentTurn) -> Ended | None:
-        folder = self._services.places.agent_turn(turn.agent)
-        if turn.started is None:
-            turn.started = _read_started(folder / "started")
-        if turn.child is None and turn.started is not None:
-            self._services.exits.watch(turn.started.pid)
-        if turn.child is not None and turn.child.poll() is not None:
-            reason = self._how_it_ended(folder, turn.child.returncode)
-        elif turn.child is None and turn.started is None:
-            # We were killed while it was being started. Who holds the lock is on its way to note its start.
-            return None if is_locked(folder / "lock") else Ended(turn, False, "")
-        elif turn.child is None and turn.started is not None and started_at(turn.started.pid) != turn.started.start:
-            reason = "it ended while the council did not run, and left the message"
-        elif _seconds(turn) >= self._settings.task_timeout:
-            reason = f"it took longer than {self._settings.task_timeout:g} s"
-        else:
-            return None
-        self._end_whole(turn)
-        return Ended(turn, True, reason)
+        services, soldier = self._services, turn.soldier
+        look = turn.look = soldier.look(turn.number)
+        if look.is_running:
+            if look.started is None:
+                soldier.note_unrecorded_start(services.unsynced, turn.number)
+                turn.look = look = soldier.look(turn.number)
+            if look.started is not None:
+                services.exits.watch(look.started.pid)
+            if look.seconds < self._settings.task_timeout:
+                return None
+            return self._killed(turn, f"it took longer than {self._settings.task_timeout:g} s")
+        if look.report is not None:
+            return self._reported(turn, look, look.report)
+        if look.has_ended(turn.number):
+            return self._killed(turn, soldier.stderr_tail() or "it was killed")
+        return Ended(turn, False, "")
 
-    def _end_whole(self, turn: AgentTurn) -> None:
-        """Kill what is left of a turn, wherever it hid."""
-        home = self._services.places.home
-        end_carriers(agent_markers(home, turn.agent), turn.started.start if turn.started else 0)
-        Cgroup(home, f"council-{turn.agent}").kill_all()
-        if turn.child is not None:
-            turn.child.wait()
+    def _killed(self, turn: AgentTurn, reason: str) -> Ended:
+        """End a turn that leaves no report, and count what it has used by what its engine has printed."""
+        turn.soldier.kill()
+        order = turn.soldier.order
+        if order is not None:
+            streams.repair(order, self._services.secrets.values())
+            self._record(turn, order.account, turn.soldier.used())
+        excused = notes.was_stopped_by_down(self._services.places, turn.soldier.control_folder)
+        return Ended(turn, True, reason, excused)
 
-    def _how_it_ended(self, folder: Path, code: int) -> str:
-        if code == 0:
+    def _reported(self, turn: AgentTurn, look: Look, report: RawReport) -> Ended:
+        """Return how a turn ended by the report of its soldier."""
+        services, order = self._services, turn.soldier.order
+        if report.missing_sandbox:
+            services.log.warn(f"NO WHOLE SANDBOX for {turn.agent}: {report.missing_sandbox}")
+        report = engine_homes.keep_session(services, COUNCIL, order, report)
+        result = report.result or {}
+        account = order.account if order is not None else ""
+        quota = result.get("quota")
+        if isinstance(quota, Mapping):
+            wait = self._budgets.rest_account(account, turn.soldier.task, quota, services.clock())
+            services.log.warn(f"{turn.agent} waits: {wait.why}")
+            return Ended(turn, True, wait.why, is_excused=True)
+        metrics = result.get("metrics")
+        self._record(turn, account, metrics if isinstance(metrics, Mapping) else turn.soldier.used())
+        is_excused = report.result is None and notes.was_stopped_by_down(services.places, turn.soldier.control_folder)
+        return Ended(turn, True, self._why(report, result), is_excused)
+
+    def _why(self, report: RawReport, result: Mapping[str, Any]) -> str:
+        """Return why a message may still be there."""
+        own = next((str(result[key]) for key in OWN_WORDS if result.get(key)), "")
+        if own:
+            return self._clean(own)
+        said = self._clean(report.output_tail)
+        if report.ended == NEVER_RAN:
+            return f"it could not be started: {said}"
+        if report.ended != BY_ITSELF:
+            return said or "it was ended"
+        if not report.exit_code:
             return "it ended and left the message"
+        code = report.exit_code
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        said = one_line(self._services.log.clean(_tail(folder / "output.txt")), 200)
         return f"{how}: {said}" if said else how
 
+    def _clean(self, text: str) -> str:
+        return one_line(self._services.log.clean(text), 200)
+
+    def _record(self, turn: AgentTurn, account: str, metrics: Mapping[str, Any]) -> None:
+        used = {name: metrics.get(name) for name in ("cost_usd", "tokens_used")}
+        known = {name: value for name, value in used.items() if isinstance(value, int | float) and 0 < value < 1e15}
+        run = f"{turn.soldier.task}/{turn.number}"
+        now = self._services.clock()
+        self._budgets.record_cost(COUNCIL, account, turn.soldier.task, known, now, run=run)
+
     def _noted(self) -> list[AgentTurn]:
-        """Return the turns that an earlier run of ours has noted."""
-        turns = self._services.places.agent_turns
+        """Return the turns that an earlier run of ours has noted; what else is left of turns is cleared."""
         found = []
-        for folder in sorted(turns.iterdir()) if turns.is_dir() else []:
-            if not is_there(folder / "told.json"):
-                continue
-            try:
-                note = read_json(folder / "told.json")
-                found.append(AgentTurn(folder.name, str(note["path"]), int(note["retries"])))
-            except (BadFile, KeyError, TypeError, ValueError) as error:
-                self._services.log.error(f"forgets the turn of {folder.name}, whose note is damaged: {error}")
-                end_carriers(agent_markers(self._services.places.home, folder.name))
-                self.clear(folder.name)
+        for folder in sorted(self._services.places.agent_turns.glob(f"{AGENT}*")):
+            agent = folder.name.removeprefix(AGENT)
+            soldier = orders.soldier_of(self._services, agent)
+            if is_there(folder / "told.json"):
+                try:
+                    note = read_json(folder / "told.json")
+                    messages = {str(path): int(retries) for path, retries in note["messages"].items()}
+                    found.append(AgentTurn(agent, int(note["number"]), messages, soldier))
+                    continue
+                except (BadFile, AttributeError, KeyError, TypeError, ValueError) as error:
+                    self._services.log.error(f"forgets the turn of {agent}, whose note is damaged: {error}")
+            soldier.kill()
+            self.clear(agent)
         return found
-
-
-def _passed_on() -> dict[str, str]:
-    return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-
-
-def _seconds(turn: AgentTurn) -> float:
-    """Return for how long a turn has lasted, without the time while the machine was suspended."""
-    if turn.started is None:
-        return 0.0
-    since = slept() - (turn.started.slept or 0.0)
-    return age(turn.started.start) - max(0.0, since)
-
-
-def _read_started(path: Path) -> Started | None:
-    with suppress(FileNotFoundError, BadFile, KeyError, TypeError, ValueError):
-        value: Mapping[str, Any] = read_json(path)
-        return Started.from_json(value)
-    return None
-
-
-def _tail(path: Path) -> str:
-    with suppress(OSError), open(path, "rb") as output:
-        output.seek(-min(TAIL_BYTES, output.seek(0, os.SEEK_END)), os.SEEK_END)
-        return output.read().decode("utf-8", "replace")
-    return ""

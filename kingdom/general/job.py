@@ -262,7 +262,7 @@ class GeneralJob:
             return self._go_on(queued, report.finish(general, task, soldier, skipped))
         except NoWorkspace as error:
             return self._go_on(queued, report.failed(general, task, soldier, Retryable(str(error))))
-        environment = prepare.environment(services, manifest, task, soldier, chosen.engine)
+        environment = prepare.environment(services, manifest, soldier, chosen.engine)
         started = soldier.start(services.unsynced, order, environment, self._starter)
         if started is None:
             return False

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kingdom.disk.codec import to_json
 from kingdom.errors import Collision
 from kingdom.general.context import Context
-from kingdom.home import dotenv
 from kingdom.log import Log
 from kingdom.records import notes
 from kingdom.records.messages import ACCOUNT, Checkpoint, Result, Task
 from kingdom.records.soldiers import RawReport
 from kingdom.rules import retry
-from kingdom.soldiers import engine_homes, engines, memory, owner, prepare, results, streams
+from kingdom.soldiers import engine_homes, engines, memory, prepare, results
 from kingdom.soldiers.budgets import Wait
 from kingdom.soldiers.handle import Look, SoldierHandle
 from kingdom.soldiers.results import Final, QuotaReached, Retryable
@@ -36,7 +33,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
     if report.result is None and notes.was_stopped_by_down(general.services.places, soldier.control_folder):
         return begin_again(general, task, soldier)
     account = _account(general, soldier)
-    report = _keep_session(general, soldier, report)
+    report = engine_homes.keep_session(general.services, general.name, soldier.order, report)
     outcome = results.read(task, report)
     if isinstance(outcome, Retryable) and outcome.result is None:
         outcome = replace(outcome, result=_used(task, soldier, outcome.why))
@@ -165,30 +162,6 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
         services.log.warn(f"the result of {task.id}: {warning}")
     general.clear_traces(soldier, inherited, is_done=is_done)
     return True
-
-
-def _keep_session(general: Context, soldier: SoldierHandle, report: RawReport) -> RawReport:
-    """Keep of the engine's HOME only what a session needs, and note what the session has used.
-
-    Return the report without tokens of the owner that were lent: `.env` does not have them, so nobody else hides them.
-    """
-    services, order = general.services, soldier.order
-    if order is None or order.home is None:
-        return report
-    lent = owner.lent_secrets(services.system["runtime"])
-    own = engine_homes.EngineHome(services.places, general.name, Path(order.home).parent.name)
-    own.empty(services.unsynced, engines.load(order.engine).kept, [*services.secrets.values(), *lent])
-    own.note(services.unsynced, report.result or {})
-    if lent:
-        streams.repair(order, lent)
-        report = RawReport.from_json(json.loads(_without(json.dumps(report.to_json(), ensure_ascii=False), lent)))
-    return report
-
-
-def _without(text: str, secrets: Iterable[str]) -> str:
-    for form in dotenv.forms(secrets):
-        text = text.replace(form, "[hidden]")
-    return text
 
 
 def _noted(spent: Mapping[str, float]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from kingdom.home.states import MOVES
 LONGEST_NAME = 200
 PROGRAM = "run"
 """The executable in a general's package."""
+AGENT = "council-"
+"""How the names of the council's soldiers begin; the agent's name follows."""
 RAW_RESULT, CHECKPOINT, SESSION_ID, SOLDIER_ID = "-raw.json", "-checkpoint.json", "-session-id", "-soldier-id"
 BESIDE_RESULTS = (RAW_RESULT, CHECKPOINT, SESSION_ID, SOLDIER_ID)
 """How the names of files end that lie beside results, each after its task's id."""
@@ -346,8 +348,8 @@ class Places:
         return self.own(general) / "camp" / check_name("task", task)
 
     def control_folders(self) -> list[Path]:
-        """Return those of all generals, sorted by task: soldiers run there, or did."""
-        camps = [self.own(general) / "camp" for general in self._generals_with_state()]
+        """Return those of all generals and of the council, sorted by task: soldiers run there, or did."""
+        camps = [*(self.own(general) / "camp" for general in self._generals_with_state()), self.agent_turns]
         return sorted((camp / task for camp in camps for task in _listed(camp)), key=lambda folder: folder.name)
 
     def _generals_with_state(self) -> list[str]:
@@ -371,6 +373,7 @@ class Places:
             yield from (self.own(other) / "camp", self.own(other) / "homes")
             if other != general:
                 yield self.own(other) / "mirrors"
+        yield self.own("council")
         memories = self.memory / "generals"
         yield from (memories / name for name in _listed(memories) if name != general)
 
@@ -425,12 +428,25 @@ class Places:
         return self.agent(agent) / "processed"
 
     def agent_turn(self, agent: str) -> Path:
-        """Return where the council notes what an agent is doing."""
-        return self.agent_turns / check_name("agent", agent)
+        """Return where the council notes what an agent is doing: the control folder of its soldier."""
+        return self.control_folder("council", AGENT + check_name("agent", agent))
 
     @property
     def agent_turns(self) -> Path:
-        return self.own("council") / "turns"
+        return self.control_folder("council", "any").parent
+
+    def outbox(self, agent: str) -> Path:
+        """Return the folder into which an agent in its sandbox writes what it sends."""
+        return self.outboxes / check_name("agent", agent)
+
+    @property
+    def outboxes(self) -> Path:
+        return self.own("council") / "outboxes"
+
+    @property
+    def postings(self) -> Path:
+        """The folder of messages of outboxes, by addressee, on their way into the queue."""
+        return self.own("council") / "posting"
 
     @property
     def council_threads(self) -> Path:

@@ -46,8 +46,11 @@ def read(places: Places, now: float, stale_seconds: float, at_most: int) -> Load
 
 
 def soldiers_out(places: Places, enough: int = 0) -> list[tuple[str, str]]:
-    """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them."""
-    folders = places.control_folders()
+    """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them.
+
+    The council bounds its agents itself.
+    """
+    folders = [folder for folder in places.control_folders() if folder.parent != places.agent_turns]
     if len(folders) < enough:
         return []
     return [(folder.parent.parent.name, folder.name) for folder in folders if is_locked(folder / "lock")]

@@ -67,6 +67,10 @@ class SoldierOrder(NamedTuple):
     plugins: Sequence[str] = ()
     #: Files that it may read although they lie in a folder that it may not read.
     may_read: Sequence[str] = ()
+    #: Folders whose files it may read and delete, and nothing more.
+    may_remove: Sequence[str] = ()
+    #: What follows the program of an engine that has no arguments of its own.
+    arguments: Sequence[str] = ()
     #: HOME of the engine's program; None when it has none of its own.
     home: str | None = None
     #: What `runtime` of system.yaml says of this engine.

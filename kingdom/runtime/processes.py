@@ -22,7 +22,6 @@ END_SECONDS = 5.0
 """For so long it is tried to end processes: the kernel may hold one that it has killed."""
 _PR_SET_PDEATHSIG = 1
 _SOLDIER = b"KINGDOM_SOLDIER="
-_AGENT = b"KINGDOM_AGENT="
 _MARKERS = ("KINGDOM_HOME", "KINGDOM_SOLDIER")
 _ENVIRONMENT = slice(47, 49)
 """Where the memory with a process's environment begins and ends, among the fields of its stat."""
@@ -96,11 +95,6 @@ def soldier_markers(home: Path, task: str) -> Markers:
     KINGDOM_TASK_ID is no marker: people set it to try a program by hand, and foreign generals for their own soldiers.
     """
     return Markers(frozenset({_SOLDIER + task.encode(), home_mark(home)}), _soldiers_folder(home) + task.encode())
-
-
-def agent_markers(home: Path, agent: str) -> Markers:
-    """Return what every process of an agent of the council carries."""
-    return Markers(frozenset({_AGENT + agent.encode(), home_mark(home)}))
 
 
 def home_mark(home: Path) -> bytes:

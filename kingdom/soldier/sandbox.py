@@ -41,7 +41,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 # linux/landlock.h, by the version of the interface that brought them
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
+_REMOVE_FILE, _REMOVE_AND_MAKE = 1 << 5, sum(1 << bit for bit in range(4, 13))
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _SCOPE_SIGNALS_AND_ABSTRACT_SOCKETS = 0b11
 
@@ -202,7 +202,7 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(str(FIRST_TO_GO))
     if order.sandbox:
-        _mount_read_only(order.may_write)
+        _mount_read_only([*order.may_write, *order.may_remove])
         os.chdir(order.workspace)
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
@@ -304,6 +304,8 @@ def _ruleset(order: SoldierOrder, prepared: Prepared) -> int:
     prepared.allow_reading(rules)
     for path in order.may_read:
         _allow(rules, path, _READ_FILE)
+    for path in order.may_remove:
+        _allow(rules, path, _READ_FILE | _REMOVE_FILE)
     for path in order.may_write:
         _allow(rules, path, handled)
     for path in (order.out, order.err):

@@ -6,13 +6,14 @@ in it (settings, hooks, instructions) is obeyed by the next one, and what it was
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kingdom.disk.atomic import Disk, make_folder
 from kingdom.disk.codec import read_json_or, to_json
@@ -20,8 +21,12 @@ from kingdom.home import dotenv
 from kingdom.home.places import Places
 from kingdom.records import notes
 from kingdom.records.messages import Task
-from kingdom.soldiers import streams
+from kingdom.records.soldiers import RawReport, SoldierOrder
+from kingdom.soldiers import engines, owner, streams
 from kingdom.soldiers.cleanup import finish_removals, remove_tree
+
+if TYPE_CHECKING:
+    from kingdom.runtime.role import Services
 
 KEPT_DAYS = 7
 LARGEST_SESSION = 64 << 20
@@ -45,7 +50,13 @@ class EngineHome:
         return {key: float(value) for key, value in totals.items() if isinstance(value, int | float) and value >= 0}
 
     def knows(self, session_id: str) -> bool:
-        return bool(read_json_or(self._session, {}).get("session_id") == session_id)
+        return self.session_id == session_id
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that was noted last; None for none."""
+        noted = read_json_or(self._session, {}).get("session_id")
+        return noted if isinstance(noted, str) else None
 
     def note(self, disk: Disk, report: Mapping[str, Any]) -> None:
         """Note the session that a soldier reports, and what it has used."""
@@ -91,6 +102,29 @@ def remove_old(places: Places, disk: Disk, general: str) -> None:
         with suppress(FileNotFoundError):
             if os.stat(own).st_mtime < oldest and not notes.asks(places, own.name):
                 remove_tree(disk, own)
+
+
+def keep_session(services: Services, general: str, order: SoldierOrder | None, report: RawReport) -> RawReport:
+    """Keep of the engine's HOME only what a session needs, and note what the session has used.
+
+    Return the report without tokens of the owner that were lent: `.env` does not have them, so nobody else hides them.
+    """
+    if order is None or order.home is None:
+        return report
+    lent = owner.lent_secrets(services.system["runtime"])
+    own = EngineHome(services.places, general, Path(order.home).parent.name)
+    own.empty(services.unsynced, engines.load(order.engine).kept, [*services.secrets.values(), *lent])
+    own.note(services.unsynced, report.result or {})
+    if lent:
+        streams.repair(order, lent)
+        report = RawReport.from_json(json.loads(_without(json.dumps(report.to_json(), ensure_ascii=False), lent)))
+    return report
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    for form in dotenv.forms(secrets):
+        text = text.replace(form, "[hidden]")
+    return text
 
 
 def make(home: EngineHome) -> None:

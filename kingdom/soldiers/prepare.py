@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_bytes, to_json
 from kingdom.errors import BadFile, BadName
 from kingdom.home.manifests import Manifest
-from kingdom.home.places import check_name
+from kingdom.home.places import Places, check_name
 from kingdom.records import notes
 from kingdom.records.messages import Checkpoint, Task
 from kingdom.records.soldiers import SoldierOrder
@@ -115,7 +115,11 @@ def order(
     make_folder(soldier.control_folder)
     services.unsynced.rewrite(task_file, to_json(task.to_json()))
     session_id = _session_id(task)
-    home, totals, session_id = _engine_home(services, manifest, task, chosen, session_id)
+    home: Path | None = None
+    totals: Mapping[str, float] = {}
+    if chosen.engine.is_model:
+        own = engine_homes.of(places, manifest.name, task, session_id)
+        home, totals, session_id = engine_home(services, manifest, own, chosen.engine, session_id)
     may_write = [str(workspace), str(soldier.folder)]
     may_read = [str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
     if task.repo is not None:
@@ -145,7 +149,7 @@ def order(
         external=external,
         question=consent.question(manifest.name),
         may_write=may_write,
-        may_not_read=[str(path) for path in (*places.withheld_from(manifest.name), *_keys(os.path.expanduser("~")))],
+        may_not_read=may_not_read(places, manifest.name),
         env={
             "KINGDOM_TASK_FILE": str(task_file),
             "TMPDIR": str(soldier.folder),
@@ -163,21 +167,23 @@ def order(
     return made._replace(env={**made.env, **chosen.engine.environment(made)})
 
 
-def environment(
-    services: Services, manifest: Manifest, task: Task, soldier: SoldierHandle, engine: Engine
-) -> dict[str, str]:
+def environment(services: Services, manifest: Manifest, soldier: SoldierHandle, engine: Engine) -> dict[str, str]:
     """Return the environment of the serving process: a soldier holds no token that it was not given."""
-    ours: Mapping[str, str] = {**os.environ, **services.secrets}
     granted = services.config["grants"].get(manifest.name, ())
-    named = (*PASSED_ON, *manifest.env, *granted, *engine.variables)
-    passed = {name: ours[name] for name in named if name in ours}
+    return environment_of(services, [*manifest.env, *granted, *engine.variables], soldier)
+
+
+def environment_of(services: Services, names: Iterable[str], soldier: SoldierHandle) -> dict[str, str]:
+    """Return the same with the variables of these names, as far as they are set."""
+    ours: Mapping[str, str] = {**os.environ, **services.secrets}
+    passed = {name: ours[name] for name in (*PASSED_ON, *names) if name in ours}
     return {
         **passed,
         "PATH": f"{Path(sys.executable).parent}:{passed.get('PATH', '/usr/bin:/bin')}",
         "KINGDOM_HOME": str(services.places.home),
         "KINGDOM_BASE_DIR": str(services.places.home),
-        "KINGDOM_TASK_ID": task.id,
-        "KINGDOM_SOLDIER": task.id,
+        "KINGDOM_TASK_ID": soldier.task,
+        "KINGDOM_SOLDIER": soldier.task,
         "KINGDOM_RESULT_PATH": str(soldier.result_path),
     }
 
@@ -192,20 +198,17 @@ def _session_id(task: Task) -> str | None:
     return session_id if task.type == "resume" and isinstance(session_id, str) and session_id else None
 
 
-def _engine_home(
-    services: Services, manifest: Manifest, task: Task, chosen: Chosen, session_id: str | None
-) -> tuple[Path | None, Mapping[str, float], str | None]:
+def engine_home(
+    services: Services, manifest: Manifest, own: engine_homes.EngineHome, engine: Engine, session_id: str | None
+) -> tuple[Path, Mapping[str, float], str | None]:
     """Return the HOME of a model's program, made anew around its sessions; what the session has used; the session.
 
     A session that this HOME does not know cannot be resumed: the prompt tells the whole matter without it.
     """
-    if not chosen.engine.is_model:
-        return None, {}, session_id
-    own = engine_homes.of(services.places, manifest.name, task, session_id)
     known = session_id if session_id is not None and own.knows(session_id) else None
-    own.empty(services.unsynced, chosen.engine.kept if known else (), ())
+    own.empty(services.unsynced, engine.kept if known else (), ())
     engine_homes.make(own)
-    chosen.engine.furnish(services, manifest, own.home)
+    engine.furnish(services, manifest, own.home)
     if (identity := owner.git_identity(services.system["runtime"])) is not None:
         owner.Furnishing(own.home).write(".gitconfig", identity)
     return own.home, own.totals(known) if known else {}, known
@@ -232,6 +235,11 @@ def _limits(manifest: Manifest, task: Task, left_usd: float | None) -> dict[str,
 def _left(budget: float | None, spent: object) -> float | None:
     known = spent if isinstance(spent, int | float) else 0
     return None if budget is None else round(max(0, budget - known), 6)
+
+
+def may_not_read(places: Places, general: str) -> list[str]:
+    """Return what a general's soldiers may not read: of the home, and of its owner's keys."""
+    return [str(path) for path in (*places.withheld_from(general), *_keys(os.path.expanduser("~")))]
 
 
 @cache

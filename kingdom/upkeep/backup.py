@@ -118,10 +118,12 @@ def _of_queue(places: Places, kind: str) -> Iterator[Path]:
 
 
 def _of_council(places: Places) -> Iterator[Path]:
-    """Yield the council's messages: those that agents were told of, those that wait, and what was told meanwhile.
+    """Yield the council's messages: those on their way, those that agents were told of, those that wait, and what was
+    told meanwhile.
 
     An agent sends what follows from a message before it deletes that, so one of them is in the copy.
     """
+    yield from (path for folder in (places.outboxes, places.postings) for path in _sent(folder))
     agents = [places.council / name for name in listed(places.council)]
     told = [places.told(agent.name) for agent in agents if agent != places.dead_letters]
     for folder in (*told, *agents, *told):
@@ -130,8 +132,22 @@ def _of_council(places: Places) -> Iterator[Path]:
         )
 
 
+def _sent(folder: Path) -> list[Path]:
+    """Return the messages below a folder of outboxes, or of copies of what was in them."""
+    below = (folder / name for name in listed(folder))
+    return [own / name for own in below for name in listed(own) if not is_hidden(name)]
+
+
 def _keep_later(places: Places, copy: Places) -> None:
     """Of a message of the council that was copied where it waited and where it went keep the latter."""
+    there = {path.name for path in copy.council.rglob("*.mime")}
+    for path in _sent(copy.postings):
+        if path.name in there:
+            os.unlink(path)
+    there |= {path.name for path in _sent(copy.postings)}
+    for path in _sent(copy.outboxes):
+        if path.name in there:
+            os.unlink(path)
     for name in listed(copy.council):
         told = copy.council / name / places.told("any").name
         for message in listed(told):

@@ -16,7 +16,7 @@ from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes, read_json, to_json
 from kingdom.disk.json_file import LARGEST
 from kingdom.errors import BadFile, BadHome, BadInput, BadName
-from kingdom.home.places import CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
+from kingdom.home.places import AGENT, CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
 from kingdom.home.states import MOVES
 from kingdom.records import foreign, notes, sessions
 from kingdom.records.messages import Message, alert
@@ -348,7 +348,9 @@ def _orphans(view: View) -> Iterator[Fault]:
         for folder in folders(view.places):
             for name in listed(folder):
                 path, task = folder / name, task_of(name)
-                if is_hidden(name) or not task or task in view.known_tasks or view.is_made("tasks", task):
+                if is_hidden(name) or not task or task.startswith(AGENT):
+                    continue
+                if task in view.known_tasks or view.is_made("tasks", task):
                     continue
                 if view.was_changed_lately(path, "queue_days"):
                     yield Fault(path, f"{what}, and there is no task {task or name}")
@@ -356,7 +358,7 @@ def _orphans(view: View) -> Iterator[Fault]:
 
 def _rows_of_nothing(view: View) -> Iterator[Fault]:
     for row in sessions.read(view.places):
-        if sessions.is_ours(row) and not view.is_made("tasks", row.task_id):
+        if sessions.is_ours(row) and not row.task_id.startswith(AGENT) and not view.is_made("tasks", row.task_id):
             yield Fault(view.places.sessions, f"its soldier {row.soldier} has no task {row.task_id}", row.task_id)
 
 

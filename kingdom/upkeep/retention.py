@@ -18,6 +18,7 @@ from typing import Any
 
 from kingdom.disk.atomic import Disk, is_there, sync_folder
 from kingdom.disk.codec import parse_json, read_bytes, read_json_or
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadName
 from kingdom.home.places import BESIDE_RESULTS, CHECKPOINT, Places, is_hidden
 from kingdom.records import notes
@@ -133,6 +134,8 @@ def _answer_is_kept(found: Found) -> bool:
 def _workspace_is_kept(found: Found) -> bool:
     """Keep a workspace as long as its task: its own time says only when its uppermost folder has changed."""
     task = found.path.name
+    if found.path.parent == found.places.workspace("council", "any").parent:
+        return is_locked(found.places.agent_turn(task.partition(".")[0]) / "lock")
     ended = is_there(f"{found.places.folder('tasks', 'completed')}/{task}.json")
     return ended or is_there(found.places.results / f"{task}{CHECKPOINT}") or _is_kept(found, task)
 

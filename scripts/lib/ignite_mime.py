@@ -498,13 +498,14 @@ def _write(path: bytes, data: bytes) -> None:
     _sync_folder(folder)
 
 
-def rewrite(path: bytes, edit: Callable[[str], str], keep: bool = True) -> None:
+def rewrite(path: bytes, edit: Callable[[str], str], keep: bool = True, wait: float = 10.0) -> None:
     """Replace a file by its edited text; FileNotFoundError when it vanishes meanwhile. Its mode stays.
 
-    Without `keep` a power cut may undo the edit: then the file is whole as it was before.
+    Without `keep` a power cut may undo the edit: then the file is whole as before. Another edit may have it locked
+    for `wait` seconds; BlockingIOError when that takes longer.
     """
     path = os.path.realpath(path)
-    file = _open_locked(path)
+    file = _open_locked(path, time.monotonic() + wait)
     try:
         before = b"".join(iter(lambda: os.read(file, 1 << 20), b""))
         after = _bytes(edit(_text(before)))
@@ -521,7 +522,7 @@ def rewrite(path: bytes, edit: Callable[[str], str], keep: bool = True) -> None:
         os.close(file)
 
 
-def _open_locked(path: bytes) -> int:
+def _open_locked(path: bytes, until: float) -> int:
     """Open a file for one edit at a time. Whoever waited for another's edit opens what that has left."""
     import fcntl
 
@@ -530,9 +531,14 @@ def _open_locked(path: bytes) -> int:
         try:
             if not os.path.isfile(file):  # asked of what is open: the name may be gone by now
                 raise OSError(22, "is no regular file", path)
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(file), os.stat(path)):
                 return file
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                os.close(file)
+                raise BlockingIOError(11, "is being edited by somebody else", path) from None
+            time.sleep(0.005)
         except OSError:
             os.close(file)
             raise
@@ -698,15 +704,22 @@ def send(given: Given, judge: Judge | None) -> int:
     if wrong := faults(_bytes(raw), judge):
         raise Refused("\n".join(wrong))
     _warn([f"warning: {odd}" for odd in warnings(_bytes(raw))])
-    queue = os.fsencode(_last(given, "queue")) or _find_queue()
-    addressees = dict.fromkeys(folder_of(agent) for agent in (*message["to"], *message["cc"]))
-    folders = [os.path.join(queue, agent.encode()) for agent in addressees]
+    folders = _folders_for(message, os.fsencode(_last(given, "queue")))
     for folder in folders:
         os.makedirs(folder, 0o700, exist_ok=True)
     drafts = [(_draft(folder, _bytes(raw)), folder) for folder in folders]
     for draft, folder in drafts:
         _show(_place(draft, folder, kind, micros) + b"\n")
     return 0
+
+
+def _folders_for(message: Parsed, queue: bytes) -> list[bytes]:
+    """Return where a message is put: into each addressee's folder, or in a sandbox once into the sender's outbox."""
+    if not queue and (outbox := os.environb.get(b"KINGDOM_OUTBOX")):
+        return [outbox]
+    queue = queue or _find_queue()
+    addressees = dict.fromkeys(folder_of(agent) for agent in (*message["to"], *message["cc"]))
+    return [os.path.join(queue, agent.encode()) for agent in addressees]
 
 
 COMMANDS: dict[str, tuple[Callable[[Given, Judge | None], int], str, Sequence[str]]] = {

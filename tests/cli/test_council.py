@@ -13,7 +13,7 @@ import pytest
 
 from kingdom import mime
 from kingdom.home.places import Places
-from kingdom.runtime.processes import agent_markers, carriers
+from kingdom.runtime.processes import carriers, soldier_markers
 from tests.cli.conftest import Held, Terminal
 from tests.council.councils import CRASH, DONE, HANG, LEFT, Council, council_of, sh
 from tests.fixtures import all_of
@@ -212,9 +212,11 @@ def test_down_with_soldiers_ends_agents_at_work(council: Open, terminal: Termina
     opened = council(architect=HANG)
     opened.write("architect")
     opened.turn()
-    assert "Still at work for the council: architect." in terminal("down").out
-    assert "Ended: architect." in terminal("down", "--soldiers").out
-    assert carriers(agent_markers(opened.home, "architect")) == []
+    assert "1 soldier finishes its work (council-architect)" in terminal("down").out
+    assert "Ended 1 soldier" in terminal("down", "--soldiers").out
+    assert carriers(soldier_markers(opened.home, "council-architect")) == []
+    opened.until(lambda: not opened.job._turns.running or opened.names("architect", "processed"), "it is seen")
+    assert "retry" not in opened.log
 
 
 def test_a_goal_is_planned_and_what_becomes_of_it_reaches_people(council: Open, terminal: Terminal) -> None:

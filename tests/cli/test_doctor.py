@@ -85,6 +85,16 @@ def council_without_agents(places: Places) -> None:
     (places.config / "system.yaml").write_text("roles: {council: true}\n")
 
 
+def council_without_sandbox(places: Places) -> None:
+    council_without_agents(places)
+    (places.config / "council.yaml").write_text("agents: {leader: {command: [sh], sandbox: off}}\n")
+
+
+def council_without_instructions(places: Places) -> None:
+    council_without_agents(places)
+    (places.config / "council.yaml").write_text("agents: {leader: {command: [sh], instructions: agents/x.md}}\n")
+
+
 def council_without_program(places: Places) -> None:
     council_without_agents(places)
     (places.config / "council.yaml").write_text("agents: {leader: {command: [bin/nobody]}}\n")
@@ -150,8 +160,10 @@ def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: T
         (
             council_without_program,
             "bad",
-            "the program bin/nobody of leader is not there or cannot be run; correct agents",
+            "leader: needs set-up: its program bin/nobody is not there; correct agents",
         ),
+        (council_without_sandbox, "warn", "leader runs without a sandbox and may write every queue; take"),
+        (council_without_instructions, "bad", "leader: its instructions agents/x.md are not there; correct agents"),
         (dead_letter, "warn", "council: 1 message was given up"),
         (message_for_nobody, "warn", "workspace/queue and the council is switched off; write roles: {council: true}"),
         (set_back_clock, "warn", "in the future; the clock was set back"),

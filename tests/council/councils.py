@@ -24,9 +24,14 @@ TOLD = 'echo "$KINGDOM_AGENT $@" >>told.txt; '
 """Notes in the home what an agent is told, and goes on."""
 
 
-def sh(script: str) -> dict[str, list[str]]:
+def sh(script: str) -> dict[str, Any]:
     """Return the row of an agent that runs a script with the path as $1."""
-    return {"command": ["sh", "-c", script, "agent"]}
+    return {"command": ["sh", "-c", script, "agent"], "sandbox": False}
+
+
+def caged(script: str) -> dict[str, Any]:
+    """Return the same in its sandbox, as agents run unless somebody says otherwise."""
+    return {"command": sh(script)["command"]}
 
 
 class Council:
@@ -40,10 +45,18 @@ class Council:
 
     def start(self, **settings: Any) -> None:
         """Start it, also again: what an earlier run has left is as after a kill."""
+        self.end()
         given = services(self.home, "council", self.clock, **({"council": settings} if settings else {}))
         self.services = given
         self.places = given.places
         self.job = CouncilJob(given, lambda: self.dice)
+
+    def end(self) -> None:
+        """Stop the council. Its agents go on."""
+        if hasattr(self, "job"):
+            self.job.close()
+            for child in self.job._turns._starter._children:
+                child.wait(SOON)
 
     def turn(self) -> None:
         self.job.turn(None)
@@ -131,4 +144,5 @@ def council_of(home: Path, **settings: Any) -> Iterator[Council]:
         yield opened
     finally:
         for turn in opened.job._turns.running.values():
-            opened.job._turns._end_whole(turn)
+            turn.soldier.kill()
+        opened.end()

@@ -11,7 +11,7 @@ import pytest
 from kingdom import mime
 from kingdom.council.job import CouncilJob
 from kingdom.records.council import faults_of_body, original_of, read_body
-from kingdom.runtime.processes import agent_markers, carriers
+from kingdom.runtime.processes import carriers, soldier_markers
 from tests.council.conftest import Open
 from tests.council.councils import CRASH, DONE, HANG, LEFT, TOLD, Council
 from tests.fixtures import all_of
@@ -225,14 +225,14 @@ def test_an_agent_that_hangs_is_ended_with_all_that_it_started(council: Open) ->
     opened = council({"defaults": {"task_timeout": 0.3}}, architect=f"setsid sleep 1000 & {HANG}")
     opened.write("architect")
     opened.until(lambda: "it took longer than 0.3 s; retry 1" in opened.log, "it was ended")
-    assert carriers(agent_markers(opened.home, "architect")) == []
+    assert carriers(soldier_markers(opened.home, "council-architect")) == []
 
 
 def test_a_program_that_is_not_there_is_a_failure_that_names_it(home: Path, council: Open) -> None:
     opened = council({"agents": {"leader": {"command": ["bin/nobody"]}}})
     sent = opened.write()
     opened.until(lambda: "retry 1 of 3" in opened.log, "it has failed")
-    assert opened.message("leader", sent.name).error == "'bin/nobody' could not be started: No such file or directory"
+    assert opened.message("leader", sent.name).error == "it could not be started: its program bin/nobody is not there"
 
 
 @pytest.mark.parametrize(("status", "reason"), [("error", "no model"), ("delivered", "it outlived its turn")])
@@ -392,11 +392,11 @@ def test_a_turn_that_cannot_be_noted_is_no_failure_of_a_message(council: Open) -
     sent = opened.write()
     folder = opened.places.agent_turn("leader")
     folder.mkdir(parents=True)
-    (folder / "output.txt").mkdir()
+    (folder / "told.json").mkdir()
     with pytest.raises(IsADirectoryError):
         opened.turn()
     assert opened.message("leader", sent.name).retries == 0
-    (folder / "output.txt").rmdir()
+    (folder / "told.json").rmdir()
     opened.settle()
     assert (opened.told, opened.everything) == ([f"leader {sent.name}"], [])
 
@@ -452,7 +452,7 @@ def test_an_agent_at_work_is_found_again_and_not_told_twice(council: Open) -> No
     opened.turn()
     assert list(opened.job._turns.running) == ["leader"]
     (opened.home / "go").touch()
-    wait_until(lambda: killed._turns.running["leader"].child.poll() is not None, SOON, "it has ended")
+    wait_until(lambda: not killed._turns.running["leader"].soldier.is_running(), SOON, "it has ended")
     opened.settle()
     assert (len(opened.told), opened.everything) == (1, [])
 
@@ -461,18 +461,18 @@ def test_an_agent_that_ended_while_the_council_was_away_and_left_its_message_is_
     opened = council(leader=TOLD + LEFT)
     sent = opened.write()
     opened.turn()
-    wait_until(lambda: opened.job._turns.running["leader"].child.poll() is not None, SOON, "it has ended")
+    wait_until(lambda: not opened.job._turns.running["leader"].soldier.is_running(), SOON, "it has ended")
     opened.start()
     opened.turn()
     message = opened.message("leader", sent.name)
-    assert (message.retries, message.error) == (1, "it ended while the council did not run, and left the message")
+    assert (message.retries, message.error) == (1, "it ended and left the message")
 
 
 def test_a_try_is_counted_once_though_the_council_is_killed_before_it_forgets_the_turn(council: Open) -> None:
     opened = council(leader=TOLD + LEFT)
     sent = opened.write(priority="critical")
     opened.turn()
-    wait_until(lambda: opened.job._turns.running["leader"].child.poll() is not None, SOON, "it has ended")
+    wait_until(lambda: not opened.job._turns.running["leader"].soldier.is_running(), SOON, "it has ended")
     (ended,) = opened.job._turns.ended()
     opened.job._delivery.end(ended)
     opened.start()
@@ -484,12 +484,12 @@ def test_a_try_is_counted_once_though_the_council_is_killed_before_it_forgets_th
 def test_an_agent_that_was_never_started_is_told_without_counting(council: Open) -> None:
     opened = council(leader=TOLD + HANG)
     sent = opened.write()
-    (message,) = opened.job._delivery.look("leader", None) if opened.job._delivery.begin_turn() is None else ()
+    (message,) = opened.job._delivery.look("leader") if opened.job._delivery.begin_turn() is None else ()
     taken = opened.job._delivery.take(message)
     assert taken is not None
     note = opened.places.agent_turn("leader") / "told.json"
     note.parent.mkdir(parents=True)
-    note.write_text(f'{{"agent": "leader", "path": "{taken.path}", "retries": 0}}')
+    note.write_text(f'{{"agent": "leader", "number": 1, "messages": {{"{taken.path}": 0}}}}')
     opened.start()
     opened.until(lambda: opened.told, "it is told")
     assert opened.message("leader", sent.name).retries == 0
@@ -522,7 +522,7 @@ def test_an_edit_of_the_council_does_not_bring_a_deleted_message_back(council: O
     opened = council(leader=DONE)
     opened.write()
     opened.job._delivery.begin_turn()
-    (message,) = opened.job._delivery.look("leader", None)
+    (message,) = opened.job._delivery.look("leader")
     taken = opened.job._delivery.take(message)
     assert taken is not None
     taken.path.unlink()

@@ -9,7 +9,7 @@ import pytest
 from kingdom import mime
 from kingdom.council.job import CouncilJob
 from kingdom.errors import BadConfig
-from kingdom.runtime.processes import agent_markers, carriers
+from kingdom.runtime.processes import carriers, soldier_markers
 from tests.council.conftest import Open
 from tests.council.councils import DONE, HANG, LEFT, TOLD, Council, sh
 from tests.fixtures import services
@@ -153,7 +153,7 @@ def test_what_an_agent_leaves_running_is_ended_with_its_turn(council: Open) -> N
     opened = council(leader=f'setsid sh -c "sleep 1000" & {DONE}')
     opened.write()
     opened.settle()
-    assert carriers(agent_markers(opened.home, "leader")) == []
+    assert carriers(soldier_markers(opened.home, "council-leader")) == []
 
 
 VARIABLES = {

@@ -13,15 +13,17 @@ from tests.faults.sweep import KILL, sweep
 
 FAILING = "tests/council/test_failing.py::test_"
 TELLING = "tests/council/test_telling.py::test_"
+OUTBOX = "tests/council/test_outbox.py::test_"
+ENGINES = "tests/council/test_engines.py::test_"
 COMMANDS = "tests/cli/test_council.py::test_"
 
 MUTANTS = [
     Mutant(
         "a turn is noted after its program was started",
         "kingdom.council.turns:Turns.tell",
-        swap("unsynced.rewrite", "self._start"),
+        swap("unsynced.rewrite", "orders.order"),
         "council kill",
-        near="^[a-z0-9]+ state/council/turns/(leader|strategist)|^fsync state/council",
+        near="^[a-z0-9]+ state/council/camp/council-(leader|strategist)|^fsync state/council",
     ),
     Mutant(
         "a message is removed before its dead letter is there",
@@ -48,9 +50,9 @@ MUTANTS = [
         near="^unlink",
     ),
     Mutant(
-        "a program does not note that it was started",
-        "kingdom.council.turns:Turns._start.enter",
-        drop("write"),
+        "what an agent's soldier reports is not read",
+        "kingdom.council.turns:Turns._end_of",
+        replace("A.report is not None", "False"),
         FAILING + "an_agent_that_ended_while_the_council_was_away_and_left_its_message_is_told_again",
     ),
     Mutant(
@@ -61,14 +63,14 @@ MUTANTS = [
     ),
     Mutant(
         "a try is counted again after a kill",
-        "kingdom.council.delivery:Delivery.end",
-        replace("A.retries > B.retries", "False"),
+        "kingdom.council.delivery:Delivery._end",
+        replace("A.retries > B", "False"),
         FAILING + "a_try_is_counted_once_though_the_council_is_killed_before_it_forgets_the_turn",
     ),
     Mutant(
         "an edit brings a deleted message back",
         "kingdom.council.delivery:Delivery._edit",
-        replace("mime.rewrite(A, B, keep=C)", "Path(os.fsdecode(A)).write_text(B(''))"),
+        replace("mime.rewrite(A, B, keep=C, wait=D)", "Path(os.fsdecode(A)).write_text(B(''))"),
         FAILING + "an_edit_of_the_council_does_not_bring_a_deleted_message_back",
     ),
     Mutant(
@@ -90,10 +92,10 @@ MUTANTS = [
         FAILING + "no_wait_is_longer_than_the_longest",
     ),
     Mutant(
-        "what an agent has started goes on after its turn",
-        "kingdom.council.turns:Turns._end_whole",
-        body("pass"),
-        TELLING + "what_an_agent_leaves_running_is_ended_with_its_turn",
+        "an agent that hangs is not ended",
+        "kingdom.council.turns:Turns._killed",
+        drop("kill"),
+        FAILING + "an_agent_that_hangs_is_ended_with_all_that_it_started",
     ),
     Mutant(
         "a file is judged while somebody writes it",
@@ -113,6 +115,73 @@ MUTANTS = [
         "kingdom.council.messages:faults_of",
         drop("found.append"),
         FAILING + "a_bad_message_goes_to_the_dead_letters_byte_for_byte_with_its_reason",
+    ),
+    Mutant(
+        "an agent is whoever it says",
+        "kingdom.council.outboxes:Outboxes._fault_of",
+        replace("mime.folder_of(A) != B", "False"),
+        OUTBOX + "what_is_not_its_own_to_send_is_parked_and_people_are_told[another sender]",
+        quick=True,
+    ),
+    Mutant(
+        "a link in an outbox is followed",
+        "kingdom.council.outboxes:Outboxes._judged",
+        replace("read_with_status(A)[0]", "A.read_bytes()"),
+        OUTBOX + "what_is_not_its_own_to_send_is_parked_and_people_are_told[a link to another's message]",
+    ),
+    Mutant(
+        "copies are sent on before the originals are gone",
+        "kingdom.council.outboxes:Outboxes.collect",
+        swap("remove_all", "self.post"),
+        OUTBOX + "a_kill_at_any_step_of_sending_sends_once[copied]",
+    ),
+    Mutant(
+        "a copy that a killed council has made is made again",
+        "kingdom.council.outboxes:Outboxes._keep",
+        replace("_holds(A, B)", "False"),
+        OUTBOX + "a_kill_at_any_step_of_sending_sends_once[copied]",
+    ),
+    Mutant(
+        "what a killed council has copied is left where it lies",
+        "kingdom.council.job:CouncilJob.__init__",
+        drop("collect"),
+        OUTBOX + "a_kill_at_any_step_of_sending_sends_once[taken out]",
+    ),
+    Mutant(
+        "a flood is sent on whole",
+        "kingdom.council.outboxes:Outboxes._is_flooded",
+        body("return False"),
+        OUTBOX + "a_flood_is_set_aside_and_others_are_served",
+    ),
+    Mutant(
+        "people are not told of a forgery",
+        "kingdom.council.dead_letters:DeadLetters.park",
+        drop("self._tell"),
+        OUTBOX + "of_many_forgeries_people_are_told_once",
+    ),
+    Mutant(
+        "an agent may do with its messages what it likes",
+        "kingdom.soldier.sandbox:_ruleset",
+        replace("_READ_FILE | _REMOVE_FILE", "handled"),
+        OUTBOX + "an_agent_reaches_nothing_but_its_outbox_and_its_own_messages",
+    ),
+    Mutant(
+        "an agent may delete others' messages",
+        "kingdom.council.orders:order",
+        replace("[str(A.told(B))]", "[str(A.council)]"),
+        OUTBOX + "an_agent_reaches_nothing_but_its_outbox_and_its_own_messages",
+    ),
+    Mutant(
+        "an agent reads what the council knows",
+        "kingdom.home.places:Places.withheld_from",
+        replace("self.own('council')", "self.own('council') / 'camp'"),
+        OUTBOX + "an_agent_reaches_nothing_but_its_outbox_and_its_own_messages",
+    ),
+    Mutant(
+        "a limit of its account counts as an agent's failure",
+        "kingdom.council.delivery:Delivery._end",
+        replace("A.is_excused", "False"),
+        ENGINES + "a_limit_of_its_account_is_no_failure_of_a_message",
     ),
     Mutant(
         "a message that is put back is not the one that was given up",

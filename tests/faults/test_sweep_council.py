@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kingdom import mime
-from kingdom.home.places import Places
+from kingdom.home.places import Places, find_codec
 from kingdom.records.council import original_of, read_body
 from tests.faults import homes, oracle
 from tests.faults.oracle import exactly
@@ -23,7 +23,11 @@ GOAL, FAILS, CRITICAL, BAD, PROGRESS = (f"message_{1_770_000_000_000_000 + numbe
 NAMED = "user_goal_1770000009000000.mime"
 """How a message is called in the end whose own name does not fit."""
 TRIES = {GOAL: 1, NAMED: 1, FAILS: 2, CRITICAL: 2, BAD: 0}
+SENDS, ASKED = "innovator", "message_1770000000000005.mime"
+"""An agent in its sandbox, and its message: it sends leader one of type insight_result."""
+SENDING = f"python3 {find_codec()} send --from {SENDS} --to leader --type insight_result --body '{{a: b}}'"
 GIVEN_UP = {FAILS: "architect", CRITICAL: "strategist", BAD: "evaluator"}
+SENT = "insight_result_"
 ESCALATIONS = 3
 """Of the critical message at its first failure, and of both at their last."""
 
@@ -33,7 +37,10 @@ SYNCED = 'sync "$KINGDOM_HOME/served.txt" "$KINGDOM_HOME"; '
 
 
 def prepare(home: Path, note: str = NOTE) -> None:
-    agents = {name: {"command": ["sh", "-c", note + script, "agent"]} for name, script in AGENTS.items()}
+    agents = {
+        name: {"command": ["sh", "-c", note + script, "agent"], "sandbox": False} for name, script in AGENTS.items()
+    }
+    agents[SENDS] = {"command": ["sh", "-c", f'{SENDING} && rm "$1"', "agent"]}
     settings: dict[str, Any] = {"agents": agents, "retry": {"base_delay": 0}, "dlq": {"max_retries": 1}}
     places = homes.make(home, config={"council": settings})
     put(places, "leader", GOAL)
@@ -41,6 +48,7 @@ def prepare(home: Path, note: str = NOTE) -> None:
     put(places, "architect", FAILS)
     put(places, "strategist", CRITICAL, priority="critical")
     put(places, "evaluator", BAD, body="- no mapping\n")
+    put(places, SENDS, ASKED)
     put(
         places,
         "user",
@@ -96,7 +104,12 @@ def _given_up(home: Path) -> list[str]:
 
 def _no_traces(home: Path) -> list[str]:
     places = Places(home)
-    left = [*places.council.rglob(".*"), *places.agent_turns.glob("*/told.json"), *places.agent_turns.glob("*/started")]
+    left = [
+        *places.council.rglob(".*"),
+        *places.agent_turns.iterdir(),
+        *places.outboxes.rglob("*.*"),
+        *places.postings.rglob("*.mime"),
+    ]
     wrong = [f"left behind: {path.relative_to(home)}" for path in left]
     return wrong + [f"a process is left: {pid}" for pid in processes_of(home)]
 
@@ -108,6 +121,7 @@ def check(home: Path) -> list[str]:
     escalations = [times for name, times in told.items() if name.startswith("escalation_")]
     wrong += exactly("escalations", ESCALATIONS, len(escalations))
     wrong += exactly("times escalations were told", ESCALATIONS, sum(escalations))
+    wrong += exactly("messages that were sent", 1, sum(times for name, times in told.items() if name.startswith(SENT)))
     return [*wrong, *oracle.tidy(home), *_given_up(home), *_no_traces(home), *_people_were_told(home)]
 
 
@@ -115,6 +129,8 @@ def check_after_a_cut(home: Path) -> list[str]:
     """What holds after a power cut: what an agent deleted just before may come back, and is told again."""
     told = served(home)
     wrong = [f"{name} was never told" for name, times in TRIES.items() if times and not told[name]]
+    if not any(name.startswith(SENT) for name in told):
+        wrong.append("what an agent sent was lost")
     return [*wrong, *oracle.tidy(home), *_given_up(home), *_no_traces(home), *_people_were_told(home)]
 
 

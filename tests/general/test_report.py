@@ -587,7 +587,8 @@ def test_of_an_engines_home_only_the_session_is_kept_and_its_use_is_noted(genera
     order = ORDER._replace(engine="claude", home=str(own.home))
     write(soldier.control_folder / "order.json", order.to_json())
     told = RawReport(0, result={"session_id": "s-1", "session_totals": {"cost_usd": 0.5}})
-    assert report._keep_session(job._general, soldier, told) == told, "nothing of the owner's was lent"
+    kept = engine_homes.keep_session(job._general.services, GENERAL, soldier.order, told)
+    assert kept == told, "nothing of the owner's was lent"
     assert (own.totals("s-1"), (own.home / "litter").exists()) == ({"cost_usd": 0.5}, False)
     assert session.read_text() == f"shown {'*' * 19}\n"
 
@@ -607,7 +608,7 @@ def test_tokens_of_the_owner_that_were_lent_stand_neither_in_what_was_printed_no
     soldier.control_folder.mkdir(parents=True)
     write(soldier.control_folder / "order.json", order.to_json())
     told = RawReport(0, result={"task_id": TASK, "status": "success", "summary": f"it is {lent}"}, output_tail=lent)
-    kept = report._keep_session(general.job._general, soldier, told)
+    kept = engine_homes.keep_session(general.job._general.services, GENERAL, soldier.order, told)
     assert kept.result is not None
     assert (kept.result["summary"], kept.output_tail) == ("it is [hidden]", "[hidden]")
     one = Task.from_json(schemas.check("task", task()))

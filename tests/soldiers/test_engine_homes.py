@@ -281,8 +281,7 @@ def test_a_grant_gives_an_unmodified_package_its_secret(home: Path, owner: Path)
         install(home, GENERAL, engine="claude")
         manifest = manifests.of(ours.places, GENERAL)
         engine = prepare.choose_engine(ours, manifest).engine
-        task = Task.from_json(schemas.check("task", fixtures.task(TASK)))
-        found = prepare.environment(ours, manifest, task, SoldierHandle(ours.places, GENERAL, TASK), engine)
+        found = prepare.environment(ours, manifest, SoldierHandle(ours.places, GENERAL, TASK), engine)
         assert found.get("GH_TOKEN") == ("ghp_granted1" if granted else None)
         assert found["KINGDOM_BASE_DIR"] == str(home)
 

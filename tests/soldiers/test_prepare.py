@@ -184,7 +184,7 @@ def test_a_soldier_gets_named_variables_alone(ours: Services, monkeypatch: pytes
     engine = prepare.choose_engine(ours, manifest).engine
     monkeypatch.setattr(engine, "variables", ("OF_THE_ENGINE",))
     soldier = SoldierHandle(ours.places, GENERAL, task.id)
-    found = prepare.environment(ours, manifest, task, soldier, engine)
+    found = prepare.environment(ours, manifest, soldier, engine)
     assert {key: found.get(key) for key in ("A_TOKEN", "GIVEN", "OF_THE_ENGINE", "OTHER")} == {
         "A_TOKEN": None,
         "GIVEN": "b",

@@ -324,6 +324,27 @@ def test_a_message_of_the_council_that_is_told_while_the_home_is_copied_is_there
     assert [path.relative_to(copy.home) for path in copy.home.rglob("*.mime")] == [told.relative_to(home)]
 
 
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_what_an_agent_sends_is_in_the_copy_once_though_it_is_sent_on_meanwhile(
+    moved: int, home: Path, tmp_path: Path
+) -> None:
+    places = healthy(home, NOW - 60)
+    copy = Places(tmp_path / "copy")
+    way = [places.outbox("leader"), places.postings / "architect", places.agent("architect"), places.told("architect")]
+    for folder in way:
+        folder.mkdir(parents=True)
+    at = way[moved] / "a_1770000000000001.mime"
+    write_text(at, "a")
+    steps = backup._of_council(places)
+    for path in steps:
+        backup._copy(path, copy.home / path.relative_to(home))
+        if path == at:
+            later = way[moved + 1] / at.name
+            at.rename(later)
+    backup._keep_later(places, copy)
+    assert [path.relative_to(copy.home) for path in copy.home.rglob("*.mime")] == [later.relative_to(home)]
+
+
 def test_messages_of_the_council_come_back_and_turns_of_its_agents_do_not(home: Path, tmp_path: Path) -> None:
     places = healthy(home, NOW - 60)
     kept = [places.agent("leader") / "a_1.mime", places.told("leader") / "b_1.mime", places.dead_letters / "c_1.mime"]

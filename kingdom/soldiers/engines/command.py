@@ -49,7 +49,7 @@ class Command:
         return {}
 
     def argv(self, order: SoldierOrder) -> list[str]:
-        return [order.program]
+        return [order.program, *order.arguments]
 
     def result(self, order: SoldierOrder, exit_code: int) -> Mapping[str, Any] | None:
         return endings.written(order)

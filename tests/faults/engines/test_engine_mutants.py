@@ -15,7 +15,11 @@ from tests.faults.changes import drop, replace
 from tests.faults.mutants import Check, Mutant
 
 CLAUDE, CODEX = "kingdom.soldiers.engines.claude", "kingdom.soldiers.engines.codex"
-ENDINGS, PREPARE, REPORT = "kingdom.soldiers.engines.endings", "kingdom.soldiers.prepare", "kingdom.general.report"
+ENDINGS, PREPARE, HOMES = (
+    "kingdom.soldiers.engines.endings",
+    "kingdom.soldiers.prepare",
+    "kingdom.soldiers.engine_homes",
+)
 
 MUTANTS = [
     Mutant(
@@ -34,8 +38,8 @@ MUTANTS = [
     Mutant("what it lays into its HOME stays", "kingdom.soldiers.engine_homes:EngineHome", drop("_keep_only"), "left"),
     Mutant("keys stay in sessions", "kingdom.soldiers.engine_homes", drop("streams.hide_in"), "left", quick=True),
     Mutant("what renews a sign-in is lent", CLAUDE, replace('{**A, "refreshToken": ""}', "A"), "lent"),
-    Mutant("tokens that were lent are told", REPORT, replace("_without(A, B)", "A"), "lent"),
-    Mutant("what it prints of lent tokens is kept", REPORT, drop("streams.repair"), "lent"),
+    Mutant("tokens that were lent are told", HOMES, replace("_without(A, B)", "A"), "lent"),
+    Mutant("what it prints of lent tokens is kept", HOMES, drop("streams.repair"), "lent"),
     Mutant("the owner's files of keys may be read", "kingdom.soldiers", replace("_keys(A)", "()"), "lent"),
 ]
 
