@@ -34,6 +34,7 @@ PARTS = {
     "mq_libraries": "bench.mq_libraries:run",
     "mq_brokers": "bench.mq_brokers:run",
     "mime": "bench.mime:run",
+    "council": "bench.council:run",
     "chat": "bench.chat:run",
     "chat_distributed": "bench.chat:run_distributed",
 }

@@ -153,22 +153,52 @@ def build_message(
 
 def parse_message(raw: str) -> Parsed:
     """Return headers and body by name. What is absent is "" or []; of headers that stand twice the last is read."""
+    values, body = _plain_values(raw) or _values(raw)
+    get = values.get
+    found: Parsed = {key: get(header, "") for key, header in _ONCE}
+    for key in LISTS:
+        found[key] = names(str(found[key])) if found[key] else []
+    found["priority"] = found["priority"] or "normal"
+    found["body"] = body
+    for name, value in values.items():
+        if name not in _HEADERS and name.startswith(OWN_PREFIX):
+            key = name[len(OWN_PREFIX) :].replace("-", "_")
+            found[key if key and key not in ONCE and key != "body" else f"x_ignite_{key}"] = value
+    return found
+
+
+_ONCE = tuple(ONCE.items())
+_HEADERS = frozenset(ONCE.values())
+
+
+def _plain_values(raw: str) -> tuple[dict[str, str], str] | None:
+    """Return the headers' values by name, and the body, of a message as we write them; None of any other.
+
+    Its lines end at LF, none is folded, and all its headers were read before.
+    """
+    end = raw.find("\n\n")
+    head = raw[:end]
+    if end < 0 or "\r" in head:
+        return None
+    values, known = {}, _SMALL
+    for line in head.split("\n"):
+        name, colon, value = line.partition(":")
+        small = known.get(name)
+        if not small or not colon:
+            return None
+        values[small] = value.strip(" \t")
+    return values, raw[end + 2 :]
+
+
+def _values(raw: str) -> tuple[dict[str, str], str]:
+    """Return the same of any message."""
     fields, _, body = split(raw)
     values = {name: text[len(name) + 1 :].strip(" \t\r\n") for name, text in fields}
     values.pop("", None)
     for name, value in values.items():
         if "\n" in value:
             values[name] = value.replace("\r\n", "").replace("\n", "")
-    found: Parsed = {key: values.pop(header, "") for key, header in ONCE.items()}
-    for key in LISTS:
-        found[key] = names(str(found[key])) if found[key] else []
-    found["priority"] = found["priority"] or "normal"
-    found["body"] = body
-    for name, value in values.items():
-        if name.startswith(OWN_PREFIX):
-            key = name[len(OWN_PREFIX) :].replace("-", "_")
-            found[key if key and key not in ONCE and key != "body" else f"x_ignite_{key}"] = value
-    return found
+    return values, body
 
 
 def extract_body(raw: str) -> str:

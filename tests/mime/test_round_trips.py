@@ -35,6 +35,13 @@ def test_a_message_split_and_joined_is_the_same(raw: str) -> None:
 
 
 @EXAMPLES
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=8), st.text(max_size=20))
+def test_lines_that_end_at_lf_and_at_crlf_are_read_alike(headers: list[tuple[str, str]], body: str) -> None:
+    lines = [f"{name}: {value}" for name, value in headers]
+    assert mime.parse_message("\n".join([*lines, "", body])) == mime.parse_message("\r\n".join([*lines, "", body]))
+
+
+@EXAMPLES
 @given(raw=CHAOS, name=NAMES, value=VALUES)
 def test_an_edit_that_is_undone_leaves_the_same(raw: str, name: str, value: str) -> None:
     fields, _, body = mime.split(raw)

@@ -1,0 +1,89 @@
+"""A council of which two roles are the real Claude Code: each reads its message, sends an answer, and deletes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kingdom import mime
+from kingdom.home.places import Places, find_codec
+from tests.faults import homes
+from tests.fixtures import all_of
+from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, Step, service, shell
+from tests.waiting import wait_until
+
+ANSWERS = {
+    "user_goal": ("strategist", "strategy_request", '{goal: "a README"}'),
+    "strategy_request": ("leader", "strategy_response", '{goal: "a README", strategy: "one page"}'),
+    "strategy_response": ("user", "progress_update", '{repository: acme/shop, summary: "one page it is", final: true}'),
+}
+"""What the played model answers to a message, by the type that it reads in the file."""
+
+
+def played(body: Mapping[str, Any]) -> Step:
+    """Return what the model does next: it reads the file, answers what stands in it, and ends."""
+    said = [json.dumps(message, ensure_ascii=False) for message in body["messages"]]
+    begins = max(place for place, text in enumerate(said) if "You are the agent `" in text)
+    agent = re.findall(r"You are the agent `(\w+)`", said[begins])[-1]
+    path = re.findall(r"- (/[^\s\\]+\.mime)", said[begins])[-1]
+    seen = [text for text in said[begins + 1 :] if "tool_result" in text]
+    if not seen:
+        return shell("claude", f"cat {path}")
+    if len(seen) == 1:
+        to, kind, text = ANSWERS[re.findall(r"X-IGNITE-Type: (\w+)", seen[0])[-1]]
+        send = f"python3 {os.environ['PLAYED_CODEC']} send --from {agent} --to {to} --type {kind} --reply-to {path}"
+        return shell("claude", f"{send} --body '{text}' && rm {path}")
+    return Step('{"status": "success", "summary": "sent"}')
+
+
+def test_two_real_agents_answer_each_other_and_people_read_the_end(home: Path, monkeypatch: Any) -> None:
+    with service("claude", played) as model:
+        row = {"engine": "claude"}
+        about = {
+            "system": {"runtime": {"claude": {"command": str(PROGRAMS["claude"])}}},
+            "council": {"agents": {"leader": row, "strategist": row}, "defaults": {"task_timeout": WHOLE_RUN_SECONDS}},
+        }
+        places = homes.make(home, config=about)
+        places.codec.parent.mkdir(parents=True)
+        places.codec.symlink_to(find_codec())
+        monkeypatch.setenv("PLAYED_CODEC", str(places.codec))
+        places.env_file.write_text(f"{KEYS['claude']}={CANARY}\nANTHROPIC_BASE_URL={model.address}\n")
+        places.env_file.chmod(0o600)
+        raw = mime.build_message(
+            from_agent="user", to_agents="leader", msg_type="user_goal", thread_id="t-1", body='goal: "a README"\n'
+        )
+        places.told("leader").mkdir(parents=True)
+        (places.agent("leader") / "user_goal_1770000000000001.mime").write_text(raw)
+        council = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kingdom.council"],
+            env={**os.environ, "KINGDOM_HOME": str(home)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_until(lambda: all_of(home, "messages", "pending"), WHOLE_RUN_SECONDS, "people read the end")
+            wait_until(lambda: not list(places.council.rglob("*.mime")), WHOLE_RUN_SECONDS, "all is deleted")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{_said(places)}") from None
+        finally:
+            council.terminate()
+            council.wait(30)
+        (post,) = all_of(home, "messages", "pending")
+        assert (post["content"], post["context"]["thread"]) == (
+            "[council] leader (acme/shop, done): one page it is",
+            "t-1",
+        )
+        told = json.dumps([body["messages"][0] for body in model.asked], ensure_ascii=False)
+        assert "a README" not in told, "the prompt holds the path and no word of a message"
+        assert "retry" not in _said(places)
+
+
+def _said(places: Places) -> str:
+    log = places.role_log("council").read_text()
+    return log + "".join(f"\n--- {path.name}\n{path.read_text()[-3000:]}" for path in places.session_logs.glob("*"))
