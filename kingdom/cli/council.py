@@ -13,7 +13,9 @@ from typing import Any
 import click
 
 from kingdom import mime
-from kingdom.cli import as_json, home
+from kingdom.cli import as_json, home, screen
+from kingdom.cli.screen import Column, Line, Section
+from kingdom.cli.screen import Table as Grid
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes
 from kingdom.disk.lock import is_locked
@@ -21,7 +23,6 @@ from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Ex
 from kingdom.home import config
 from kingdom.home.places import Places, as_filename, check_name
 from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body, yaml_of
-from kingdom.runtime.wake import Waker
 from kingdom.words import count, duration, one_line, table, time_apart
 
 WATCH_SECONDS = 1.0
@@ -80,17 +81,17 @@ def status(in_json: bool) -> None:
     """Show what waits for each agent, and who is at work."""
     places = home.find()
     found = look(places, time.time())
-    print(as_json.line("council", found) if in_json else "\n".join(_status(found)))
+    if in_json:
+        print(as_json.line("council", found))
+    else:
+        screen.show(_sections(found))
 
 
 @council.command()
 def watch() -> None:
     """Show the same every second, until Ctrl-C."""
     places = home.find()
-    waker = Waker((), "poll")
-    while True:
-        print("\n".join(_status(look(places, time.time()))) + "\n", flush=True)
-        waker.wait(WATCH_SECONDS)
+    screen.watch(lambda: _sections(look(places, time.time())), WATCH_SECONDS)
 
 
 @council.command()
@@ -198,24 +199,42 @@ def _is_started(agents: Any, agent: str) -> bool:
     return agent in agents or agent == "user" or (agent.startswith("ignitian_") and "ignitian" in agents)
 
 
-def _status(found: dict[str, Any]) -> Iterator[str]:
-    if not found["runs"]:
-        yield NOT_RUNNING
+def _sections(found: dict[str, Any]) -> list[Section]:
+    """Return what `status` shows: who is at work, what waits, and who has nothing to do."""
+    body: list[Line | Grid] = [] if found["runs"] else [screen.line(NOT_RUNNING, indent=0)]
     rows = [
-        (
+        [
             row["agent"] if row["is_started"] else f"{row['agent']} (nobody starts it)",
-            row["waiting"],
-            row["in_hand"],
-            duration(row["oldest_seconds"]) if row["waiting"] + row["in_hand"] else "-",
+            str(row["waiting"]),
+            str(row["in_hand"]),
+            duration(row["oldest_seconds"]),
             one_line(row["at_work_on"] or "-", 60),
-        )
-        for row in found["agents"]
-        if row["waiting"] or row["in_hand"] or row["is_started"]
+        ]
+        for row in sorted(found["agents"], key=lambda row: (row["at_work_on"] is None, _number_of(row["agent"])))
+        if row["waiting"] or row["in_hand"]
     ]
-    head = ("agent", "waiting", "in hand", "oldest", "at work on")
-    yield table(rows, head, indent="") if rows else "No agent has a message."
+    columns = [
+        Column("agent"),
+        Column("waiting"),
+        Column("in hand"),
+        Column("oldest"),
+        Column("at work on", shrinks=True),
+    ]
+    body.append(Grid(columns, rows, indent=0) if rows else screen.line("No agent has a message.", indent=0))
+    busy = {row["agent"] for row in found["agents"] if row["waiting"] or row["in_hand"]}
+    idle = [row["agent"] for row in found["agents"] if row["is_started"] and row["agent"] not in busy]
+    if idle:
+        body.append(screen.line(f"idle: {', '.join(sorted(idle, key=_number_of))}", "dim", indent=0))
     if found["dead_letters"]:
-        yield f"{count(found['dead_letters'], 'dead letter')}: `{home.command()} council dlq ls` says why."
+        said = f"{count(found['dead_letters'], 'dead letter')}: `{home.command()} council dlq ls` says why."
+        body.append(screen.line(said, "yellow", indent=0))
+    return [Section(body)]
+
+
+def _number_of(agent: str) -> tuple[str, int]:
+    """Return what sorts ignitian_2 before ignitian_10."""
+    name, _, number = agent.rpartition("_")
+    return (name, int(number)) if number.isdigit() else (agent, 0)
 
 
 def _agents(places: Places) -> list[str]:

@@ -6,10 +6,11 @@ The commands say what stands in a section; how it is laid out is decided here. O
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from kingdom.words import table
 
@@ -231,6 +232,23 @@ def other_screen() -> Iterator[None]:
         yield
     finally:
         print(OWN_SCREEN, end="", flush=True)
+
+
+def watch(look: Callable[[], Sequence[Section]], seconds: float) -> NoReturn:
+    """Show it again and again. Ctrl-C and TERM bring back what stood on the terminal before."""
+    from kingdom.runtime.wake import Waker
+
+    waker, seen = Waker((), "poll"), window()
+    if seen is None or not seen.moves:
+        while True:
+            print(as_text(look(), seen) + "\n", flush=True)
+            waker.wait(seconds)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with other_screen():
+        while True:
+            seen = window() or seen
+            redraw(look(), seen)
+            waker.wait(seconds)
 
 
 def redraw(sections: Sequence[Section], seen: Window) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-
 import click
 
 from kingdom.cli import home, overview, screen
@@ -28,19 +25,11 @@ def status(watch: bool, in_json: bool) -> int:
 
 
 def _watch(in_json: bool) -> None:
-    """Show it again and again. Ctrl-C and TERM bring back what stood on the terminal before."""
     places = home.find()
     places.check()
-    waker = Waker((), "poll")
-    seen = None if in_json else screen.window()
-    if seen is None or not seen.moves:
+    if in_json:
+        waker = Waker((), "poll")
         while True:
-            view = look(places)
-            print(json_line(view) if in_json else screen.as_text([*sections(places, view)], seen) + "\n", flush=True)
+            print(json_line(look(places)) + "\n", flush=True)
             waker.wait(WATCH_SECONDS)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with screen.other_screen():
-        while True:
-            seen = screen.window() or seen
-            screen.redraw(list(sections(places, look(places))), seen)
-            waker.wait(WATCH_SECONDS)
+    screen.watch(lambda: list(sections(places, look(places))), WATCH_SECONDS)
