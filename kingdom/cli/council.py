@@ -231,10 +231,10 @@ def _sections(found: dict[str, Any]) -> list[Section]:
     return [Section(body)]
 
 
-def _number_of(agent: str) -> tuple[str, int]:
-    """Return what sorts ignitian_2 before ignitian_10."""
-    name, _, number = agent.rpartition("_")
-    return (name, int(number)) if number.isdigit() else (agent, 0)
+def _number_of(agent: str) -> tuple[int, str]:
+    """Return what sorts ignitian_2 before ignitian_10, and all ignitians after the others."""
+    number = agent.rpartition("_")[2]
+    return (int(number), "") if number.isdigit() else (-1, agent)
 
 
 def _agents(places: Places) -> list[str]:
