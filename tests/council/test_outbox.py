@@ -145,7 +145,7 @@ def rogue(council: Open, home: Path) -> Any:
 def test_an_agent_reaches_nothing_but_its_outbox_and_its_own_messages(rogue: Any) -> None:
     opened = rogue("".join(f"\nassert True, {what!r}\n{code}\n" for what, code in OUTSIDE.items()))
     assert opened.everything == ["evaluator/processed/goal_1770000000000009.mime"]
-    assert "broken-out" not in opened.log
+    assert "left unfinished" not in opened.log, "it has noted that it broke out"
     assert (letters(opened), alerts(opened), opened.log.count("retry")) == ([], [], 0)
 
 
