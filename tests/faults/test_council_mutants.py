@@ -174,7 +174,7 @@ MUTANTS = [
     Mutant(
         "an agent reads what the council knows",
         "kingdom.home.places:Places.withheld_from",
-        replace("self.own('council')", "self.own('council') / 'camp'"),
+        replace("self.own('council')", "self.mq"),
         OUTBOX + "an_agent_reaches_nothing_but_its_outbox_and_its_own_messages",
     ),
     Mutant(
