@@ -107,7 +107,7 @@ OUTSIDE = {
     "another's outbox": """refused(open, f"{HOME}/state/council/outboxes/leader/x.mime", "w")""",
     "a copy on its way": """refused(open, f"{HOME}/state/council/posting/leader/x.mime", "w")""",
     "the note of its turn": """refused(open, f"{HOME}/state/council/camp/council-architect/told.json", "w")""",
-    "what the council knows": """refused(open, f"{HOME}/state/council/figures.json")""",
+    "what the council knows": """refused(open, f"{HOME}/state/council/threads/without-2026-02-07.jsonl")""",
     "the queue by its link": """refused(open, f"{HOME}/queue/council/leader/x.mime", "w")""",
     "its outbox taken away": """refused(os.rename, OUTBOX, OUTBOX + "-gone")""",
     "a link in its outbox": """
