@@ -30,7 +30,9 @@ GROUND_FLOOR = {
     "runtime": 8,
 }
 LIBRARIES = frozenset("mq mime topics hall steward soldiers standins connections upkeep".split())
-ROLES = frozenset("sentinel king general soldier envoy chamberlain mailbox council gateway worker courier cli".split())
+ROLES = frozenset(
+    "sentinel king general soldier envoy chamberlain mailbox council team gateway worker courier cli".split()
+)
 RANKS = {**GROUND_FLOOR, **dict.fromkeys(LIBRARIES, 9), **dict.fromkeys(ROLES, 10), "__main__": 11}
 
 # Who may import what is not ours. A package without a row is refused: one more SDK is one line here.
@@ -60,7 +62,7 @@ SDKS = {
     "yaml": ("kingdom/home/config.py",),
     # of the standard library, what only few rooms may know
     "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/sandbox.py"),
-    "sqlite3": ("kingdom/mq/", "kingdom/hall/sqlite.py", "kingdom/upkeep/backup.py"),
+    "sqlite3": ("kingdom/mq/", "kingdom/team/", "kingdom/hall/sqlite.py", "kingdom/upkeep/backup.py"),
 }
 
 FOLDERS_OF_THE_HOME = frozenset(

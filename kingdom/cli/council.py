@@ -7,26 +7,33 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kingdom import mime
-from kingdom.cli import as_json, home, screen
+from kingdom.cli import as_json, home, say, screen
+from kingdom.cli.commands import Finite
 from kingdom.cli.screen import Column, Line, Section
 from kingdom.cli.screen import Table as Grid
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing
-from kingdom.home import config
+from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing, NotRunning
+from kingdom.home import team
 from kingdom.home.places import Places, as_filename, check_name
-from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body, yaml_of
+from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body
+from kingdom.records.lookup import find
+from kingdom.records.messages import Event
+from kingdom.runtime.wake import Waker
+from kingdom.times import stamp
 from kingdom.words import count, duration, one_line, table, time_apart
 
 WATCH_SECONDS = 1.0
-NOT_RUNNING = "The council does not run (`roles: {council: true}` in config/system.yaml switches it on)."
+LOOK_SECONDS, TASK_LOOKS = 0.05, 60
+NOT_RUNNING = "The council does not run; `{command} generals install gen-council` and `{command} up` start it."
 ENDING, ORIGINAL = ".mime", ".original"
 
 
@@ -43,36 +50,77 @@ def council() -> None:
 
 @council.command()
 @click.argument("goal")
-@click.option("--repo", metavar="OWNER/NAME", default="", help="The repository that it is about.")
+@click.option(
+    "--repo", metavar="OWNER/NAME", default=None, help="The repository that it is about, instead of this folder."
+)
 @click.option("-c", "--context", metavar="TEXT", default="", help="What else leader should know.")
-def plan(goal: str, repo: str, context: str) -> None:
-    """Give leader a GOAL. What agents write to `user` about it comes as messages of the kingdom."""
+@click.option("--approve", type=click.Choice(["plan"]), help="Ask before the tasks of the plan are given out.")
+@click.option("--wait", is_flag=True, help="Wait, and print the messages that it leads to.")
+@click.option("--timeout", type=Finite(min=0), default=3600.0, show_default=True, help="With --wait: seconds to wait.")
+def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: bool, timeout: float) -> int:
+    """Give the council a GOAL, about the repository in the current folder unless --repo names one.
+
+    With --wait, exit code 0 when the last message is an answer or a question, 1 when it says [failed].
+    """
     if not goal.strip():
         raise click.UsageError("GOAL is empty")
     places = home.own()
-    micros = time.time_ns() // 1000
-    try:
-        message = mime.build_message(
-            from_agent="user",
-            to_agents="leader",
-            msg_type="user_goal",
-            priority="high",
-            thread_id=f"goal-{micros}",
-            repo=repo,
-            body=yaml_of({"goal": goal, **({"context": context} if context else {})}),
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    make_folder(places.told("leader"))
-    path = places.agent("leader") / f"user_goal_{micros}{ENDING}"
-    home.disk(places).create(path, message.encode())
-    print(f"goal-{micros} is with leader; `{home.command()} council thread goal-{micros}` shows what becomes of it.")
+    if not team.is_installed(places):
+        raise NotRunning(what="gen-council", hint=f"`{home.command()} generals install {team.GENERAL}` installs it")
+    about = {"context": context, "approve": approve, "folder": None if repo else _folder(Path.cwd())}
+    put = partial(
+        say.create, places, partial(_event, goal, repo, {key: value for key, value in about.items() if value})
+    )
+    if wait:
+        return say.print_messages(places, put, timeout, in_json=False)
+    event = put()
+    task = _task_of(places, event)
+    if task is None:
+        print(f"{event} waits for the king; `{home.command()} why {event}` says for what.")
+    else:
+        print(f"{task} is with the council.")
+        print(f"Follow it: `{home.command()} council thread {task}`, `{home.command()} council watch`.")
+        print(f"End it: `{home.command()} tasks cancel {task}`.")
     if not is_locked(places.lock("council")):
-        print(NOT_RUNNING)
-    if not _is_started(config.for_looking(places, "council")[0]["agents"], "leader"):
-        print(
-            f"Nobody starts leader: write agents: {{leader: {{command: [...]}}}} into {places.config / 'council.yaml'}"
-        )
+        print(_not_running())
+    return Exit.DONE
+
+
+def _folder(here: Path) -> str:
+    """Return the top of the repository around a folder, else the folder itself."""
+    return str(next((folder for folder in (here, *here.parents) if is_there(folder / ".git")), here))
+
+
+def _event(goal: str, repo: str | None, about: dict[str, Any], number: str, now: float) -> Event:
+    who = home.user()
+    said = {"user_id": who, "user": who, "goal": goal, "channel": say.CHANNEL, "message_ts": f"{now:.6f}"}
+    return Event(
+        id=f"evt-{say.CHANNEL}-{number}",
+        type="council.message",
+        source=say.CHANNEL,
+        repo=repo or None,
+        payload={**said, **about},
+        priority="normal",
+        created_at=stamp(now),
+        status="pending",
+    )
+
+
+def _task_of(places: Places, event: str) -> str | None:
+    """Return the task that an event has become, which the king makes at once while he runs."""
+    if not is_locked(places.lock("king")):
+        return None
+    waker = Waker((), "poll")
+    for _ in range(TASK_LOOKS):
+        with suppress(NoSuchThing):
+            if task := find(places, event, ("events",)).get("task_id"):
+                return str(task)
+        waker.wait(LOOK_SECONDS)
+    return None
+
+
+def _not_running() -> str:
+    return NOT_RUNNING.format(command=home.command())
 
 
 @council.command()
@@ -174,7 +222,7 @@ def purge(names: Sequence[str], every: bool) -> None:
 
 def look(places: Places, now: float) -> dict[str, Any]:
     """Return how many messages each agent has, who is at work, and how many were given up."""
-    settings, _ = config.for_looking(places, "council")
+    rows_of = team.agents(places)
     rows = []
     for agent in _agents(places):
         turn = places.agent_turn(agent)
@@ -186,7 +234,7 @@ def look(places: Places, now: float) -> dict[str, Any]:
             if is_locked(turn / "lock"):
                 told_of = list(parse_json(read_bytes(turn / "told.json"))["messages"])
                 row["at_work_on"] = os.path.basename(told_of[0])
-        row["is_started"] = _is_started(settings["agents"], agent)
+        row["is_started"] = _is_started(rows_of, agent)
         rows.append(row)
     return {
         "runs": is_locked(places.lock("council")),
@@ -201,7 +249,7 @@ def _is_started(agents: Any, agent: str) -> bool:
 
 def _sections(found: dict[str, Any]) -> list[Section]:
     """Return what `status` shows: who is at work, what waits, and who has nothing to do."""
-    body: list[Line | Grid] = [] if found["runs"] else [screen.line(NOT_RUNNING, indent=0)]
+    body: list[Line | Grid] = [] if found["runs"] else [screen.line(_not_running(), indent=0)]
     rows = [
         [
             row["agent"] if row["is_started"] else f"{row['agent']} (nobody starts it)",

@@ -25,7 +25,7 @@ from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_b
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
-from kingdom.home import config, dotenv, manifests
+from kingdom.home import config, dotenv, manifests, roster, team
 from kingdom.home.places import Places, find_schema
 from kingdom.rules.gate import Work
 from kingdom.runtime.processes import all_pids, stat_fields
@@ -463,14 +463,15 @@ def _worker(said: Mapping[str, Any], most: int) -> Iterator[Finding]:
 def _council(places: Places) -> Iterator[Finding]:
     """Yield whether the council's agents could start, and what nobody looks after."""
     waiting = sum(1 for path in places.council.glob("*/*.mime") if path.parent != places.dead_letters)
-    if not home.system(places)["roles"]["council"]:
+    if not roster.is_switched_on(places, "council"):
         if waiting:
             what = f"{count(waiting, 'message')} in {places.council} and the council is switched off"
             yield Finding("warn", "council", what, _switch_on(places, "council"))
         return
-    agents = config.for_looking(places, "council")[0]["agents"]
+    agents = team.agents(places)
     if not agents:
-        step = f"write agents: {{leader: {{command: [...]}}}} into {places.config / 'council.yaml'}"
+        install = f"`{home.command()} generals install {team.GENERAL}`"
+        step = f"run {install}, or name agents in {places.config / 'council.yaml'}"
         yield Finding("warn", "council", "it is switched on and nobody is to be told", step)
     yield from _agents(places, agents)
     if buried := len(list(places.dead_letters.glob("*.mime"))):

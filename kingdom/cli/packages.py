@@ -61,6 +61,8 @@ def installable(places: Places) -> list[Manifest]:
 
 def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | None:
     """Return what a general's engine lacks to work here; None when it lacks nothing."""
+    if manifest.engine == manifests.COUNCIL:
+        return None
     try:
         prepare.choose_engine(_Here(places, system, dotenv.secrets(places)), manifest)
     except NeedsSetUp as error:

@@ -141,6 +141,20 @@ class Delivery:
         with suppress(BlockingIOError):
             self._edit(message.path, "delivered", {"X-IGNITE-Processed-At": self._stamp()}, wait=0.0)
 
+    def show(self, message: Message, note: Callable[[Message], None]) -> None:
+        """Hand a message that waits to somebody who notes what is in it."""
+        if (whole := self._read(message.path, message.agent)) is not None:
+            note(whole)
+
+    def drop(self, message: Message, why: str) -> None:
+        """Delete a message whose goal is over; the list of its thread keeps that it was there."""
+        if (whole := self._read(message.path, message.agent)) is None:
+            return
+        if message.path.parent == self._services.places.agent(message.agent):
+            self.figures.note(whole)
+        self._services.disk.remove(message.path)
+        self._services.log.info(f"drops {message.agent}/{message.path.name}, as its goal is over: {one_line(why, 200)}")
+
     def remove(self, message: Message) -> None:
         """Delete a message that we have handed over ourselves."""
         self.figures.count("told")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kingdom import mime
 from kingdom.council.delivery import Delivery
+from kingdom.council.goals import Goals
 from kingdom.council.messages import Message
 from kingdom.council.outboxes import MOST_SENT, Outboxes
 from kingdom.council.people import USER, People
@@ -40,11 +41,12 @@ class CouncilJob:
         self._outboxes.collect(self._senders(), most=MOST_SENT)
         self._turns = Turns(services, self._settings)
         self._people = People(services)
+        self._goals = Goals(services)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._services.places
         agents = self._agents()
-        watched = [places.council, *map(places.agent, agents), *map(places.told, agents)]
+        watched = [places.council, places.council_goals, *map(places.agent, agents), *map(places.told, agents)]
         watched += map(places.outbox, self._senders())
         return dict.fromkeys(watched, ())
 
@@ -59,7 +61,12 @@ class CouncilJob:
         ready: list[Message] = []
         later: list[Message] = []
         for message in waiting:
-            (ready if self._delivery.is_due(message) else later).append(message)
+            if why := self._goals.is_over(message.thread):
+                self._delivery.drop(message, why)
+            elif self._goals.holds(message):
+                self._delivery.show(message, self._goals.note_plan)
+            else:
+                (ready if self._delivery.is_due(message) else later).append(message)
         told = 0
         ready.sort(key=lambda message: message.rank)
         for message in ready:
@@ -84,6 +91,7 @@ class CouncilJob:
         self._outboxes.take_over(services)
         self._turns.take_over(services, self._settings)
         self._people.take_over(services)
+        self._goals.take_over(services)
 
     def close(self) -> None:
         """Leave agents at work: the next start finds them again."""
@@ -122,7 +130,8 @@ class CouncilJob:
             if wait := self._people.seconds_to_wait:
                 return number, wait
             if (taken := self._delivery.take(message)) is not None:
-                self._people.tell(taken)
+                if not self._goals.note_end(taken):
+                    self._people.tell(taken, self._goals.of(taken.thread))
                 self._delivery.remove(taken)
                 number += 1
         return number, LONG
@@ -140,6 +149,9 @@ class CouncilJob:
         if not taken:
             return 0
         agent = taken[0].agent
+        for one in taken:
+            if one.type == "task_list":
+                self._goals.note_plan(one)
         self._outboxes.begin(agent)
         try:
             self._turns.tell(agent, {str(one.path): one.retries for one in taken}, taken[0].thread)

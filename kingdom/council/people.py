@@ -23,8 +23,11 @@ FIELDS = ("summary", "message", "title", "goal", "question")
 """Of a body: what people are told, the first that is there."""
 
 
-def post_of(message: Message, now: float) -> Post:
-    """Return what people read of a message. Its id is made of the message's own, so that a repetition is the same."""
+def post_of(message: Message, now: float, goal: Mapping[str, Any] | None = None) -> Post:
+    """Return what people read of a message. Its id is made of the message's own, so that a repetition is the same.
+
+    What is said of a general's goal goes to the conversation of its task, and may be answered there.
+    """
     try:
         body: Mapping[str, Any] = read_body(message.body)
     except BadMessage:
@@ -32,18 +35,22 @@ def post_of(message: Message, now: float) -> Post:
     key = crc32(message.id.encode("utf-8", "replace"))
     day = stamp(message.named_at)[:10].replace("-", "")
     id = f"msg-{day}-council-{key:010d}"
+    asked_by = goal.get("reply_to") if goal is not None else None
+    channel = str(asked_by["channel"]) if asked_by and asked_by.get("channel") else None
+    answers = {"reply_context": goal["reply_context"]} if goal is not None else {}
     return Post(
         id=id,
-        type="notification",
-        task_id=None,
-        channel=None,
+        type="notification" if goal is None else "thread_reply",
+        task_id=None if goal is None else str(goal["root"]),
+        channel=channel,
         urgency="high" if message.priority in ("critical", "high") else "normal",
         content=_text(message, body),
         context={"thread": message.thread, "from": message.sender},
-        source_ref=None,
+        source_ref=asked_by,
         created_at=stamp(now),
         status="pending",
         dedup_key=id,
+        extra={"track_conversation": answers} if answers else {},
     )
 
 
@@ -65,9 +72,9 @@ class People:
             return 0.0
         return max(0.0, self._told_at[0] + MINUTE - self._services.monotonic())
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: Message, goal: Mapping[str, Any] | None) -> None:
         """Write what people are to read of a message, once."""
-        post, messages = post_of(message, self._services.clock()), self._services.queues.messages
+        post, messages = post_of(message, self._services.clock(), goal), self._services.queues.messages
         if not messages.has(post.id, *MOVES["messages"]):
             messages.create([post])
         self._told_at.append(self._services.monotonic())

@@ -10,6 +10,7 @@ from typing import Any
 
 from kingdom.errors import BadConfig
 from kingdom.home import config as configuration
+from kingdom.home import team
 from kingdom.runtime.role import Services
 
 VARIABLES = {
@@ -56,7 +57,7 @@ class Settings:
 
 def settings_of(services: Services) -> Settings:
     """Return the settings; BadConfig names a variable that does not fit."""
-    whole = configuration.thawed(services.config)
+    whole = team.with_team(services.places, services.config)
     for agent, row in whole["agents"].items():
         if row["engine"] == "command" and "command" not in row:
             why = "it is missing, and the engine command needs it"

@@ -14,8 +14,9 @@ from typing import Any
 
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.errors import BadInput, BadName
-from kingdom.general import report
+from kingdom.general import council, report
 from kingdom.general.context import Context
+from kingdom.home.manifests import COUNCIL
 from kingdom.records import load, notes, sessions
 from kingdom.records.backlog import Backlog, refresh_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
@@ -71,7 +72,11 @@ class GeneralJob:
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._general.services.places
-        return {places.folder("tasks", "pending"): (), places.manifests: ()}
+        folders = [places.folder("tasks", "pending"), places.manifests]
+        if self._general.manifest.engine == COUNCIL:
+            make_folder(places.council_news)
+            folders.append(places.council_news)
+        return dict.fromkeys(folders, ())
 
     def reload(self, services: Services) -> None:
         self._general.take_over(services)
@@ -174,6 +179,9 @@ class GeneralJob:
             self._end_and_clear(task)
             return False
         soldier = general.handle(task.id)
+        if general.manifest.engine == COUNCIL:
+            done = council.step(general, task, soldier)
+            return done is not None and self._go_on(queued, done)
         look = soldier.look(task.attempt)
         if look.report is not None:
             return self._go_on(queued, report.receive(general, task, soldier, look, look.report))

@@ -16,6 +16,8 @@ from kingdom.home.places import Places
 
 FOREIGN_KEYS = ("mode", "harness", "retry")
 """Keys of other kingdoms' manifests."""
+COUNCIL = "council"
+"""The engine of a general whose tasks agents of the council work on. Its work needs no soldier."""
 EMPTY_IS_NONE = ("repo", "default_repo", "engine", "timezone")
 """Keys whose empty text means that nothing is named."""
 Fingerprints = dict[str, list[int]]

@@ -449,6 +449,32 @@ class Places:
         return self.own("council") / "posting"
 
     @property
+    def council_goals(self) -> Path:
+        """The folder in which a general notes the goals that it has given the council, by thread."""
+        return self.own("gen-council") / "goals"
+
+    def council_goal(self, thread: str) -> Path:
+        return self.council_goals / f"{check_name('thread', thread)}.json"
+
+    @property
+    def council_news(self) -> Path:
+        """The folder in which the council notes what a goal's general has to know: its plan, and its end."""
+        return self.own("council") / "news"
+
+    def council_plan(self, thread: str) -> Path:
+        """Return the council's note of a plan that waits for a person's yes."""
+        return self.council_news / f"{check_name('thread', thread)}-plan.json"
+
+    def council_end(self, thread: str) -> Path:
+        """Return the council's note of how a thread ended."""
+        return self.council_news / f"{check_name('thread', thread)}-end.json"
+
+    @property
+    def deliverables(self) -> Path:
+        """The folder of what the council has made for people, by task."""
+        return self.workspaces / "deliverables"
+
+    @property
     def council_threads(self) -> Path:
         """The folder of the council's list of messages by thread."""
         return self.own("council") / "threads"

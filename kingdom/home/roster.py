@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
-from kingdom.home import config
+from kingdom.home import config, team
 from kingdom.home.places import Places
 
 
@@ -40,6 +40,8 @@ ROLES: dict[str, RoleRow] = {
 }
 
 
+NEEDED_BY = {team.GENERAL: "council"}
+"""Generals that another role works for: it runs where they are installed, unless system.yaml says otherwise."""
 INSTANCED = ("gateway", "worker")
 """Roles of which several may run, each under a name of its own."""
 
@@ -88,11 +90,16 @@ def is_switched_on(places: Places, name: str) -> bool:
     if row is None or not row.has_switch:
         return True
     is_named = not instance or name in [row.name for row in instances(places, role)]
-    return is_named and bool(config.for_looking(places, "system")[0]["roles"][role])
+    return is_named and _is_on(places, role, config.for_looking(places, "system")[0]["roles"][role])
+
+
+def _is_on(places: Places, role: str, said: bool | None) -> bool:
+    """Return whether an optional role should run. Where nothing is said, one does that an installed general needs."""
+    return any(NEEDED_BY.get(name) == role for name in places.installed_generals()) if said is None else said
 
 
 def roles_of(places: Places, system: Mapping[str, Any]) -> list[RoleRow]:
     """Return the roles that should run in this home unless stopped by hand, by its system.yaml and its manifests."""
-    switched_on = frozenset(name for name, on in system["roles"].items() if on)
+    switched_on = frozenset(name for name, on in system["roles"].items() if _is_on(places, name, on))
     further = [row for role in INSTANCED if role in switched_on for row in instances(places, role)]
     return [*rows(places.installed_generals(), switched_on), *further]

@@ -31,8 +31,9 @@ usage: ignite_mime.py COMMAND ...
   update-header FILE NAME VALUE        replace a header, or add it as the last one
   remove-header FILE NAME
   validate FILE...                     one line for each fault
-  send (options of build, without -o) [--reply-to FILE] [--queue FOLDER]
-                                       put a message into its addressees' folders, and show where
+  send (options of build, without -o) [--reply-to FILE] [--once KEY] [--queue FOLDER]
+                                       put a message into its addressees' folders, and show where;
+                                       a second one with this KEY in reply to the same FILE is the first one
 
 Exit codes: 0 done, 1 failed or refused, 2 wrong usage.
 """
@@ -590,10 +591,18 @@ def _exchange(draft: bytes, path: bytes) -> None:
         raise OSError(code, os.strerror(code), path)
 
 
-def _place(draft: bytes, folder: bytes, kind: str, micros: int) -> bytes:
-    """Give a draft the first free name of the queue's rule. Nothing that is there is replaced."""
+def _place(draft: bytes, folder: bytes, kind: str, micros: int, identity: str = "") -> bytes:
+    """Give a draft the first free name of the queue's rule. Nothing that is there is replaced.
+
+    A message of this `identity` that is there already, also in processed/, is as good as the draft.
+    """
     while True:
-        path = os.path.join(folder, f"{kind}_{micros:016d}.mime".encode())
+        name = f"{kind}_{micros:016d}.mime".encode()
+        path = os.path.join(folder, name)
+        for known in (path, os.path.join(folder, b"processed", name)) if identity else ():
+            if _holds(known, identity):
+                os.unlink(draft)
+                return known
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -602,6 +611,14 @@ def _place(draft: bytes, folder: bytes, kind: str, micros: int) -> bytes:
             os.unlink(draft)
             _sync_folder(folder)
             return path
+
+
+def _holds(path: bytes, identity: str) -> bool:
+    """Return whether a file is the message of this id."""
+    try:
+        return parse_message(_read(path).decode("utf-8", "replace"))["message_id"] == identity
+    except OSError:
+        return False
 
 
 def _find_queue() -> bytes:
@@ -727,6 +744,11 @@ def send(given: Given, judge: Judge | None) -> int:
         found = {"in-reply-to": str(asked["message_id"]), "thread-id": str(asked["thread_id"])}
     micros = time.time_ns() // 1000
     raw = _message(given, **found)
+    if key := _utf8(_last(given, "once")):
+        if not answered:
+            raise Misused("--once needs --reply-to")
+        micros, identity = _once(key, os.path.basename(answered), raw)
+        raw = update_header(raw, "Message-ID", identity)
     message = parse_message(raw)
     kind = str(message["type"])
     if not kind.replace("_", "").isalnum() or not kind.isascii():
@@ -739,7 +761,7 @@ def send(given: Given, judge: Judge | None) -> int:
         os.makedirs(folder, 0o700, exist_ok=True)
     drafts = [(_draft(folder, _bytes(raw)), folder) for folder in folders]
     for draft, folder in drafts:
-        _show(_place(draft, folder, kind, micros) + b"\n")
+        _show(_place(draft, folder, kind, micros, str(message["message_id"]) if key else "") + b"\n")
     return 0
 
 
@@ -752,6 +774,18 @@ def _folders_for(message: Parsed, queue: bytes) -> list[bytes]:
     return [os.path.join(queue, agent.encode()) for agent in addressees]
 
 
+def _once(key: str, answered: str, raw: str) -> tuple[int, str]:
+    """Return the microsecond and the id of a message that is sent once, made of its key and of what it answers."""
+    import hashlib
+
+    message = parse_message(raw)
+    about = [message[name] for name in ("from", "to", "cc", "type", "thread_id", "in_reply_to")]
+    digest = hashlib.sha256(repr((key, answered, about)).encode("utf-8", "replace")).hexdigest()
+    digits = answered[-21:-5]
+    micros = (int(digits) if digits.isdigit() else 0) + 1 + int(digest[:4], 16)
+    return micros, f"<{micros // 1_000_000}.{int(digest[4:8], 16)}.{digest[8:20]}@ignite.local>"
+
+
 COMMANDS: dict[str, tuple[Callable[[Given, Judge | None], int], str, Sequence[str]]] = {
     "build": (build, "", (*MESSAGE, "output")),
     "parse": (parse, "FILE", ()),
@@ -760,7 +794,7 @@ COMMANDS: dict[str, tuple[Callable[[Given, Judge | None], int], str, Sequence[st
     "update-header": (set_header, "FILE NAME VALUE", ()),
     "remove-header": (drop_header, "FILE NAME", ()),
     "validate": (validate, "FILE...", ()),
-    "send": (send, "", (*MESSAGE, "reply-to", "queue")),
+    "send": (send, "", (*MESSAGE, "reply-to", "once", "queue")),
 }
 """Of each command the function, the words that it takes, and its options."""
 

@@ -16,7 +16,7 @@ from kingdom.home.places import Places
 from kingdom.runtime.processes import carriers, soldier_markers
 from tests.cli.conftest import Held, Terminal
 from tests.council.councils import CRASH, DONE, HANG, LEFT, Council, council_of, sh
-from tests.fixtures import all_of
+from tests.fixtures import all_of, install
 
 Open = Callable[..., Council]
 
@@ -49,7 +49,7 @@ def test_status_shows_what_waits_and_who_is_at_work(council: Open, terminal: Ter
     opened.write("coordinator")
     opened.turn()
     said = terminal.ok("council", "status")
-    assert said.startswith("The council does not run (`roles: {council: true}`")
+    assert said.startswith("The council does not run; `")
     rows = [line.split() for line in said.splitlines()]
     assert ["leader", "1", "1", *rows[2][3:-1], sent.name] == rows[2]
     assert "coordinator (nobody starts it)  1        0" in said
@@ -219,30 +219,27 @@ def test_down_with_soldiers_ends_agents_at_work(council: Open, terminal: Termina
     assert "retry" not in opened.log
 
 
-def test_a_goal_is_planned_and_what_becomes_of_it_reaches_people(council: Open, terminal: Terminal) -> None:
-    answer = "python3 scripts/lib/ignite_mime.py send --from leader --to user --type progress_update"
-    answer += " --reply-to $1 --queue workspace/queue --body '{repository: acme/shop, summary: seen, final: true}'"
-    opened = council(leader=f"{answer} >/dev/null && {DONE}")
+def test_a_goal_becomes_an_event_for_the_council_about_the_folder_one_is_in(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(terminal.places.home, "gen-council", engine="council")
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    (tmp_path / "shop" / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "shop" / "deep")
     with closing(Held(terminal.places, "council")):
-        said = terminal.ok("council", "plan", "a README", "--repo", "acme/shop", "-c", 'it is "short"')
-    thread = said.split()[0]
-    assert said.endswith(f" council thread {thread}` shows what becomes of it.\n")
-    (name,) = opened.names("leader")
-    head = opened.headers(opened.places.agent("leader") / name)
-    assert (head["thread_id"], head["repository"], head["priority"]) == (thread, "acme/shop", "high")
-    assert head["body"] == 'goal: "a README"\ncontext: "it is \\"short\\""\n'
-    assert mime.faults((opened.places.agent("leader") / name).read_bytes()) == []
-    opened.settle()
-    opened.settle()
-    (post,) = all_of(opened.home, "messages", "pending")
-    assert post["content"] == "[council] leader (acme/shop, done): seen"
-    tree = ["user_goal: user → leader (done): a README", "└─ progress_update: leader → user (done): seen"]
-    assert terminal.ok("council", "thread", thread).splitlines() == tree
+        said = terminal.ok("council", "plan", "a README", "-c", 'it is "short"', "--approve", "plan")
+        terminal.ok("council", "plan", "another", "--repo", "acme/shop")
+    first, second = sorted(all_of(terminal.places.home, "events", "pending"), key=lambda event: event["id"])
+    assert said.startswith(f"{first['id']} waits for the king; `")
+    about = {key: first["payload"].get(key) for key in ("goal", "context", "approve", "folder")}
+    folder = str(tmp_path / "shop")
+    assert about == {"goal": "a README", "context": 'it is "short"', "approve": "plan", "folder": folder}
+    assert (second["repo"], "folder" in second["payload"]) == ("acme/shop", False)
 
 
-def test_plan_says_when_nobody_will_take_the_goal(terminal: Terminal) -> None:
-    said = terminal.ok("council", "plan", "a README")
-    assert "The council does not run" in said
-    assert "Nobody starts leader: write agents: {leader: {command: [...]}} into" in said
+def test_plan_says_what_is_missing(terminal: Terminal) -> None:
+    said = terminal("council", "plan", "a README")
+    assert (said.code, "generals install gen-council" in said.err) == (3, True)
     assert terminal("council", "plan", " ").code == 2
-    assert terminal("council", "plan", "x", "--repo", "a\nb").code == 2
+    install(terminal.places.home, "gen-council", engine="council")
+    assert "The council does not run; `" in terminal.ok("council", "plan", "x")

@@ -156,7 +156,7 @@ def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: T
         (open_hall, "warn", "everybody who reaches 0.0.0.0:7700 can register; write registration: closed"),
         (deaf_gateway, "bad", "gateway does not answer at http://127.0.0.1:1"),
         (gateway_without_port, "bad", "gateway cannot listen on 127.0.0.1 port 7700"),
-        (council_without_agents, "warn", "council: it is switched on and nobody is to be told; write agents:"),
+        (council_without_agents, "warn", "council: it is switched on and nobody is to be told; run `"),
         (
             council_without_program,
             "bad",

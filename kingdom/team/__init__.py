@@ -1,0 +1,16 @@
+"""The council's team without a model: each agent follows rules, and what it delivers is computed from the repository.
+
+An agent is a program that is told one message, sends what follows from it, remembers what it has done, and deletes the
+message. Told twice it does nothing the second time: what it sends has names and ids made of what it answers.
+"""
+
+AGENTS = {
+    "leader": "kingdom.team.leader:ANSWERS",
+    "strategist": "kingdom.team.strategist:ANSWERS",
+    "architect": "kingdom.team.architect:ANSWERS",
+    "evaluator": "kingdom.team.evaluator:ANSWERS",
+    "coordinator": "kingdom.team.coordinator:ANSWERS",
+    "innovator": "kingdom.team.innovator:ANSWERS",
+    "ignitian": "kingdom.team.ignitian:ANSWERS",
+}
+"""By agent: what it does with each type of message."""

@@ -1,0 +1,79 @@
+"""Strategist: makes a plan, has it looked over by three others at once, and hands it over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kingdom.team import goals
+from kingdom.team.desk import Desk, Letter
+from kingdom.team.goals.repository import Repository
+
+ASKED = ("design", "quality", "insight")
+
+
+def request(desk: Desk, letter: Letter) -> None:
+    """Make a plan and have it looked over; refuse a goal that nobody here has rules for."""
+    goal, workspace = letter.text("goal"), str(letter.body.get("workspace") or ".")
+    kind = goals.kind_of(goal)
+    if kind is None:
+        why = f"without a model this team can do {goals.ALL} alone; set `team` in config/council.yaml for other goals"
+        refusal = {"goal": goal, "strategy": {"approach": "none"}, "feasible": False, "reason": why}
+        desk.send(["leader"], "strategy_response", refusal)
+        return
+    tasks = goals.tasks_of(kind, Repository(workspace), workspace)
+    desk.remember(goal=goal, kind=kind, tasks=tasks, asked_by=letter.id)
+    proposal = {"goal": goal, "proposed_strategy": _strategy(kind, tasks)}
+    desk.send(["architect"], "design_review_request", {**proposal, "tasks": tasks})
+    desk.send(["evaluator"], "quality_plan_request", {"goal": goal, "tasks": tasks})
+    desk.send(["innovator"], "insight_request", {**proposal, "workspace": workspace})
+
+
+def reviewed(desk: Desk, letter: Letter) -> None:
+    _take(desk, design=letter.body.get("review_result"))
+
+
+def criteria(desk: Desk, letter: Letter) -> None:
+    _take(desk, quality=letter.body.get("quality_criteria"))
+
+
+def insights(desk: Desk, letter: Letter) -> None:
+    _take(desk, insight=letter.body.get("insights"))
+
+
+def _take(desk: Desk, **said: Any) -> None:
+    """Note one of the three answers; after the last hand the plan over."""
+    desk.remember(**{name: value or [] for name, value in said.items()})
+    answers = {name: desk.recall(name) for name in ASKED}
+    tasks = desk.recall("tasks")
+    if tasks is None or any(answer is None for answer in answers.values()):
+        return
+    goal, kind, asked_by = desk.recall("goal"), desk.recall("kind"), desk.recall("asked_by")
+    plan = {
+        "goal": goal,
+        "strategy": _strategy(kind, tasks),
+        "task_count": len(tasks),
+        "estimated_duration": sum(task["estimated_time"] for task in tasks),
+        "risks": [f"architect: {answers['design']}"],
+        "recommendations": answers["insight"],
+    }
+    desk.send(["leader"], "strategy_response", plan, answers=asked_by)
+    listed = [{**task, "criteria": answers["quality"]} for task in tasks]
+    summary = f"{goals.title(kind)}: parts side by side, then put together"
+    body = {"goal": goal, "strategy_summary": summary, "tasks": listed}
+    desk.send(["coordinator"], "task_list", body, answers=asked_by)
+
+
+def _strategy(kind: str, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    phases = [
+        {"phase": 1, "name": "parts", "description": f"{len(tasks) - 1} parts, each from the files themselves"},
+        {"phase": 2, "name": "whole", "description": "the accepted parts are put together"},
+    ]
+    return {"approach": goals.title(kind), "phases": phases}
+
+
+ANSWERS = {
+    "strategy_request": request,
+    "design_review_response": reviewed,
+    "quality_plan_response": criteria,
+    "insight_response": insights,
+}

@@ -1,0 +1,105 @@
+"""A goal goes through the whole team: the plan, the work, a flaw that is found, and the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import trees
+from tests.team.teams import TASK, Team
+
+OUTLINE = """\
+# shop
+
+## What it is
+
+- in one line: Sells things
+- the README of today begins with Shop
+- version 1.2
+- files by language: Python (4)
+- 9 files in all
+
+## What lies where
+
+- `docs/`: 1 files
+- `shop/`: 3 files
+- `tests/`: 1 files
+
+## Getting started
+
+- requirements: `pyproject.toml`
+- command `shop`: `shop.main:main`
+- `make test`
+- `make run`
+
+## Working on it
+
+- tests in `tests`: 1 files
+- see `Makefile`
+
+## Further reading
+
+- licence: `LICENSE`
+- `README.md`
+- `docs/guide.md`
+"""
+
+
+def test_a_goal_goes_through_the_whole_team(team: Team) -> None:
+    team.give()
+    result = team.result()
+    path = team.places.deliverables / TASK / "README-outline.md"
+    assert (result["status"], result["session_id"]) == ("success", TASK)
+    assert result["summary"].splitlines() == [
+        "done: README outline",
+        "README-outline.md",
+        "evaluator sent back 1 of 6 tasks, which innovator improved",
+        "suggested: let ignitians count the lines of 'What it is' before they report",
+        f"deliverable: {path}",
+    ]
+    assert path.read_text() == OUTLINE
+    assert "[council] leader (strategy, 0 %): strategist makes a plan for: README outline" in team.posts()
+    assert team.told("user_goal", "strategy_request", "strategy_response", "task_list") == [
+        "user → leader user_goal",
+        "leader → strategist strategy_request",
+        "strategist → leader strategy_response",
+        "strategist → coordinator task_list",
+    ]
+    assert len(team.told("task_assignment")) == 6
+    assert team.told("improvement_request", "improvement_completed", "revision_request") == [
+        "evaluator → innovator improvement_request",
+        "innovator → leader improvement_completed",
+        "leader → coordinator revision_request",
+    ]
+    assert team.council.everything == []
+
+
+@trees.in_campaigns
+@pytest.mark.parametrize(
+    ("goal", "file", "lines"),
+    [
+        (
+            "find all TODOs",
+            "TODO-inventory.md",
+            [
+                "## TODOs in shop",
+                "- `shop/cart.py:2` TODO: count \\`twice\\` \\<b\\>",
+                "- `shop/price.py:1` FIXME: ann) round it",
+            ],
+        ),
+        ("what has no test: a gap list", "test-gaps.md", ["- `shop/price.py`: no test names `price`"]),
+    ],
+)
+def test_other_kinds_of_goals(goal: str, file: str, lines: list[str], team: Team) -> None:
+    team.give(goal)
+    assert team.result()["status"] == "success"
+    text = (team.places.deliverables / TASK / file).read_text()
+    assert [line for line in lines if line not in text] == []
+    assert "secret" not in text
+
+
+def test_a_goal_without_rules_is_refused_plainly(team: Team) -> None:
+    team.give("make me rich")
+    result = team.result()
+    assert result["status"] == "skipped"
+    assert result["reason"].startswith("without a model this team can do an inventory of TODOs, a list of what has no ")
+    assert team.told("task_assignment") == []
