@@ -18,7 +18,7 @@ from kingdom.cli import as_json, home, say, screen
 from kingdom.cli.commands import Finite
 from kingdom.cli.screen import Column, Line, Section
 from kingdom.cli.screen import Table as Grid
-from kingdom.disk.atomic import is_there, make_folder
+from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing, NotRunning
@@ -33,6 +33,7 @@ from kingdom.words import count, duration, one_line, table, time_apart
 
 WATCH_SECONDS = 1.0
 LOOK_SECONDS, TASK_LOOKS = 0.05, 60
+DEEPEST = 100
 NOT_RUNNING = "The council does not run; `{command} generals install gen-council` and `{command} up` start it."
 ENDING, ORIGINAL = ".mime", ".original"
 
@@ -144,14 +145,23 @@ def watch() -> None:
 
 @council.command()
 @click.argument("id")
-def thread(id: str) -> None:
+@click.option("--html", "page", type=click.Path(path_type=Path), help="Write it as a page that needs no other file.")
+def thread(id: str, page: Path | None) -> None:
     """Show the messages of a thread as a tree. ID is that of the thread, or of a message in it, or its file's name."""
     places = home.find()
     rows = _thread(places, id)
     if not rows:
         hint = f"; `{home.command()} council status` shows what waits"
         raise NoSuchThing(what="thread or message", name=id, hint=hint)
-    print("\n".join(_tree(places, rows)))
+    roots = _roots(places, rows)
+    if page is None:
+        print("\n".join(_tree(roots)))
+        return
+    from kingdom.cli.council_page import page_of
+
+    summary = f"{count(len(rows), 'message')} at {count(len({row['agent'] for row in rows}), 'agent')}"
+    Disk(page.parent, durability="process").rewrite(page, page_of(f"Thread {id}", summary, roots).encode())
+    print(f"{page} shows it.")
 
 
 @council.group()
@@ -367,34 +377,45 @@ def waiting_rows(places: Places) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _tree(places: Places, rows: list[dict[str, Any]]) -> Iterator[str]:
+def _roots(places: Places, rows: list[dict[str, Any]]) -> list[Node]:
+    """Return the messages that answer none, each with its answers. What answers a later one, as in a circle, is a root.
+
+    Where it would be too deep to be read, an answer is a root too.
+    """
     dead = letters(places)
     nodes: dict[str, Node] = {}
-    for row in rows:
-        node = nodes.setdefault(row["id"] or row["file"], Node(row["id"], row))
-        node.states[row["agent"]] = state_of(places, row, dead)
+    depths: dict[str, int] = {}
     roots: list[Node] = []
-    for node in nodes.values():
-        above = nodes.get(node.row["in_reply_to"])
-        (above.children if above is not None and above is not node else roots).append(node)
-    shown: set[str] = set()
-    for root in roots or list(nodes.values())[:1]:  # a circle of replies has no root
-        yield from _branch(root, "", "", shown)
+    for row in sorted(rows, key=_micros):
+        key = row["id"] or row["file"]
+        if key not in nodes:
+            above = nodes.get(row["in_reply_to"])
+            depth = depths.get(row["in_reply_to"], -1) + 1
+            if depth > DEEPEST:
+                above, depth = None, 0
+            nodes[key], depths[key] = Node(row["id"], row), depth
+            (roots if above is None else above.children).append(nodes[key])
+        nodes[key].states[row["agent"]] = state_of(places, row, dead)
+    return roots
 
 
-def _branch(node: Node, lead: str, below: str, shown: set[str]) -> Iterator[str]:
-    if node.id in shown:
-        return
-    shown.add(node.id)
+def _micros(row: dict[str, Any]) -> str:
+    return str(row["file"].removesuffix(ENDING)[-16:])
+
+
+def _tree(roots: list[Node]) -> Iterator[str]:
+    for root in roots:
+        yield from _branch(root, "", "")
+
+
+def _branch(node: Node, lead: str, below: str) -> Iterator[str]:
     to = ", ".join(f"{agent} ({state})" for agent, state in node.states.items())
     about = one_line(node.row.get("about") or "", 60)
     what = f"{one_line(node.row['type'], 40)}: {one_line(node.row['from'], 40)} → {to}"
     yield f"{lead}{what}{f': {about}' if about else ''}"
     for child in node.children:
         is_last = child is node.children[-1]
-        yield from _branch(
-            child, f"{below}{'└─ ' if is_last else '├─ '}", f"{below}{'   ' if is_last else '│  '}", shown
-        )
+        yield from _branch(child, f"{below}{'└─ ' if is_last else '├─ '}", f"{below}{'   ' if is_last else '│  '}")
 
 
 def state_of(places: Places, row: dict[str, Any], dead: list[str]) -> str:

@@ -18,12 +18,17 @@ def criteria(desk: Desk, letter: Letter) -> None:
 
 
 def judge(desk: Desk, letter: Letter) -> None:
-    """Judge one task's work; what is wrong with it goes to innovator at once."""
+    """Judge one task's work; what is wrong with it goes to innovator at once.
+
+    Of work that follows no rules of ours we can only tell whether it is there.
+    """
     task, title = letter.text("task_id"), letter.text("title")
-    work, inputs = letter.body["work"], letter.body.get("inputs", [])
+    work, inputs = letter.body.get("work"), letter.body.get("inputs", [])
     try:
         text = read_work(first(letter.body))
-        found = goals.faults(work, text, [read_work(given) for given in inputs], title)
+        found = [] if text.strip() else [("it is empty", "make it again")]
+        if work is not None:
+            found = goals.faults(work, text, [read_work(given) for given in inputs], title)
     except (OSError, BadInput) as error:
         found = [(f"it cannot be read: {error}", "make it again")]
     location = str(first(letter.body).get("location"))
@@ -38,7 +43,7 @@ def judge(desk: Desk, letter: Letter) -> None:
         "round": letter.body.get("round", 0),
         "overall_status": "fail" if issues else "pass",
         "score": max(0, 100 - 10 * len(found)),
-        "summary": found[0][0] if found else "every line is a fact, and none is missing",
+        "summary": found[0][0] if found else "every line is a fact, and none is missing" if work else "it is there",
         "checks_performed": [{"check": check, "status": "fail" if issues else "pass"} for check in CRITERIA],
         "issues_found": issues,
         "next_action": "improve" if issues else "approve",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from kingdom.team import goals
-from kingdom.team.desk import Desk, Letter
+from kingdom.team.desk import Desk, Letter, NotUnderstood
 from kingdom.team.goals.repository import Repository
 from kingdom.team.work import deliverable, read_work
 
@@ -21,6 +21,8 @@ def improve(desk: Desk, letter: Letter) -> None:
     """Make the work anew by what evaluator found, and suggest how to avoid it."""
     task, title, target = letter.text("task_id"), letter.text("title"), letter.text("target")
     inputs = [read_work(given) for given in letter.body.get("inputs", ())]
+    if "work" not in letter.body:
+        raise NotUnderstood(type=letter.type, sender=letter.sender, why="it follows no rules of ours")
     text = goals.made(letter.body["work"], inputs, title)
     location = deliverable(desk.folder, letter.thread, os.path.basename(target), text)
     fixes = [str(issue.get("suggested_fix")) for issue in letter.body.get("issues", ()) if isinstance(issue, dict)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -184,6 +187,50 @@ def test_a_thread_is_shown_as_a_tree_also_when_its_messages_are_gone(council: Op
     assert [line for line in said if "escalation" not in line] == tree
     for name in (identity, identity.strip("<>"), goal.name, goal.stem):
         assert terminal.ok("council", "thread", name).splitlines()[0] == tree[0]
+
+
+def test_a_thread_is_one_page_in_which_nothing_acts(council: Open, terminal: Terminal, tmp_path: Path) -> None:
+    opened = council(leader=DONE)
+    goal = opened.write(thread_id="t-1", body='goal: "<script>alert(1)</script> & \\"x\\""')
+    opened.settle()
+    identity = f"<{goal.stem}@x>"
+    opened.write(
+        "user", msg_type="progress_update", from_agent="<b>", in_reply_to=identity, thread_id="t-1", body="a: 1"
+    )
+    page = tmp_path / "thread.html"
+    assert terminal.ok("council", "thread", "t-1", "--html", str(page)) == f"{page} shows it.\n"
+    text = page.read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;x&quot;" in text
+    assert "&lt;b&gt;" in text
+    assert re.findall(r"<script|https?://|src=|onload|<b><", text) == []
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in text
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_a_circle_and_a_very_long_chain_of_replies_are_shown(council: Open, terminal: Terminal) -> None:
+    opened = council()
+    folder = opened.places.council_threads
+    folder.mkdir(parents=True)
+
+    def row(number: int, answers: int) -> str:
+        names = {
+            "id": f"<{number}@x>",
+            "in_reply_to": f"<{answers}@x>",
+            "file": f"x_{number:016d}.mime",
+            "agent": "leader",
+        }
+        return json.dumps({**names, "type": "x", "from": "user", "to": ["leader"], "at": "", "about": f"no. {number}"})
+
+    rows = [row(0, 1), row(1, 0), *(row(number, number - 1) for number in range(2, 3000))]
+    (folder / "t-1.jsonl").write_text("\n".join(rows) + "\n")
+    said = terminal.ok("council", "thread", "t-1").splitlines()
+    assert (len(said), said[0], said[1]) == (
+        3000,
+        "x: user → leader (done): no. 0",
+        "└─ x: user → leader (done): no. 1",
+    )
 
 
 def test_why_says_what_became_of_a_message(council: Open, terminal: Terminal) -> None:

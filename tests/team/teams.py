@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kingdom import mime
 from kingdom.disk.codec import read_json
 from kingdom.general.job import GeneralJob
-from kingdom.records.council import read_body
 from tests.council.councils import Council, council_of
 from tests.fixtures import Clock, all_of, founded, install, put, services, task
 from tests.waiting import SOON, wait_until
@@ -71,7 +69,7 @@ class Team:
 
         def turned() -> Any:
             self.general.turn(None)
-            self.council.job.turn(None)
+            self.council.turn()
             return seen()
 
         return wait_until(turned, SOON, what, (self.places.council, self.places.results))
@@ -82,7 +80,8 @@ class Team:
 
     def told(self, *types: str) -> list[str]:
         """Return what was sent in the thread of the first task: `leader → strategist strategy_request`."""
-        lines = (self.places.council_threads / f"{TASK}.jsonl").read_text().splitlines()
+        listed = self.places.council_threads / f"{TASK}.jsonl"
+        lines = listed.read_text().splitlines() if listed.exists() else []
         rows = [json.loads(line) for line in lines]
         return [f"{row['from']} → {row['agent']} {row['type']}" for row in rows if not types or row["type"] in types]
 
@@ -102,7 +101,3 @@ def team_of(home: Path, shop: Path, **settings: Any) -> Iterator[Team]:
     settings = {"queue": {"parallel_max": 8}, "retry": {"base_delay": 0}, **settings}
     with council_of(home, **settings) as council:
         yield Team(council, repository(shop))
-
-
-def body(path: Path) -> dict[str, Any]:
-    return read_body(mime.extract_body(path.read_text()))
