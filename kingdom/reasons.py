@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
+from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadInput, KingdomError, NoSuchThing
+from kingdom.errors import BadInput, BadName, KingdomError, NoSuchThing
 from kingdom.home import config, manifests, roster
-from kingdom.home.places import Places
+from kingdom.home.places import Places, check_name
 from kingdom.picture import Picture
 from kingdom.records import foreign, load, notes
 from kingdom.records.lookup import Found, find
@@ -141,6 +143,10 @@ class Reasons:
             return f"it waits for a soldier: {others}" if others else f"{general} has not taken it yet"
         if (by := notes.cancelled_by(places, found.id)) is not None:
             return f"{one_line(by)} has cancelled it, and {general} ends it"
+        if (thread := _goal_of(places, found)) is not None:
+            if not is_locked(places.lock("council")):
+                return f"the council does not run; {self._starts('council')}"
+            return f"the council works on it; `{self._command} council thread {thread}` shows what was done"
         if is_locked(places.control_folder(general, found.id) / "lock"):
             return f"a soldier works on it; `{self._command} attach {found.id}` follows what it prints"
         if (later := rests_until(found.get("not_before"), time.time())) is not None:
@@ -167,6 +173,15 @@ def valid_event(found: Found) -> Event | None:
         return Event.from_json(foreign.checked("event", dict(found.content)))
     except BadInput:
         return None
+
+
+def _goal_of(places: Places, task: Found) -> str | None:
+    """Return the council's thread in which a task is worked on; None when it is none of the council's."""
+    for thread in (task.id, (task.get("payload") or {}).get("session_id")):
+        with suppress(BadName):
+            if read_json_or(places.council_goal(check_name("thread", thread)), {}).get("task") == task.id:
+                return str(thread)
+    return None
 
 
 def _no_soldier_because(places: Places, found: Found, general: str) -> str | None:

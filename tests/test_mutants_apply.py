@@ -19,6 +19,7 @@ LISTS = (
     "test_mutants",
     "test_command_mutants",
     "test_council_mutants",
+    "test_team_mutants",
     "sandbox.test_sandbox_mutants",
     "engines.test_engine_mutants",
     "hall.test_gateway_mutants",
@@ -64,7 +65,7 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
         "engines": ("engines.",),
         "gateway": ("hall.test_gateway",),
         "hall": ("hall.test_hall",),
-        "council": ("test_council",),
+        "council": ("test_council", "test_team"),
         "commands": ("test_command",),
     }
     held = {

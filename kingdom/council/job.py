@@ -39,9 +39,9 @@ class CouncilJob:
         self._delivery = Delivery(services, self._settings, dice)
         self._outboxes = Outboxes(services, self._delivery.dead_letters)
         self._outboxes.collect(self._senders(), most=MOST_SENT)
-        self._turns = Turns(services, self._settings)
-        self._people = People(services)
         self._goals = Goals(services)
+        self._turns = Turns(services, self._settings, self._goals.is_over)
+        self._people = People(services)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._services.places

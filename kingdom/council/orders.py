@@ -14,6 +14,7 @@ from typing import Any
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
+from kingdom.home import team
 from kingdom.home.places import AGENT
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.runtime.role import Services
@@ -92,7 +93,7 @@ def order(
         may_write=[str(workspace), str(soldier.folder), str(places.outbox(agent))],
         may_not_read=prepare.may_not_read(places, COUNCIL),
         env=_environment(services, agent, workspace, soldier, manifest.sandbox),
-        may_read=[str(workspace.parent)],
+        may_read=[str(workspace.parent), str(places.workspaces / team.GENERAL)],
         may_remove=[str(places.told(agent))],
         arguments=[*row["command"][1:], *paths] if chosen.name == "command" else [],
         settings=_settings(services, chosen.name, row),

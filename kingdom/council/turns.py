@@ -7,9 +7,9 @@ goes on with one that is at work.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kingdom.council import orders
@@ -55,6 +55,8 @@ class AgentTurn:
     messages: dict[str, int]
     #: Its soldier.
     soldier: SoldierHandle = field(repr=False)
+    #: What the messages belong to.
+    thread: str = ""
     #: What was last seen of it.
     look: Look | None = None
     #: How it ended, when it has.
@@ -77,7 +79,9 @@ class Ended:
 class Turns:
     """What agents are doing: at most one turn each."""
 
-    def __init__(self, services: Services, settings: Settings) -> None:
+    def __init__(self, services: Services, settings: Settings, is_over: Callable[[str], str] = lambda _: "") -> None:
+        self._is_over = is_over
+        """Returns why nobody works on a thread any more; "" while somebody does."""
         self._starter = Starter(services.places.home, services.log)
         self._sessions = Sessions(services.places, services.unsynced)
         self._budgets = Budgets(services.places, services.disk, services.log, {})
@@ -125,7 +129,7 @@ class Turns:
         make_folder(soldier.control_folder)
         make_folder(soldier.folder)
         # A power cut ends the agents too: then no note is as good as one.
-        note = {"agent": agent, "number": number, "messages": dict(messages)}
+        note = {"agent": agent, "number": number, "messages": dict(messages), "thread": thread}
         services.unsynced.rewrite(soldier.control_folder / "told.json", to_json(note))
         try:
             chosen = agents.chosen(services, agent, row)
@@ -139,7 +143,7 @@ class Turns:
         if started is None:
             raise CannotStart(why="an earlier turn of it is still at work")
         services.exits.watch(started.pid)
-        self.running[agent] = AgentTurn(agent, number, dict(messages), soldier)
+        self.running[agent] = AgentTurn(agent, number, dict(messages), soldier, thread)
         self._sessions.add(
             SessionRow(
                 id=made.soldier,
@@ -192,6 +196,8 @@ class Turns:
                 turn.look = look = soldier.look(turn.number)
             if look.started is not None:
                 services.exits.watch(look.started.pid)
+            if why := self._is_over(turn.thread):
+                return replace(self._killed(turn, why), is_excused=True)
             if look.seconds < self._settings.task_timeout:
                 return None
             return self._killed(turn, f"it took longer than {self._settings.task_timeout:g} s")
@@ -265,7 +271,8 @@ class Turns:
                 try:
                     note = read_json(folder / "told.json")
                     messages = {str(path): int(retries) for path, retries in note["messages"].items()}
-                    found.append(AgentTurn(agent, int(note["number"]), messages, soldier))
+                    thread = str(note.get("thread") or "")
+                    found.append(AgentTurn(agent, int(note["number"]), messages, soldier, thread))
                     continue
                 except (BadFile, AttributeError, KeyError, TypeError, ValueError) as error:
                     self._services.log.error(f"forgets the turn of {agent}, whose note is damaged: {error}")

@@ -13,7 +13,7 @@ from kingdom.home.places import Places
 GENERAL = "gen-council"
 """The general whose package holds what each agent is told. The team plays where it is installed."""
 ROLES = ("leader", "strategist", "architect", "evaluator", "coordinator", "innovator", "ignitian")
-EMBEDDED = "embedded"
+EMBEDDED, AT_ONCE = "embedded", 16
 
 
 def is_installed(places: Places) -> bool:
@@ -27,7 +27,7 @@ def with_team(places: Places, settings: Mapping[str, Any]) -> dict[str, Any]:
         return whole
     if whole["team"] == EMBEDDED:
         embedded = [sys.executable, "-P", "-m", "kingdom.team"]
-        rows: dict[str, Any] = {role: {"command": embedded} for role in ROLES}
+        rows: dict[str, Any] = {role: {"command": embedded, "at_once": AT_ONCE} for role in ROLES}
     else:
         agents = places.package(GENERAL).relative_to(places.home) / "agents"
         rows = {role: {"engine": whole["team"], "instructions": str(agents / f"{role}.md")} for role in ROLES}

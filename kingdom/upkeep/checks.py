@@ -117,6 +117,7 @@ STATE_FILES: dict[Callable[[Places], list[Path]], type] = {
     ): dict,
     lambda at: sorted(at.answers.glob("*.json")): dict,
     lambda at: sorted(at.agent_turns.glob("*/told.json")): dict,
+    lambda at: sorted(path for folder in (at.council_goals, at.council_news) for path in folder.glob("*.json")): dict,
 }
 """The small files that roles keep, each with what JSON it holds."""
 

@@ -156,6 +156,12 @@ RULES: tuple[Rule, ...] = (
     Rule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
     Rule("workspaces", _workspaces, "results_days", _workspace_is_kept, is_tree=True),
     Rule("lists of the council's messages", lambda at: [at.council_threads], "results_days", _nothing_keeps_it),
+    Rule(
+        "notes of the council's goals",
+        lambda at: [at.council_goals, at.council_news],
+        "results_days",
+        lambda found: _is_kept(found, found.path.stem.removesuffix("-plan").removesuffix("-end")),
+    ),
     Rule("marks of seen events", lambda at: [at.seen], "seen_days", _event_waits),
     Rule(
         "rotated logs",

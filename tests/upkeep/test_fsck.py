@@ -196,6 +196,7 @@ DAMAGES: dict[str, tuple[str, Damage, bool]] = {
         lambda at: write_text(at.agent_turn("leader") / "told.json", "{"),
         True,
     ),
+    "the note of a council's goal is cut": ("state", lambda at: write_text(at.council_goal("task-1"), "{"), True),
     "a message without its dead letter": (
         "letters",
         lambda at: write_text(at.dead_letters / "x_dlq_1.original", "x"),

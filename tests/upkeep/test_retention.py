@@ -33,6 +33,7 @@ KINDS = {
     "output of soldiers": f"logs/sessions/soldier-{T}-0.out",
     "workspaces": f"workspace/gen-pr/{T}",
     "lists of the council's messages": "state/council/threads/t-1.jsonl",
+    "notes of the council's goals": f"state/council/news/{T}-end.json",
     "marks of seen events": "state/sentinel/seen/evt-1",
     "rotated logs": "logs/events.log.20260101-000000",
 }
