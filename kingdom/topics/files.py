@@ -189,7 +189,9 @@ class _Writer:
     def settled(self, seconds: float) -> bool:
         """Return whether the outcome of all that was appended is known, within this time."""
         if self._thread is None:
-            return all(self._write(batch) for batch in iter(self._next_batch, []))
+            is_settled = all(self._write(batch) for batch in iter(self._next_batch, []))
+            self._batches.prepare()
+            return is_settled
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._writing, max(0.0, seconds))
 

@@ -40,7 +40,7 @@ def publish(home: Path, durability: str) -> None:
     ledger = Disk(home / "ledger-scratch", durability="power")
     known = set(lines(home / "acked"))
     topics = opened(home, durability, "publisher")
-    producer = topics.producer()
+    producer = topics.producer(patient=True)
     missing = [number for number in range(EVENTS) if str(number) not in known]
     for at in range(0, len(missing), TOGETHER):
         told: dict[int, Outcome] = {}
@@ -80,7 +80,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def _whole_lines(path: Path) -> list[bytes]:
+def whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a file: a power cut may leave blank ones at its end."""
     return path.read_bytes().rstrip(b"\n").splitlines()
 
@@ -89,7 +89,7 @@ def whole(home: Path) -> list[str]:
     """Check that every visible file is whole."""
     wrong = []
     for path in (home / "topics").rglob("*.json*"):
-        for line in _whole_lines(path) or [b""]:
+        for line in whole_lines(path) or [b""]:
             try:
                 json.loads(line) if path.suffix == ".jsonl" else json.loads(path.read_bytes())
             except ValueError as error:
@@ -101,7 +101,7 @@ def events(home: Path) -> list[int]:
     """Return the topic's events, in order."""
     found = []
     for path in sorted((home / "topics" / TOPIC).glob("*.jsonl")):
-        found += [(json.loads(line)["value"]["n"]) for line in _whole_lines(path)]
+        found += [(json.loads(line)["value"]["n"]) for line in whole_lines(path)]
     return found
 
 
@@ -111,7 +111,7 @@ def numbering(home: Path) -> list[str]:
     for path in sorted((home / "topics" / TOPIC).glob("*.jsonl")):
         if int(path.stem) != at:
             wrong.append(f"{path.name} follows on {at}")
-        at = int(path.stem) + len(_whole_lines(path))
+        at = int(path.stem) + len(whole_lines(path))
     return wrong
 
 

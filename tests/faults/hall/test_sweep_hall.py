@@ -69,7 +69,7 @@ def check(home: Path) -> list[str]:
 def half_visible(home: Path) -> list[str]:
     wrong = []
     for path in Places(home).topics.rglob("*.jsonl"):
-        for line in path.read_bytes().splitlines() or [b""]:
+        for line in acts.whole_lines(path) or [b""]:
             try:
                 json.loads(line)
             except ValueError as error:
@@ -98,7 +98,7 @@ def _rows(home: Path) -> list[tuple[str, str]]:
 
 def _events(home: Path, topic: str) -> list[dict[str, str]]:
     files = sorted((Places(home).topics / topic).glob("*.jsonl"))
-    return [json.loads(line)["value"] for path in files for line in path.read_text().splitlines()]
+    return [json.loads(line)["value"] for path in files for line in acts.whole_lines(path)]
 
 
 def _stored(home: Path) -> list[str]:
