@@ -37,6 +37,7 @@ PARTS = {
     "council": "bench.council:run",
     "chat": "bench.chat:run",
     "chat_distributed": "bench.chat:run_distributed",
+    "page": "bench.page:run",
 }
 OPTIONS = ("--quick", "--keep", "--write")
 HERE = Path(__file__).resolve().parent

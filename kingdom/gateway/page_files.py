@@ -62,16 +62,16 @@ class PageFiles:
         }
         index = found.pop("index.html")
         parts = b"".join(name.encode() + b"\0" + content for name, content in found.items())
-        self.version = hashlib.sha256(parts).hexdigest()[:16]
-        base = f"pages/{self.version}/"
-        self._files: Mapping[str, File] = {
-            "": _file("index.html", _with_modules(index, found).replace(b'"pages/', f'"{base}'.encode()), ASK_FIRST),
-            **{f"{self.version}/{name}": _file(name, content, FOR_A_YEAR) for name, content in found.items()},
-        }
+        version = hashlib.sha256(parts).hexdigest()[:16]
+        base = f"pages/{version}/"
+        index = _with_modules(index, found).replace(b'"pages/', f'"{base}'.encode())
+        self._index = _file("index.html", index, ASK_FIRST)
+        self._parts = {f"{version}/{name}": _file(name, content, FOR_A_YEAR) for name, content in found.items()}
 
     def answer(self, request: Request) -> Response:
         """Return the index, or the part that the path names."""
-        file = self._files.get(request.path_params.get("part", ""))
+        part = request.path_params.get("part")
+        file = self._index if part is None else self._parts.get(part)
         if file is None:
             raise Refusal(404, "Not Found")
         headers = {**HEADERS, "ETag": file.etag, "Cache-Control": file.cached}

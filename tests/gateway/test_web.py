@@ -1,15 +1,17 @@
 """Everything that a page elsewhere or a forger tries is refused, and the gateway listens where it says."""
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.faults.oracle import Figure
 from tests.gateway import flow_checks, web_table
-from tests.gateway.halls import OPEN, Hall
+from tests.gateway.halls import CHECKOUT, OPEN, SECONDS, Hall
 
 MOST_LOGINS = 20
 CONFIG = {
@@ -58,6 +60,33 @@ def test_it_listens_on_the_declared_port_of_loopback_alone(web: Hall, figure: Fi
     wrong = web_table.wrong_listeners(web)
     figure(f"row 24 listeners: {len(wrong)} wrong")
     assert not wrong, wrong
+
+
+def test_the_page_and_its_parts_are_cached_by_what_is_in_them(web: Hall) -> None:
+    index = requests.get(web.url, timeout=SECONDS)
+    assert "default-src 'none'; script-src 'self';" in index.headers["Content-Security-Policy"]
+    assert index.headers["Cache-Control"] == "no-cache"
+    known = requests.get(web.url, headers={"If-None-Match": index.headers["ETag"]}, timeout=SECONDS)
+    assert (known.status_code, known.content) == (304, b"")
+    parts = re.findall(r'(?:src|href)="(pages/[^"]+)"', index.text)
+    assert {part.rpartition(".")[2] for part in parts} == {"css", "js", "svg"}
+    for part in parts:
+        plain = requests.get(f"{web.url}/{part}", headers={"Accept-Encoding": "identity"}, timeout=SECONDS)
+        packed = requests.get(f"{web.url}/{part}", headers={"Accept-Encoding": "gzip"}, timeout=SECONDS)
+        assert (plain.status_code, plain.content == packed.content) == (200, True), part
+        assert (packed.headers["Content-Encoding"], packed.headers["ETag"]) == ("gzip", plain.headers["ETag"])
+        assert "immutable" in plain.headers["Cache-Control"]
+    for absent in ("pages/", "pages/0/main.js", "pages/../app.py", parts[0] + "x", "pages/vendor/socket.io.LICENSE"):
+        assert requests.get(f"{web.url}/{absent}", timeout=SECONDS).status_code == 404, absent
+
+
+def test_the_page_has_each_of_its_texts_in_both_languages() -> None:
+    pages = CHECKOUT / "kingdom/gateway/pages"
+    english, korean = ((pages / f"words-{name}.js").read_text("utf-8") for name in ("en", "ko"))
+    keys = [set(re.findall(r"^  (\w+):", text, re.MULTILINE)) for text in (english, korean)]
+    assert keys[0] == keys[1]
+    scripts = "".join(path.read_text("utf-8") for path in [*pages.glob("*.js"), *pages.glob("views/*.js")])
+    assert set(re.findall(r'\bt\("(\w+)"', scripts)) - keys[0] == set()
 
 
 def test_an_invitation_lets_in_as_often_as_it_says(web: Hall) -> None:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from kingdom.hall import own_rooms
+from kingdom.hall.ids import iso, new_uuid
+from kingdom.hall.records import MessageCreated
+from kingdom.home import config
+from kingdom.topics import base as topics
+from kingdom.topics import open_topics
+from kingdom.topics.base import Outcome
+from kingdom.topics.names import MESSAGES, PASSING
 from tests.gateway.halls import SECONDS, Hall, Person
 
 expect.set_options(timeout=SECONDS * 1000)
@@ -102,6 +111,30 @@ def write(person: Person, room: str, contents: Sequence[str]) -> None:
 
 
 Screens = Callable[..., Screen]
+Figure = Callable[[str], None]
+"""Tells a figure for the summary at the end."""
+
+
+def speak(hall: Hall, room: str, text: str, about: dict[str, Any] | None = None) -> None:
+    """Let the kingdom say something, as its envoy does: in the topic."""
+    kit = topics.Kit(
+        folder=hall.places.topics,
+        scratch=hall.places.topic_scratch("test"),
+        durability="process",
+        guard=lambda: None,
+        settings=config.load(hall.places, "hall"),
+        passing=PASSING,
+        wake="inotify",
+        secrets={},
+    )
+    kit.scratch.mkdir(parents=True, exist_ok=True)
+    opened = open_topics("files", kit)
+    stored: Future[Outcome] = Future()
+    now = iso(time.time())
+    event = MessageCreated(new_uuid(), room, own_rooms.USER, new_uuid(), "SYSTEM", text, now, about)
+    opened.producer().append(MESSAGES, room, event.to_json(), lambda outcome, why: stored.set_result(outcome))
+    assert stored.result(SECONDS) is Outcome.STORED
+    opened.close()
 
 
 def pair(screens: Screens, hall: Hall) -> tuple[Screen, Screen, str]:

@@ -2,9 +2,8 @@
 
 from playwright.sync_api import expect
 
-from tests.faults.oracle import Figure
 from tests.gateway.halls import Hall
-from tests.web.screens import Screens, pair, write
+from tests.web.screens import Figure, Screens, pair, write
 
 
 def test_two_people_read_each_other_at_once_and_in_order(hall: Hall, screens: Screens) -> None:

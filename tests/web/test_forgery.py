@@ -8,10 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from kingdom.hall.own_rooms import USER
-from tests.faults.oracle import Figure
 from tests.gateway.halls import Hall
 from tests.web import forgeries
-from tests.web.screens import Screens, apart, pair, storage
+from tests.web.screens import Figure, Screens, apart, pair, storage
 
 QUESTION = {"about": {"taskId": "task-1", "code": "question", "choices": ["yes", "no"]}}
 FORGED = ({"type": "SYSTEM"}, {"senderId": USER}, {"senderName": "kingdom"}, QUESTION)

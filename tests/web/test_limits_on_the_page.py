@@ -22,13 +22,19 @@ def hall() -> Iterator[Hall]:
 def test_messages_over_the_limit_wait_as_long_as_they_are_told_and_keep_their_order(
     hall: Hall, screens: Screens
 ) -> None:
-    anna, ben, _ = pair(screens, hall)
+    anna, ben, room = pair(screens, hall)
+    sent: list[str | bytes] = []
+    anna.page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
+    anna.page.reload()
+    anna.room(room)
     wanted = [f"quick {number}" for number in range(6)]
     for text in wanted:
         anna.say(text)
     expect(ben.message(wanted[-1])).to_be_visible()
     expect(anna.timeline.locator(".state")).to_have_count(0)
     assert anna.texts() == ben.texts() == wanted
+    tries = [frame for frame in sent if isinstance(frame, str) and "sendMessage" in frame]
+    assert len(wanted) < len(tries) <= 3 * len(wanted)
 
 
 def test_what_is_refused_is_kept_with_its_reason_and_can_be_tried_again(hall: Hall, screens: Screens) -> None:

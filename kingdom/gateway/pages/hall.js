@@ -6,6 +6,7 @@ import { Line } from "./line.js";
 import { Outbox } from "./outbox.js";
 import { Room } from "./room.js";
 import { Store } from "./store.js";
+import { t } from "./words.js";
 
 const TOKEN = "kingdom.token";
 const ME = "kingdom.me";
@@ -14,8 +15,11 @@ const LONG_PAGE = 100;
 /** Rooms that tell of news by themselves; the others are seen when the list is read again. */
 const MOST_JOINED = 100;
 const LIST_MS = 10_000;
+/** A page that nobody looks at reads the list so much less often. */
+const HIDDEN_TICKS = 6;
 const TYPING_MS = 6_000;
 const AGAIN_MS = 2_000;
+const ORDER_MS = 15_000;
 
 export class Hall extends Store {
   constructor() {
@@ -92,7 +96,8 @@ export class Hall extends Store {
       typing: ({ roomId, userId, on }) => this.#hearTyping(roomId, userId, on),
       read: ({ roomId, userId, lastReadMessageId }) => this.#hearRead(roomId, userId, lastReadMessageId),
     });
-    this.lists = setInterval(() => document.visibilityState === "visible" && this.look(), LIST_MS);
+    let ticks = 0;
+    this.lists = setInterval(() => (this.isAttended || ++ticks % HIDDEN_TICKS === 0) && this.look(), LIST_MS);
     this.look();
     this.tell("me");
   }
@@ -163,7 +168,8 @@ export class Hall extends Store {
       const room = known.get(row.id) ?? new Room(row);
       // What came in while the answer was on its way is newer than the answer.
       const isBehind = (row.lastMessageId ?? "") < (room.lastMessageId ?? "");
-      if (!isBehind) room.update(room.id === this.current && this.isAttended ? { ...row, unread: 0 } : row);
+      const isSeen = row.lastMessageId && row.lastMessageId <= (room.seen ?? "");
+      if (!isBehind) room.update(isSeen ? { ...row, unread: 0 } : row);
       this.rooms.set(room.id, room);
     }
     this.tell("rooms");
@@ -263,7 +269,8 @@ export class Hall extends Store {
 
   async #firstUnread(room) {
     await this.#readMembers(room);
-    return room.members?.find((member) => member.userId === this.me?.id)?.lastReadMessageId ?? "";
+    const mine = room.members?.find((member) => member.userId === this.me?.id);
+    return mine ? (mine.lastReadMessageId ?? "") : null;
   }
 
   /** Read the page before the oldest message. */
@@ -318,6 +325,18 @@ export class Hall extends Store {
 
   remove(room, message) {
     return this.api.post(`/rooms/${room.id}/messages/${message.id}/remove`);
+  }
+
+  /** Order something of the king; return when it is done, and throw what stands in its way. */
+  async order(action, target) {
+    const { orderId } = await this.api.post("/kingdom/orders", { action, target });
+    for (const began = Date.now(); Date.now() - began < ORDER_MS; ) {
+      const { code, outcome } = await this.api.get(`/kingdom/orders/${orderId}`);
+      if (code === "refused") throw new Error(outcome);
+      if (code) return this.look();
+      await new Promise((done) => setTimeout(done, AGAIN_MS / 4));
+    }
+    throw new Error(t("orderWaits"));
   }
 
   mayRemove(message) {

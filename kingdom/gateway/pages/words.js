@@ -53,7 +53,8 @@ export function day(moment) {
 }
 
 export function full(moment) {
-  return format({ dateStyle: "medium", timeStyle: "short" }).format(new Date(moment));
+  const year = new Date(moment).getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return format({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...year }).format(new Date(moment));
 }
 
 /** Return a moment as short as it can be told in a list. */

@@ -16,7 +16,7 @@ export class Composer {
     this.box = h("textarea", {
       id: "write",
       rows: 1,
-      placeholder: t("writeIn", room.name),
+      placeholder: t("write"),
       "aria-label": t("writeIn", room.name),
       oninput: () => this.#changed(),
       onkeydown: (event) => this.#key(event),

@@ -54,6 +54,12 @@ export function removeMessage(hall, room, message) {
   show(t("removeTitle"), content, t("remove"), () => hall.remove(room, message), true);
 }
 
+/** Let an owner order something of the king, and wait for what comes of it. */
+export function giveOrder(hall, action, target, what) {
+  const content = h("div", null, h("p", { class: "dim" }, t(`orderText_${action}`)), h("blockquote", null, what));
+  show(t(`orderTitle_${action}`), content, t(`order_${action}`), () => hall.order(action, target), true);
+}
+
 export function leaveRoom(hall, room) {
   const content = h("p", { class: "dim" }, t("leaveText"));
   const act = async () => {

@@ -38,7 +38,7 @@ export class Frame {
       this.place,
     );
     this.ends = [
-      hall.on("rooms", () => this.#drawRooms()),
+      hall.on(["rooms", "kingdom"], () => this.#drawRooms()),
       hall.on(["link", "outbox"], () => this.#drawBanner()),
       hall.on("kingdom", () => this.#drawStrip()),
       hall.on("heard", () => this.#tellHeard()),
@@ -98,12 +98,14 @@ export class Frame {
   #drawRooms() {
     const { name, ids } = here();
     const open = name === "room" ? ids[0].toLowerCase() : null;
+    const asking = new Set(this.hall.kingdom ? this.hall.kingdom.asking.map((question) => question.roomId) : []);
     const rows = [...this.hall.rooms.values()].map((room) => {
       const isOpen = room.id === open;
-      const drawn = [room.name, room.unread, room.lastMessageAt, isOpen].join("\n");
+      const asks = asking.has(room.id);
+      const drawn = [room.name, room.unread, room.lastMessageAt, isOpen, asks].join("\n");
       const known = this.rows.get(room.id);
       if (known?.drawn === drawn) return known.row;
-      const row = roomRow(room, isOpen);
+      const row = roomRow(room, isOpen, asks);
       this.rows.set(room.id, { row, drawn });
       return row;
     });
@@ -175,7 +177,7 @@ export class Frame {
   }
 }
 
-function roomRow(room, isOpen) {
+function roomRow(room, isOpen, asks) {
   const label = room.unread ? t("unreadIn", room.unread) : null;
   const row = h(
     "li",
@@ -184,6 +186,7 @@ function roomRow(room, isOpen) {
       "a",
       { href: `#/room/${room.id}`, class: room.unread ? "unread" : null, "aria-current": isOpen ? "page" : null },
       h("span", { class: "name" }, room.name),
+      asks ? h("span", { class: "asks", role: "img", "aria-label": t("asksIn"), title: t("asksIn") }) : null,
       label
         ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(room.unread)), h("span", { class: "unseen" }, label))
         : h("time", { class: "dim", datetime: room.lastMessageAt }, brief(room.lastMessageAt)),

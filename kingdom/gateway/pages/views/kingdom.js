@@ -2,6 +2,7 @@
 
 import { fill, h } from "../dom.js";
 import { full, lasting, t } from "../words.js";
+import { giveOrder } from "./dialogs.js";
 import { viewHead } from "./head.js";
 
 export function kingdom(hall) {
@@ -21,8 +22,8 @@ export function kingdom(hall) {
         { class: "columns" },
         column("asking", told.asking, told.askingMore, (row) => asking(hall, row)),
         column("failed", told.failed, 0, failed),
-        column("running", told.running, told.runningMore, running),
-        column("waiting", told.waiting, told.waitingMore, waiting),
+        column("running", told.running, told.runningMore, (row) => running(hall, row)),
+        column("waiting", told.waiting, told.waitingMore, (row) => waiting(hall, row)),
       ),
       h("section", { class: "roles" }, h("h2", null, t("roles")), h("ul", null, told.roles.map(role))),
       h("p", { class: "dim small" }, t("takenAt", full(told.takenAt)), told.nextRun ? ` · ${t("nextRun", told.nextRun.schedule, full(told.nextRun.at))}` : "",
@@ -57,15 +58,26 @@ function failed(row) {
   return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, full(row.at))];
 }
 
-function running(row) {
+function running(hall, row) {
   const what = [row.general, row.type].filter(Boolean).join(" · ");
   const name = row.roomId ? h("a", { href: `#/room/${row.roomId}` }, what) : what;
   const about = [row.repo, row.attempt ? t("attempt", row.attempt + 1) : null, row.seconds == null ? null : lasting(row.seconds)];
-  return [h("p", null, name), h("p", { class: "dim small" }, about.filter(Boolean).join(" · "))];
+  return [h("p", null, name), h("p", { class: "dim small" }, about.filter(Boolean).join(" · ")), orderButton(hall, "cancel", row.taskId, what)];
 }
 
-function waiting(row) {
-  return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, lasting(row.seconds))];
+/** What owners may order about what waits, by the kind of thing. */
+const ORDERS = { events: "discard", tasks: "cancel" };
+
+function waiting(hall, row) {
+  const action = ORDERS[row.kind];
+  return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, lasting(row.seconds)),
+    action ? orderButton(hall, action, row.id, row.what) : null];
+}
+
+function orderButton(hall, action, target, what) {
+  if (hall.me.role !== "owner") return null;
+  const ask = () => giveOrder(hall, action, target, what);
+  return h("button", { type: "button", class: "link small", "aria-label": `${t(`order_${action}`)}: ${what}`, onclick: ask }, t(`order_${action}`));
 }
 
 const WELL = new Set(["working", "idle", "starting", "foreign"]);
@@ -77,7 +89,6 @@ function role(row) {
     { class: WELL.has(row.state) ? null : row.state === "down" ? "rests" : "ill" },
     h("span", { class: "dot", "aria-hidden": "true" }),
     h("span", { class: "name" }, row.name),
-    h("span", { class: "dim" }, t(`role_is_${row.state}`)),
-    h("span", { class: "dim small" }, age, row.restarts ? ` · ${t("restarts", row.restarts)}` : ""),
+    h("span", { class: "dim small" }, [t(`role_is_${row.state}`), age, row.restarts && t("restarts", row.restarts)].filter(Boolean).join(" · ")),
   );
 }

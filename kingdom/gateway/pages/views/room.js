@@ -71,7 +71,12 @@ export class RoomView {
     const { hall, room } = this;
     const title = h("h1", null, room.name);
     const there = h("span", { class: "dim there" });
-    const panel = h("aside", { class: "panel", "aria-label": t("people") });
+    const leave = (event) => {
+      if (event.key !== "Escape") return;
+      this.#toggle(false);
+      toggle.focus();
+    };
+    const panel = h("aside", { class: "panel", "aria-label": t("people"), onkeydown: leave });
     const toggle = iconButton("people", t("people"), () => this.#toggle(), { "aria-expanded": "false" });
     const composer = new Composer(hall, room, () => timeline.toEnd());
     const timeline = new Timeline(hall, room, this.message);
@@ -108,7 +113,8 @@ export class RoomView {
   #update() {
     const { hall, room, inside } = this;
     inside.title.textContent = room.name;
-    inside.there.textContent = room.members ? t("thereOf", room.present.size, room.members.length) : "";
+    // Without a connection nobody knows who is there.
+    inside.there.textContent = room.members && room.hasJoined ? t("thereOf", room.present.size, room.members.length) : "";
     inside.timeline.draw();
     const typing = [...room.typing.keys()].map((user) => hall.nameOf(room, user) ?? t("somebody"));
     inside.typing.textContent = typing.length ? t("typing", typing) : "";

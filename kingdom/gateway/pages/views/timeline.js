@@ -66,8 +66,8 @@ export class Timeline {
     const row = this.rows.get(this.#keyOf(id))?.element;
     if (!row) return;
     this.wanted = null;
-    this.isAtEnd = false;
     row.scrollIntoView({ block: "center" });
+    this.isAtEnd = this.#isAtEnd();
     row.classList.add("wanted");
     this.#activate(row);
   }
@@ -164,7 +164,7 @@ export class Timeline {
         isHead
           ? h("p", { class: "by" }, h("strong", null, name), h("time", { class: "dim", datetime: message.createdAt, title: full(message.createdAt) }, clock(message.createdAt)))
           : null,
-        h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message)),
+        h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message, choices)),
         choices ? this.#choices(choices) : null,
         item ? this.#state(item) : null,
       ),
@@ -222,11 +222,16 @@ export class Timeline {
 
   #scrolled() {
     const { list, room } = this;
-    this.isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < AT_END;
+    this.isAtEnd = this.#isAtEnd();
     if (list.scrollTop < NEAR) this.#older();
     if (room.isOld && list.scrollHeight - list.scrollTop - list.clientHeight < NEAR) this.hall.newer(room).catch(() => {});
     this.#drawPill();
     this.#seen();
+  }
+
+  #isAtEnd() {
+    const { scrollHeight, scrollTop, clientHeight } = this.list;
+    return scrollHeight - scrollTop - clientHeight < AT_END;
   }
 
   #older() {
@@ -292,10 +297,13 @@ function openQuestion(messages, kingdom) {
   return isOver ? null : asked;
 }
 
-function contentOf(message) {
+/** Return what a message says, without the choices at its end where they are buttons. */
+function contentOf(message, choices) {
   if (message.type === "IMAGE")
     return [h("span", { class: "dim" }, `${t("image")} `), isWebAddress(message.content) ? link(message.content) : message.content];
-  return text(message.content);
+  const lines = message.content.trimEnd().split("\n");
+  for (const choice of [...(choices ?? [])].reverse()) if (lines.length > 1 && lines.at(-1).trimEnd().endsWith(choice)) lines.pop();
+  return text(choices ? lines.join("\n") : message.content);
 }
 
 function divider(key, kind, label) {
