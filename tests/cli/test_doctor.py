@@ -22,6 +22,12 @@ def test_a_home_without_running_roles_is_healthy(terminal: Terminal) -> None:
     assert "BAD" not in said.out
 
 
+def test_a_system_that_does_not_tell_its_limit_has_none(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.cli.doctor._first_word", lambda path: "")
+    monkeypatch.setattr("kingdom.cli.doctor._inotify_instances", lambda: 1000)
+    assert "ok    inotify: 1000 of 0 instances are in use\n" in terminal("doctor", "--all").out
+
+
 def readable_secrets(places: Places) -> None:
     places.env_file.write_text("TOKEN=secret\n")
     places.env_file.chmod(0o644)

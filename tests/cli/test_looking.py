@@ -186,13 +186,12 @@ def test_why_follows_an_event_to_its_messages(terminal: Terminal) -> None:
     terminal.places.result("task-1").write_text('{"error": "it broke"}')
     sent = {"type": "thread_start", "content": "[start]", "posted": {"channel": "console", "room": "console"}}
     terminal.put("messages", "sent", "msg-1", **sent)
-    terminal.put(
-        "messages", "failed", "msg-2", type="notification", content="x", tries=3, refused_because="no such room"
-    )
+    refused = {"tries": 3, "refused_because": "no such room " + "x" * 200}
+    terminal.put("messages", "failed", "msg-2", type="notification", content="x", **refused)
     told = terminal.ok("why", "evt-1")
     assert "error: it broke" in told
     assert "msg-1 (thread_start): '[start]' was sent on console, in console" in told
-    assert "msg-2 (notification): 'x' was not sent, refused 3 times: no such room" in told
+    assert f"msg-2 (notification): 'x' was not sent, refused 3 times: no such room {'x' * 186}…;" in told
     story = json.loads(terminal.ok("why", "task-1", "--json"))
     assert [part["id"] for part in story["followed_by"]] == ["msg-1", "msg-2"]
     assert story == {

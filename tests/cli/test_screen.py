@@ -131,6 +131,16 @@ def test_a_wide_window_shows_all_that_a_narrow_one_leaves_out(at_work: Terminal)
     narrow = bare(in_window(60, 60, "status"))
     assert "last heartbeat" not in narrow
     assert "restarts" in narrow
+    assert re.search(r"restarts +pid +last heartbeat", bare(in_window(61, 60, "status")))
+
+
+def test_what_does_not_fit_gives_way_and_goes_on_under_its_own_beginning(at_work: Terminal) -> None:
+    at_work.event("completed", "evt-1", status="discarded", discarded_reason="nobody takes it " * 10)
+    lines = bare(in_window(100, 24, "events")).splitlines()
+    assert max(map(width, lines)) <= 100
+    assert "nobody takes it" in lines[1]
+    first, second, *_ = bare(in_window(60, 24, "why", "evt-1")).splitlines()
+    assert len(second) - len(second.lstrip()) == first.index("evt-1") + 2
 
 
 WORDS = [("status",), ("why", "task-20261118-001"), ("doctor",), ("tasks",), ("events",)]
