@@ -135,10 +135,12 @@ def test_a_wide_window_shows_all_that_a_narrow_one_leaves_out(at_work: Terminal)
 
 
 def test_what_does_not_fit_gives_way_and_goes_on_under_its_own_beginning(at_work: Terminal) -> None:
-    at_work.event("completed", "evt-1", status="discarded", discarded_reason="nobody takes it " * 10)
-    lines = bare(in_window(100, 24, "events")).splitlines()
-    assert max(map(width, lines)) <= 100
-    assert "nobody takes it" in lines[1]
+    unwanted = {"status": "discarded", "discarded_reason": "nobody takes it " * 10}
+    at_work.event("completed", "evt-1", type=f"shop.{'long.' * 9}end", **unwanted)
+    for columns, shown in ((60, "shop.long"), (100, "nobody takes it")):
+        lines = bare(in_window(columns, 24, "events")).splitlines()
+        assert max(map(width, lines)) <= columns
+        assert shown in lines[1]
     first, second, *_ = bare(in_window(60, 24, "why", "evt-1")).splitlines()
     assert len(second) - len(second.lstrip()) == first.index("evt-1") + 2
 
