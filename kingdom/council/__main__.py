@@ -10,7 +10,7 @@ from kingdom.runtime.role import RoleSpec, run, wants_once
 
 
 def main() -> int:
-    return run(RoleSpec("council", "council", once=wants_once(sys.argv)), CouncilJob)
+    return run(RoleSpec("council", "council", also_reads=("general",), once=wants_once(sys.argv)), CouncilJob)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kingdom.chamberlain.cleanup import Cleanup
-from kingdom.disk.atomic import Disk
+from kingdom.disk.atomic import Disk, make_folder
+from kingdom.disk.lock import Lock
 from kingdom.home import config
 from kingdom.home.places import Places
 from kingdom.soldiers.cleanup import remove_tree
@@ -120,6 +121,19 @@ def test_what_is_not_over_stays_however_old_it_is(home: Path, name: str) -> None
     path = lay(home, name, 4000, now)
     clean(home, now)
     assert path.exists()
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+def test_the_folder_of_an_agent_stays_while_it_is_at_work(at_work: bool, home: Path) -> None:
+    places, now = founded(home), Clock().now
+    path = lay(home, "workspace/council/leader.0123456789ab", 4000, now)
+    lock = Lock(places.agent_turn("leader") / "lock", "leader")
+    make_folder(places.agent_turn("leader"))
+    if at_work:
+        lock.acquire()
+    clean(home, now)
+    lock.release()
+    assert path.exists() == at_work
 
 
 def of_an_old_task(home: Path, now: float) -> list[Path]:
