@@ -24,7 +24,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing, NotRunning
 from kingdom.home import team
 from kingdom.home.places import Places, as_filename, check_name
-from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body
+from kingdom.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body
 from kingdom.records.lookup import find
 from kingdom.records.messages import Event
 from kingdom.runtime.wake import Waker
@@ -193,7 +193,13 @@ def retry(names: Sequence[str], every: bool) -> None:
     disk = home.disk(places)
     for name in _chosen(places, names, every):
         letter = places.dead_letters / name
-        agent, original = _came_from(letter)
+        try:
+            agent, original = _came_from(letter)
+        except Unusable as error:
+            if not every:
+                raise
+            print(error)
+            continue
         make_folder(places.told(agent))
         target = places.agent(agent) / original
         beside = letter.with_suffix(ORIGINAL)
@@ -461,6 +467,8 @@ def _came_from(letter: Path) -> tuple[str, str]:
         agent, _, name = str(_body(letter).get("original_file")).rpartition("/")
     except (BadFile, BadMessage) as error:
         raise Unusable(name=letter.name, why=error) from None
+    if agent.partition("/")[0] == OUTBOXES:
+        raise Unusable(name=letter.name, why="it lay in an outbox, and was sent to nobody")
     if mime.folder_of(agent) != agent or not agent:
         raise Unusable(name=letter.name, why=f"{one_line(agent or 'nobody')} is no agent")
     if not name.endswith(ENDING) or name.startswith(".") or "\0" in name:

@@ -20,15 +20,13 @@ from kingdom.disk.json_file import JsonFile
 from kingdom.errors import BadFile, BadMessage, Collision
 from kingdom.home.places import as_filename
 from kingdom.home.states import MOVES
-from kingdom.records.council import LARGEST_DEAD_LETTER, original_of, read_body, with_original, yaml_of
+from kingdom.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body, with_original, yaml_of
 from kingdom.records.messages import alert
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 from kingdom.words import one_line
 
 MONITOR, LEADER = "queue_monitor", "leader"
-OUTBOXES = "outboxes"
-"""Begins the place of what lay in an outbox: it is put back into no queue."""
 NEVER_ESCALATE = ("escalation", "dead_letter")
 
 

@@ -136,9 +136,9 @@ class Delivery:
         return taken
 
     def told(self, message: Message) -> None:
-        """Note that an agent was told of a message, which it may have deleted, or locked, by now."""
+        """Note that an agent was told of a message, which it may have deleted, locked or closed by now."""
         self.figures.count("told")
-        with suppress(BlockingIOError):
+        with suppress(BlockingIOError, PermissionError):
             self._edit(message.path, "delivered", {"X-IGNITE-Processed-At": self._stamp()}, wait=0.0)
 
     def show(self, message: Message, note: Callable[[Message], None]) -> None:
@@ -163,6 +163,8 @@ class Delivery:
 
     def end(self, ended: Ended) -> None:
         """Do what follows from an agent's turn."""
+        with suppress(FileNotFoundError):
+            os.chmod(self._services.places.told(ended.turn.agent), 0o700)  # the agent may have closed it to us
         for path, retries in ended.turn.messages.items() if ended.was_told else ():
             self._end(ended, path, retries)
 

@@ -17,6 +17,8 @@ from kingdom.home.places import find_schema
 WRAPPED = frozenset({"type", "payload"})
 """The keys of a body that repeats its headers: its payload is the body that is meant."""
 
+OUTBOXES = "outboxes"
+"""Begins the `original_file` of what lay in an outbox: it is put back into no queue."""
 LARGEST_DEAD_LETTER = 4 << 20
 """A dead letter is larger than the message in it."""
 _UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

@@ -255,6 +255,21 @@ def test_why_says_what_became_of_a_message(council: Open, terminal: Terminal) ->
     assert terminal("why", "nothing_1.mime").code == 1
 
 
+def test_what_lay_in_an_outbox_is_put_back_nowhere(council: Open, terminal: Terminal) -> None:
+    opened, sent, _ = given_up(council)
+    opened.job._delivery.dead_letters.park(sent, "leader", "it is from 'user'", b"MIME-Version: 1.0\n")
+    letter = next(
+        name
+        for name in opened.names("dead_letter")
+        if "outboxes" in opened.headers(opened.places.dead_letters / name)["body"]
+    )
+    assert "it lay in an outbox, and was sent to nobody" in terminal("council", "dlq", "retry", letter).err
+    said = terminal.ok("council", "dlq", "retry", "--all")
+    assert f"architect/{sent.name} is back" in said
+    assert f"{letter} cannot be put back: it lay in an outbox" in said
+    assert opened.names("dead_letter") == [letter]
+
+
 def test_down_with_soldiers_ends_agents_at_work(council: Open, terminal: Terminal) -> None:
     opened = council(architect=HANG)
     opened.write("architect")

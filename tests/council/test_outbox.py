@@ -221,6 +221,7 @@ def test_mischief_in_its_own_folders_hinders_nobody(does: str, rogue: Any) -> No
     opened = rogue(does)
     assert opened.everything == ["evaluator/processed/goal_1770000000000009.mime"]
     assert list(opened.places.outbox("architect").iterdir()) == []
+    assert opened.places.told("architect").stat().st_mode & 0o777 == 0o700
     assert alerts(opened) == []
 
 
