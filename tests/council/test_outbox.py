@@ -18,6 +18,7 @@ from tests.council.councils import DONE, TOLD, Council, caged
 from tests.fixtures import all_of
 
 MIME = f"python3 {find_codec()}"
+MANY = 10_000 if os.environ.get("KINGDOM_CAMPAIGN") else 1_500
 SEND = f"{MIME} send --from architect --type architecture_response --body '{{goal: g, proposed_architecture: p}}' "
 
 
@@ -191,16 +192,19 @@ def test_of_many_forgeries_people_are_told_once(rogue: Any) -> None:
 
 def test_a_flood_is_set_aside_and_others_are_served(rogue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outboxes, "MOST_SENT", 100)
-    opened = rogue("""
-        for number in range(10_000):
+    opened = rogue(
+        f"\n        MANY = {MANY}"
+        + """
+        for number in range(MANY):
             with open(f"{OUTBOX}/.draft", "w") as file: file.write(GOOD)
             os.rename(f"{OUTBOX}/.draft", f"{OUTBOX}/x_{1770000000000000 + number}.mime")
-        """)
+        """
+    )
     (body,), (alert,) = letters(opened), alerts(opened)
     assert "more messages than an agent may send in one turn" in alert
     assert body["original_file"] == "outboxes/architect"
     (aside,) = opened.places.dead_letters.glob("*.original")
-    assert len(opened.names("leader")) + len(os.listdir(aside)) == 10_000
+    assert len(opened.names("leader")) + len(os.listdir(aside)) == MANY
     assert 100 <= len(opened.names("leader")) < 200
 
 
@@ -228,7 +232,7 @@ def test_mischief_in_its_own_folders_hinders_nobody(does: str, rogue: Any) -> No
 def test_what_is_swapped_while_it_is_taken_is_sent_as_it_was_judged(rogue: Any) -> None:
     opened = rogue("""
         held = open(f"{OUTBOX}/x_1770000000000001.mime", "w+"); held.write(GOOD); held.flush()
-        ends = time.monotonic() + 1.5
+        ends = time.monotonic() + 0.5
         while time.monotonic() < ends:
             for text in (GOOD, FORGED):
                 with open(f"{OUTBOX}/.draft", "w") as file: file.write(text)
