@@ -34,6 +34,8 @@ ORDER = SoldierOrder(
     session_id="s-1",
     plugins=["friday"],
     may_read=["/h/checkpoint.json"],
+    may_remove=[],
+    arguments=[],
 )
 REPORT = RawReport(
     attempt=1,
