@@ -38,10 +38,10 @@ class CouncilJob:
         self._clear_drafts()
         self._delivery = Delivery(services, self._settings, dice)
         self._outboxes = Outboxes(services, self._delivery.dead_letters)
-        self._outboxes.collect(self._senders(), most=MOST_SENT)
         self._goals = Goals(services)
         self._turns = Turns(services, self._settings, self._goals.is_over)
         self._people = People(services)
+        self._outboxes.collect({**dict.fromkeys(self._senders(), ""), **self._threads()}, most=MOST_SENT)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._services.places
@@ -53,7 +53,7 @@ class CouncilJob:
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         """Look everywhere: a folder holds few files, and only it tells the truth."""
         self._turns.begin_turn()
-        worked = self._outboxes.collect(self._turns.running) > 0
+        worked = self._outboxes.collect(self._threads()) > 0
         worked = self._end_turns() or worked
         self._delivery.begin_turn()
         waiting = self._look()
@@ -105,7 +105,7 @@ class CouncilJob:
         over = self._turns.ended()
         for ended in over:
             agent = ended.turn.agent
-            self._outboxes.collect([agent], has_ended=True)
+            self._outboxes.collect({agent: ended.turn.thread}, has_ended=True)
             if self._outboxes.is_empty(agent):
                 self._outboxes.close(agent)
                 self._delivery.end(ended)
@@ -162,6 +162,10 @@ class CouncilJob:
             for one in taken:
                 self._delivery.told(one)
         return len(taken)
+
+    def _threads(self) -> dict[str, str]:
+        """Return the agents at work with the threads that they were told of."""
+        return {agent: turn.thread for agent, turn in self._turns.running.items()}
 
     def _senders(self) -> list[str]:
         """Return the agents that have an outbox."""

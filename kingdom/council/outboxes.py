@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kingdom import mime
@@ -49,17 +49,19 @@ class Outboxes:
         self._sent.pop(agent, None)
         self._refused.pop(agent, None)
 
-    def collect(self, agents: Iterable[str], *, most: int = MOST_AT_ONCE, has_ended: bool = False) -> int:
-        """Take what has come out of these agents' outboxes, and put it into the queue. Return how much it was.
+    def collect(self, threads: Mapping[str, str], *, most: int = MOST_AT_ONCE, has_ended: bool = False) -> int:
+        """Take what has come out of agents' outboxes, and put it into the queue. Return how much it was.
+
+        `threads` holds them with the thread that they were told of: what they send belongs to it, and says so.
 
         Whoever `has_ended` writes no longer: what is not whole never will be. The first time all that is there must be
         taken: what a killed council has copied may still lie there.
         """
         copies: list[tuple[Path, bytes]] = []
         done: list[Path] = []
-        for agent in agents:
+        for agent, thread in threads.items():
             for path in self._ready(agent, most, has_ended):
-                copies += self._judged(agent, path, done)
+                copies += self._judged(agent, thread, path, done)
         self._keep(copies)
         self._services.unsynced.remove_all(done)
         self.post()
@@ -118,7 +120,7 @@ class Outboxes:
                 if number == most:
                     return
 
-    def _judged(self, agent: str, path: Path, done: list[Path]) -> Iterator[tuple[Path, bytes]]:
+    def _judged(self, agent: str, thread: str, path: Path, done: list[Path]) -> Iterator[tuple[Path, bytes]]:
         """Yield the copies to be made of a message, one for each addressee; park it when it may not be sent on."""
         if self._is_flooded(agent):
             return
@@ -130,21 +132,25 @@ class Outboxes:
             self._refuse(agent, path, str(error.facts["why"]))
             return
         message = read_message(path, agent, raw)
-        if why := self._fault_of(message, agent):
+        if why := self._fault_of(message, agent, thread):
             self._refuse(agent, path, why, raw)
             return
+        if thread and not message.thread:
+            raw = mime.update_header(raw.decode(), "X-IGNITE-Thread-ID", thread).encode()
         self._sent[agent] += 1
         name = path.name if is_well_named(path.name) else name_of(message)
         for addressee in dict.fromkeys(map(mime.folder_of, message.to)):
             yield self._services.places.postings / addressee / name, raw
         done.append(path)
 
-    def _fault_of(self, message: Message, agent: str) -> str:
+    def _fault_of(self, message: Message, agent: str, thread: str) -> str:
         """Return why a message of an outbox is not sent on; "" for a good one."""
         if faults := faults_of_sent(message):
             return "; ".join(faults)
         if mime.folder_of(message.sender) != agent:
             return f"it is from {message.sender!r} and lay in the outbox of {agent}"
+        if thread and message.thread not in ("", thread):
+            return f"it is of the thread {message.thread!r}, and {agent} was told of {thread!r}"
         unknown = [to for to in message.to if not is_there(self._services.places.agent(mime.folder_of(to)))]
         return f"there is no {', '.join(unknown)}" if unknown else ""
 

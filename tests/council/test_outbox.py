@@ -243,6 +243,16 @@ def test_what_is_swapped_while_it_is_taken_is_sent_as_it_was_judged(rogue: Any) 
     assert all("from 'user'" in why or outboxes.FLOOD in why for why in parked), parked
 
 
+@pytest.mark.parametrize(("said", "reaches"), [("", True), ("--thread-id t-1", True), ("--thread-id t-2", False)])
+def test_what_an_agent_sends_belongs_to_the_thread_that_it_was_told_of(said: str, reaches: bool, council: Open) -> None:
+    opened = council({"agents": {"architect": caged(f"{SEND} --to leader {said} && {DONE}")}})
+    opened.write("architect", thread_id="t-1")
+    opened.settle()
+    assert [message["thread_id"] for message in sent(opened)] == ["t-1"] * reaches
+    reasons = [body["failure_info"]["last_error"] for body in letters(opened)]
+    assert reasons == ["it is of the thread 't-2', and architect was told of 't-1'"] * (not reaches)
+
+
 @pytest.mark.parametrize("step", ["copied", "taken out", "put into the queue"])
 def test_a_kill_at_any_step_of_sending_sends_once(step: str, council: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = council(leader=TOLD + "true")
@@ -266,7 +276,7 @@ def test_a_kill_at_any_step_of_sending_sends_once(step: str, council: Open, monk
         if where[0] is not None:
             patched.setattr(*where, killed)
         try:
-            opened.job._outboxes.collect(["architect"], most=2)
+            opened.job._outboxes.collect({"architect": ""}, most=2)
         except Killed:
             assert where[0] is not None
     opened.start()

@@ -124,6 +124,12 @@ MUTANTS = [
         quick=True,
     ),
     Mutant(
+        "an agent speaks in any thread",
+        "kingdom.council.outboxes:Outboxes._fault_of",
+        replace("A not in ('', B)", "False"),
+        OUTBOX + "what_an_agent_sends_belongs_to_the_thread_that_it_was_told_of",
+    ),
+    Mutant(
         "a link in an outbox is followed",
         "kingdom.council.outboxes:Outboxes._judged",
         replace("read_with_status(A)[0]", "A.read_bytes()"),
