@@ -19,6 +19,10 @@ LARGEST_BODY = 64 << 10
 MOST_MESSAGES = 100
 USUAL_MESSAGES = 50
 LONGEST_QUERY = 100
+# The fewest and the most characters of what people write besides messages.
+ROOM_NAME, PASSWORD, CODE = (1, 100), (6, 100), (1, 100)
+SPELT_EMAIL, SPELT_PASSWORD = (1, 320), (1, 100)
+"""What may be tried at a login: imported accounts may have what nobody can register with now."""
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+\Z")
 LONGEST_EMAIL = 254

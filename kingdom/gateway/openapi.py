@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom import __version__
+from kingdom.gateway import inputs
 from kingdom.gateway.orders import ACTIONS
 
 Json = dict[str, Any]
@@ -166,15 +167,15 @@ PAGE = [
     _parameter("after", CURSOR),
 ]
 SEARCH: list[Json] = [
-    {"name": "q", "in": "query", "required": True, "schema": _text(1, 100)},
+    {"name": "q", "in": "query", "required": True, "schema": _text(1, inputs.LONGEST_QUERY)},
     _parameter("room", UUID),
     PAGE[1],
     PAGE[0],
 ]
 FOUND = _object({"messages": {"type": "array", "items": MESSAGE}, "before": _or_null(CURSOR)})
-INVITE = _or_null(_text(1, 100))
-REGISTRATION = _object({"email": EMAIL, "password": _text(6, 100)}, {"invite": INVITE})
-CREDENTIALS = _object({"email": _text(1, 320), "password": _text(1, 100)})
+INVITE = _or_null(_text(*inputs.CODE))
+REGISTRATION = _object({"email": EMAIL, "password": _text(*inputs.PASSWORD)}, {"invite": INVITE})
+CREDENTIALS = _object({"email": _text(*inputs.SPELT_EMAIL), "password": _text(*inputs.SPELT_PASSWORD)})
 
 DESCRIPTION: Json = {
     "openapi": "3.1.0",
@@ -200,7 +201,7 @@ DESCRIPTION: Json = {
         },
         "/rooms": {
             "get": _operation("rooms", "200", {"type": "array", "items": LISTED_ROOM}, ""),
-            "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": _text(1, 100)})),
+            "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": _text(*inputs.ROOM_NAME)})),
         },
         "/rooms/{id}/join": {
             "parameters": ID_IN_PATH,

@@ -25,15 +25,13 @@ from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.records import Command
 from kingdom.words import one_line
 
-SHORTEST_PASSWORD, LONGEST_PASSWORD = 6, 100
-LONGEST_NAME = 100
 LONGEST_AGENT = 200
 HISTORY_CUT = "History-Cut"
 """The header that names the last message that was deleted behind the cursor of who resumes."""
-INVITE = inputs.or_none(inputs.text(1, 100))
+INVITE = inputs.or_none(inputs.text(*inputs.CODE))
 REGISTRATION: Mapping[str, inputs.Check] = {
     "email": inputs.email,
-    "password": inputs.text(SHORTEST_PASSWORD, LONGEST_PASSWORD),
+    "password": inputs.text(*inputs.PASSWORD),
     "invite": INVITE,
 }
 
@@ -83,7 +81,8 @@ class Rest:
 
     async def login(self, request: Request) -> Response:
         self.limit("logins", request)
-        given = await inputs.body(request, email=inputs.text(1, 320), password=inputs.text(1, LONGEST_PASSWORD))
+        fields = {"email": inputs.text(*inputs.SPELT_EMAIL), "password": inputs.text(*inputs.SPELT_PASSWORD)}
+        given = await inputs.body(request, **fields)
         spelt, password = given["email"], given["password"]
         user = await self._store.read(lambda db: db.one("user_by_email", email=spelt.lower(), spelt=spelt))
         known = None if user is None else user["password_hash"]
@@ -124,7 +123,7 @@ class Rest:
 
     async def add_room(self, request: Request) -> Response:
         user = self.caller(request).user
-        given = await inputs.body(request, name=inputs.text(1, LONGEST_NAME))
+        given = await inputs.body(request, name=inputs.text(*inputs.ROOM_NAME))
         now = iso(self._clock())
         return JSONResponse(await self._store.run(lambda db: store.add_room(db, user, given["name"], now)), 201)
 

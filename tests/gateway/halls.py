@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,22 @@ class Hall:
     def person(self, url: str = "") -> Person:
         """Return somebody new who has signed in."""
         return Person(url or self.url)
+
+
+@contextmanager
+def two_gateways(config: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> Iterator[tuple[Hall, str]]:
+    """Return a hall with two gateways and a worker, and where the second gateway listens."""
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    hall = Hall(home, {"port": 0, "instances": {"gateway": {"b": 0}}, **config})
+    founded(home, **({"system": system} if system else {}))
+    try:
+        hall.start("gateway")
+        second = hall.start("gateway-b")
+        hall.start("worker")
+        yield hall, second
+    finally:
+        hall.close()
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def free_port() -> int:

@@ -1,12 +1,9 @@
 """Who comes into a hall, with invitations, and how sessions end on every gateway."""
 
 import json
-import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import requests
@@ -17,7 +14,7 @@ from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
 from kingdom.hall.own_rooms import THRONE_ROOM
 from kingdom.records.messages import Order
-from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
+from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person, two_gateways
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 PROMISED_SECONDS = 1.0
@@ -28,18 +25,9 @@ Kingdom = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[tuple[Hall, str]]:
-    """A hall as it is without a configuration of registration, with two gateways, and where the second listens."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, {"port": 0, "instances": {"gateway": {"b": 0}}})
-    (home / "config" / "system.yaml").write_text("roles: {gateway: true, worker: true}\n")
-    try:
-        hall.start("gateway")
-        second = hall.start("gateway-b")
-        hall.start("worker")
-        yield hall, second
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
+    """A hall as it is without a configuration of registration."""
+    with two_gateways({}, {"roles": {"gateway": True, "worker": True}}) as opened:
+        yield opened
 
 
 @pytest.fixture

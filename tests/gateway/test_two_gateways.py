@@ -1,14 +1,11 @@
 """Two gateways of one hall: what happens on one is seen on the other, within a second on a machine that is not busy."""
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.gateway.halls import OPEN, Hall
+from tests.gateway.halls import OPEN, Hall, two_gateways
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 PROMISED_SECONDS = 1.0
@@ -19,17 +16,8 @@ MARK = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[tuple[Hall, str]]:
-    """A hall with two gateways, and where the second one listens."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, {**OPEN, "instances": {"gateway": {"b": 0}}})
-    try:
-        hall.start("gateway")
-        second = hall.start("gateway-b")
-        hall.start("worker")
-        yield hall, second
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
+    with two_gateways(OPEN) as opened:
+        yield opened
 
 
 async def test_what_happens_on_one_is_seen_on_the_other(
