@@ -105,14 +105,20 @@ class Reasons:
         if kind == "tasks":
             return self.of_task(found)
         role = "envoy" if kind == "messages" else "king"
-        if not is_locked(self._places.lock(role)):
-            return f"the {role} does not run; {self._starts(role)}"
-        return one_line(found.get("refused_because") or f"the {role} has not come to it yet", LONGEST)
+        nobody = self.keeps_messages() if kind == "messages" else self._does_not_run("king")
+        return nobody or one_line(found.get("refused_because") or f"the {role} has not come to it yet", LONGEST)
+
+    def keeps_messages(self) -> str | None:
+        """Return what keeps all messages from being posted; None when nothing does."""
+        if (nobody := self._does_not_run("envoy")) or not _talks_in_the_hall(self._places):
+            return nobody
+        workers = self._places.state.glob("worker*/lock")
+        return None if any(map(is_locked, workers)) else self._does_not_run("worker")
 
     def of_event(self, found: Found) -> str:
         """Return what an event in pending waits for."""
-        if not is_locked(self._places.lock("king")):
-            return f"the king does not run; {self._starts('king')}"
+        if nobody := self._does_not_run("king"):
+            return nobody
         event = valid_event(found)
         if event is None:
             return "the king has not read it yet, and will move it to dead/, because it is not a valid event"
@@ -156,8 +162,20 @@ class Reasons:
             return f"it waits for a soldier: {others}"
         return None
 
+    def _does_not_run(self, role: str) -> str | None:
+        if is_locked(self._places.lock(role)):
+            return None
+        return f"the {role} does not run; {self._starts(role)}"
+
     def _starts(self, role: str) -> str:
         return f"`{roster.how_to_start(self._places, role, self._command)}` starts it"
+
+
+def _talks_in_the_hall(places: Places) -> bool:
+    """Return whether the hall is where the envoy posts what belongs nowhere else: see its channels."""
+    roles, envoy = (config.for_looking(places, name)[0] for name in ("system", "envoy"))
+    is_on = roles["roles"]["gateway"] and roles["roles"]["worker"]
+    return bool(is_on) and (envoy.get("channel") or ("slack" if "slack" in envoy else "hall")) == "hall"
 
 
 def gate_now(places: Places) -> Gate:

@@ -16,7 +16,6 @@ from kingdom.cli import as_json, complete, home, screen
 from kingdom.cli.queue_files import find_typed, newest, reason
 from kingdom.cli.screen import Line, Part, Section
 from kingdom.disk.codec import read_json_or
-from kingdom.disk.lock import is_locked
 from kingdom.errors import BadName, NoSuchThing
 from kingdom.home import manifests
 from kingdom.home.places import Places
@@ -165,7 +164,7 @@ def _reasons(places: Places) -> Reasons:
 
 
 def _is_stuck(places: Places, message: Found) -> bool:
-    return bool(message.get("tries")) or not is_locked(places.lock("envoy"))
+    return bool(message.get("tries")) or _reasons(places).keeps_messages() is not None
 
 
 def _story(places: Places, found: Found) -> Story:
@@ -279,8 +278,8 @@ def _message(places: Places, found: Found) -> Story:
     if found.state == "failed":
         again = f"`{home.command()} queue requeue {found.id}` sends it again"
         return Story(found, f"{what} was not sent{tries}; {again}")
-    if not is_locked(places.lock("envoy")):
-        return Story(found, f"{what} waits: the envoy does not run; `{home.command()} start envoy` starts it")
+    if why := _reasons(places).keeps_messages():
+        return Story(found, f"{what} waits: {why}")
     return Story(found, f"{what} waits for the envoy{tries}")
 
 

@@ -325,6 +325,23 @@ def test_say_tells_what_it_waits_for_once_for_each_reason(
         assert "waits: the envoy does not run; `" in line
 
 
+@pytest.mark.parametrize(
+    ("envoy", "said"),
+    [
+        ("{}", "waits: the worker does not run; `"),
+        ("channel: console", "waits for the envoy\n"),
+        ("slack: {}", "waits for the envoy\n"),
+    ],
+)
+def test_a_message_for_the_hall_waits_for_its_worker(envoy: str, said: str, terminal: Terminal) -> None:
+    (terminal.places.config / "envoy.yaml").write_text(f"{envoy}\n")
+    terminal.put("messages", "pending", "msg-1", type="notification", content="done")
+    with closing(Held(terminal.places, "envoy")):
+        assert said in terminal.ok("why", "msg-1")
+        with closing(Held(terminal.places, "worker-b")):
+            assert "waits for the envoy\n" in terminal.ok("why", "msg-1")
+
+
 def test_an_order_waits_for_its_king(terminal: Terminal) -> None:
     terminal.task("completed", "task-1", outcome="failed")
     before = stamp(time.time())

@@ -134,6 +134,12 @@ MUTANTS = [
         caught_by="tests/cli/test_emit.py::test_an_event_is_put_in",
     ),
     Mutant(
+        "nobody is told that a message waits for the hall's worker",
+        "kingdom.reasons:Reasons.keeps_messages",
+        replace('self._does_not_run("worker")', "None"),
+        caught_by=f"{LOOKING}test_a_message_for_the_hall_waits_for_its_worker",
+    ),
+    Mutant(
         "a line of why has no time",
         "kingdom.cli.why:why",
         replace("clock(at)", "''"),
