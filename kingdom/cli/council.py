@@ -19,7 +19,7 @@ from kingdom.cli.commands import Finite
 from kingdom.cli.screen import Column, Line, Section
 from kingdom.cli.screen import Table as Grid
 from kingdom.disk.atomic import Disk, is_there, make_folder
-from kingdom.disk.codec import parse_json, read_bytes
+from kingdom.disk.codec import parse_json, read_bytes, read_json_or
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing, NotRunning
 from kingdom.home import team
@@ -429,12 +429,23 @@ def state_of(places: Places, row: dict[str, Any], dead: list[str]) -> str:
     try:
         waits, told = places.agent(row["agent"]) / row["file"], places.told(row["agent"]) / row["file"]
         if is_there(waits):
-            return "waiting"
+            return "waits for a yes" if _needs_yes(places, row) else "waiting"
         head = mime.parse_message(read_bytes(told).decode("utf-8", "replace"))
         return one_line(head["status"] or "waiting", 20)
     except (FileNotFoundError, BadFile, BadName):
         start = f"{as_filename(row['file'].removesuffix(ENDING))}_dlq_"
         return "dead letter" if any(name.startswith(start) for name in dead) else "done"
+
+
+def _needs_yes(places: Places, row: dict[str, Any]) -> bool:
+    """Return whether a message is a plan that a person has not approved yet."""
+    if row["type"] != "task_list" or not row.get("thread"):
+        return False
+    try:
+        goal = read_json_or(places.council_goal(row["thread"]), {})
+    except BadName:
+        return False
+    return bool(goal.get("approve")) and not goal.get("approved")
 
 
 # Dead letters.

@@ -18,6 +18,7 @@ from kingdom.words import one_line
 
 SENTENCES = {
     "waiting": "waits until {agent} is free",
+    "waits for a yes": "it waits until a person says yes to the plan; `kingdom status` shows the question",
     "processing": "{agent} is about to be told",
     "delivered": "{agent} was told, and has not deleted it yet",
     "retrying": "{agent} failed, and will be told again",

@@ -155,7 +155,7 @@ def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: st
         answer = words.strip(" .!").lower()
         if answer in YES or answer in NO:
             note |= {"task": task.id, "approved": answer in YES, "begun": general.now()}
-            note["reply_context"] = _reply_context(general, task, thread)
+            note |= {"reply_context": _reply_context(general, task, thread), "reply_to": task.reply_to}
             if note["approved"]:
                 _write(general, note)
                 return False

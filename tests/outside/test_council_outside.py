@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import mime
-from kingdom.home.places import Places, find_codec
+from kingdom.home.places import Places, find_codec, find_data
 from tests.faults import homes
 from tests.fixtures import all_of
 from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, Step, service, shell
+from tests.team.teams import team_of
 from tests.waiting import wait_until
+
+AGENTS = find_data() / "generals" / "gen-council" / "agents"
+MEND = Path(__file__).with_name("team_mend.py")
 
 ANSWERS = {
     "user_goal": ("strategist", "strategy_request", '{goal: "a README"}'),
@@ -82,6 +86,58 @@ def test_two_real_agents_answer_each_other_and_people_read_the_end(home: Path, m
         told = json.dumps([body["messages"][0] for body in model.asked], ensure_ascii=False)
         assert "a README" not in told, "the prompt holds the path and no word of a message"
         assert "retry" not in _said(places)
+
+
+REVIEWS = {
+    "design_review_request": ("architect", "design_review_response", '{goal: "a README", review_result: approved}'),
+    "insight_request": ("innovator", "insight_response", '{goal: "a README", insights: [none]}'),
+}
+
+
+def of_the_team(body: Mapping[str, Any]) -> Step:
+    """Play architect and innovator: answer what strategist asks, and mend what evaluator has sent back."""
+    said = [json.dumps(message, ensure_ascii=False) for message in body["messages"]]
+    begins = max(place for place, text in enumerate(said) if "You are the agent `" in text)
+    path = re.findall(r"- (/[^\s\\]+\.mime)", said[begins])[-1]
+    if any("tool_result" in text for text in said[begins + 1 :]):
+        return Step('{"status": "success", "summary": "sent"}')
+    kind = Path(path).name.rpartition("_")[0]
+    codec = os.environ["PLAYED_CODEC"]
+    if kind == "improvement_request":
+        return shell("claude", f"python3 {MEND} {codec} {path} && rm {path}")
+    me, answer, text = REVIEWS[kind]
+    send = f"python3 {codec} send --from {me} --to strategist --type {answer} --reply-to {path} --once {answer}"
+    return shell("claude", f"{send} --body '{text}' && rm {path}")
+
+
+def test_two_real_agents_work_in_the_team(home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    with service("claude", of_the_team) as model:
+        rows = {
+            name: {"engine": "claude", "instructions": f"{AGENTS}/{name}.md"} for name in ("architect", "innovator")
+        }
+        runtime = {"claude": {"command": str(PROGRAMS["claude"])}}
+        with team_of(home, tmp_path / "shop", agents=rows, defaults={"task_timeout": WHOLE_RUN_SECONDS}) as team:
+            (home / "config" / "system.yaml").write_text(json.dumps({"runtime": runtime}))
+            team.places.codec.parent.mkdir(parents=True, exist_ok=True)
+            team.places.codec.symlink_to(find_codec())
+            monkeypatch.setenv("PLAYED_CODEC", str(team.places.codec))
+            team.places.env_file.write_text(f"{KEYS['claude']}={CANARY}\nANTHROPIC_BASE_URL={model.address}\n")
+            team.places.env_file.chmod(0o600)
+            team.council.start(agents=rows, defaults={"task_timeout": WHOLE_RUN_SECONDS})
+            team.give()
+            result = wait_until(lambda: team.step_to_result(), WHOLE_RUN_SECONDS, "the goal has ended")
+            assert (result["status"], team.council.names("dead_letter")) == ("success", []), _said(team.places)
+            text = (team.places.deliverables / team.task / "README-outline.md").read_text()
+            assert "- 9 files in all" in text, "innovator has mended what was missing"
+            told = team.told("design_review_response", "insight_response", "improvement_completed")
+            assert sorted(told) == [
+                "architect → strategist design_review_response",
+                "innovator → leader improvement_completed",
+                "innovator → strategist insight_response",
+            ]
+            asked = json.dumps([body["messages"][0] for body in model.asked], ensure_ascii=False)
+            assert "You judge how things hang together" in asked
+            assert "README outline" not in asked
 
 
 def _said(places: Places) -> str:

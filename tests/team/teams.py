@@ -78,6 +78,14 @@ class Team:
         found: dict[str, Any] = self.until(lambda: _json_or_none(self.places.result(name)), f"the result of {name}")
         return found
 
+    task = TASK
+
+    def step_to_result(self) -> Any:
+        """Turn both once, and return the result of the first task when it is there."""
+        self.general.turn(None)
+        self.council.turn()
+        return _json_or_none(self.places.result(TASK))
+
     def told(self, *types: str) -> list[str]:
         """Return what was sent in the thread of the first task: `leader → strategist strategy_request`."""
         listed = self.places.council_threads / f"{TASK}.jsonl"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.cli.council import state_of, waiting_rows
 from kingdom.disk.codec import read_json, to_json
 from kingdom.general.council import NO
 from kingdom.soldiers.consent import YES
@@ -40,7 +41,9 @@ def test_a_plan_waits_for_a_yes(team: Team) -> None:
     ]
     team.council.settle()
     assert team.told("task_assignment") == []
-    assert team.council.names("coordinator") != []
+    (plan,) = team.council.names("coordinator")
+    (row,) = [row for row in waiting_rows(team.places) if row["file"] == plan]
+    assert state_of(team.places, row, []) == "waits for a yes"
     team.start()
     team.council.start()
     team.answer("Yes.")
