@@ -7,10 +7,11 @@ a running soldier is known by its lock, an ended one by its raw report under the
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.errors import BadInput, BadName
@@ -20,7 +21,7 @@ from kingdom.home.manifests import COUNCIL
 from kingdom.records import load, notes, sessions
 from kingdom.records.backlog import Backlog, refresh_due
 from kingdom.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
-from kingdom.records.soldiers import SoldierOrder
+from kingdom.records.soldiers import SoldierOrder, Started
 from kingdom.rules import gate
 from kingdom.runtime.role import Services, Turn
 from kingdom.soldiers import engine_homes, prepare
@@ -41,6 +42,16 @@ LOOK_SECONDS = 1.0
 """Between two looks at the soldiers that run, for their time and their budgets."""
 LARGEST_LOOKED_AT = 4 << 20
 """Of an engine's output: reading more would make a turn long. Such a soldier keeps to its engine's own bound."""
+
+
+class _Starting(NamedTuple):
+    """A soldier that is being started."""
+
+    filename: str
+    task: Task
+    soldier: str
+    #: Waits until it runs, and notes it; None when there is none.
+    finish: Callable[[], Started | None]
 
 
 class GeneralJob:
@@ -64,6 +75,8 @@ class GeneralJob:
         """The soldiers of all generals that run, once somebody has looked in this turn."""
         self._next_budget_look: dict[str, float] = {}
         self._starter = Starter(services.places.home, services.log)
+        self._starting: list[_Starting] = []
+        """Soldiers that are being started: the next is prepared meanwhile."""
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
         self._clear_what_ended()
@@ -154,6 +167,9 @@ class GeneralJob:
             except OSError as error:
                 failed.append(error)
                 worked |= self._enforce_known_timeout(queued)
+            if len(self._starting) == BATCH:
+                self._finish_starts(failed)
+        self._finish_starts(failed)
         if failed:
             raise failed[0]
         return worked
@@ -271,14 +287,24 @@ class GeneralJob:
         except NoWorkspace as error:
             return self._go_on(queued, report.failed(general, task, soldier, Retryable(str(error))))
         environment = prepare.environment(services, manifest, soldier, chosen.engine)
-        started = soldier.start(services.unsynced, order, environment, self._starter)
-        if started is None:
-            return False
-        self._watch(queued.filename, task, Look(True, started, None, None))
+        finish = soldier.start(services.unsynced, order, environment, self._starter)
+        self._starting.append(_Starting(queued.filename, task, order.soldier, finish))
         if self._out is not None:
             self._out.append((general.name, task.id))
-        self._enlist(task, order.soldier, started.pid)
         return True
+
+    def _finish_starts(self, failed: list[OSError]) -> None:
+        """Wait for those that are being started, and note them."""
+        while self._starting:
+            filename, task, soldier, finish = self._starting.pop(0)
+            try:
+                started = finish()
+            except OSError as error:
+                failed.append(error)
+                continue
+            if started is not None:
+                self._watch(filename, task, Look(True, started, None, None))
+                self._enlist(task, soldier, started.pid)
 
     def _enlist(self, task: Task, soldier: str, pid: int) -> None:
         general, services = self._general, self._general.services

@@ -176,11 +176,15 @@ class Prepared:
             self.fit(order)
             self.rules = _ruleset(order, self)
 
+    def take_rules(self) -> int:
+        """Return the ruleset that was made, which the caller closes; -1 when none was."""
+        rules, self.rules = self.rules, -1
+        return rules
+
     def drop_rules(self) -> None:
         """Close the ruleset that was made: it was for one soldier alone."""
-        if self.rules >= 0:
-            os.close(self.rules)
-            self.rules = -1
+        if (rules := self.take_rules()) >= 0:
+            os.close(rules)
 
     def allow_reading(self, rules: int) -> None:
         """Add to a ruleset all that may be read."""

@@ -28,6 +28,8 @@ from kingdom.soldier.sandbox import Prepared
 from kingdom.soldier.serve import Ended, Ready, Streams, concluded, hand_in, serve
 
 IDLE_SECONDS = 60.0
+MOST_AT_ONCE = 16
+"""Requests that are made ready before the first of them is forked: after each fork all that we touch is copied."""
 PATIENCE_SECONDS = 30.0
 """A serving process whose report is not written for so long ends this process, and writes it itself."""
 LARGEST_REQUEST = 1 << 20
@@ -47,6 +49,7 @@ def serve_warm(descriptor: int) -> int:
     gc.disable()  # a collection in a process that was forked would copy all that it looks at
     environment_memory()
     general = socket.socket(fileno=descriptor)
+    general.setblocking(False)  # few answers are waited for at a time: there is always room for one more
     server = _Server(general)
     news = select.poll()
     for source in (general.fileno(), server.endings):
@@ -54,7 +57,7 @@ def serve_warm(descriptor: int) -> int:
     while found := news.poll(IDLE_SECONDS * 1000):
         if any(source == server.endings for source, _ in found):
             server.conclude()
-        if any(source == general.fileno() for source, _ in found) and not server.start_next():
+        if any(source == general.fileno() for source, _ in found) and not server.start_next_group():
             break
     return 0
 
@@ -68,24 +71,33 @@ class _Server:
         self._itself = os.pidfd_open(os.getpid())
         self.endings, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
-    def start_next(self) -> bool:
-        """Fork a serving process for the next request. Return False when there are no more."""
-        if (found := _next_request(self._general)) is None:
-            return False
-        request, lock = found
-        os.set_inheritable(lock, False)
-        ready = self._make_ready(request)
-        pid = os.fork()
-        if pid == 0:
-            self._general.close()
-            os._exit(self._become(request, ready))
-        os.close(lock)
-        self._general.send(b"%d" % pid)
-        self._prepared.drop_rules()
-        if ready is not None:
-            if ready.streams is not None:
-                ready.streams.close()
-            self._at_work[pid] = ready
+    def start_next_group(self) -> bool:
+        """Fork a serving process for each request that waits. Return False when there are no more to come."""
+        requests: list[tuple[Mapping[str, Any], int]] = []
+        with suppress(BlockingIOError):
+            while len(requests) < MOST_AT_ONCE:
+                if (found := _next_request(self._general)) is None:
+                    return False
+                requests.append(found)
+        made = [(self._make_ready(request), self._prepared.take_rules()) for request, _ in requests]
+        for _, lock in requests:
+            os.set_inheritable(lock, False)
+        while requests:
+            request, lock = requests.pop(0)
+            ready, self._prepared.rules = made.pop(0)
+            pid = os.fork()
+            if pid == 0:
+                self._general.close()
+                for _, other in requests:
+                    os.close(other)
+                os._exit(self._become(request, ready))
+            os.close(lock)
+            self._general.send(b"%d" % pid)
+            self._prepared.drop_rules()
+            if ready is not None:
+                if ready.streams is not None:
+                    ready.streams.close()
+                self._at_work[pid] = ready
         self._reap()
         return True
 
@@ -166,7 +178,7 @@ class _Server:
 
 
 def _next_request(general: socket.socket) -> tuple[Mapping[str, Any], int] | None:
-    """Return the next request and the lock that came with it; None when there is nothing more to do."""
+    """Return the next request and the lock that came with it; None when no more can come. BlockingIOError: not now."""
     data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1)
     return (json.loads(data), locks[0]) if data else None
 

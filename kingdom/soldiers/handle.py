@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -112,18 +112,40 @@ class SoldierHandle:
 
     def start(
         self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str], starter: Starter
-    ) -> Started | None:
-        """Start a soldier under the lock, which it inherits, and note it; None when one is at work, or has been."""
+    ) -> Callable[[], Started | None]:
+        """Start a soldier under the lock, which it inherits. Return what waits until it runs, and notes it.
+
+        That is None when one is at work, or has been. It has to be called: we hold the lock until then.
+        """
         make_folder(self.folder)
         lock = Lock(self._lock, self.task)
         try:
             lock.acquire(0.5)
+        except Locked:
+            return lambda: None
+        try:
             with suppress(FileNotFoundError):
                 os.unlink(self.result_path)
             disk.rewrite(self._order, to_json(order.to_json()))
             self.order = order
             environment = {**environment, "KINGDOM_ORDER": str(self._order)}
-            pid = starter.start(self.task, environment, self._stderr, lock)
+            answer = starter.start(self.task, environment, self._stderr, lock)
+        except BaseException:
+            lock.release()
+            raise
+        return partial(self._finish_start, disk, order, environment, starter, lock, answer)
+
+    def _finish_start(
+        self,
+        disk: Disk,
+        order: SoldierOrder,
+        environment: Mapping[str, str],
+        starter: Starter,
+        lock: Lock,
+        answer: Callable[[], int | None],
+    ) -> Started | None:
+        try:
+            pid = answer()
             if pid is None:
                 lock.release()  # our hold alone: a soldier that was started all the same has its own
                 lock.acquire()

@@ -7,7 +7,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
@@ -36,20 +37,35 @@ class Starter:
         self._slow_until = 0.0
         self._last_use = 0.0
 
-    def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int | None:
-        """Start the process that serves a task; it inherits the lock. Return its pid.
+    def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> Callable[[], int | None]:
+        """Start the process that serves a task; it inherits the lock. Return what waits for its pid.
 
-        None when the warm server failed: then only the lock tells whether the process was started.
+        That is None when the warm server failed: then only the lock tells whether the process was started. So many may
+        be started before the first is waited for as the server takes at once.
         """
         if time.monotonic() < self._slow_until:
-            return self.start_slowly(task, environment, errors, lock)
+            pid = self.start_slowly(task, environment, errors, lock)
+            return lambda: pid
         try:
-            return self._ask(task, environment, errors, lock)
-        except (OSError, ValueError) as error:
-            self._slow_until = time.monotonic() + SLOW_SECONDS
-            self._log.warn(f"starts soldiers directly for {SLOW_SECONDS:.0f} s: the preloaded process failed ({error})")
-            self.close()
+            return partial(self._answer, self._ask(task, environment, errors, lock))
+        except OSError as error:
+            self._fail(error)
+            return lambda: None
+
+    def _answer(self, asked: socket.socket) -> int | None:
+        """Wait for the next pid of the server that was asked; None when it has failed, now or since."""
+        if asked is not self._socket:
             return None
+        try:
+            return int(asked.recv(64))
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            return None
+
+    def _fail(self, error: Exception) -> None:
+        self._slow_until = time.monotonic() + SLOW_SECONDS
+        self._log.warn(f"starts soldiers directly for {SLOW_SECONDS:.0f} s: the preloaded process failed ({error})")
+        self.close()
 
     def reap(self) -> None:
         """Reap its children."""
@@ -81,11 +97,11 @@ class Starter:
         self._children.append(child)
         return child.pid
 
-    def _ask(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int:
+    def _ask(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> socket.socket:
         request = json.dumps({"task": task, "environment": dict(environment), "errors": str(errors)}).encode()
         server = self._warm_server()
         socket.send_fds(server, [request], [lock.fileno()])
-        return int(server.recv(64))
+        return server
 
     def _warm_server(self) -> socket.socket:
         """Return the socket of the warm server; a new one when there is none or when it was idle for long."""

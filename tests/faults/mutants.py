@@ -283,8 +283,8 @@ MUTANTS = [
     # 31: the warm server of soldiers
     Mutant(
         "a soldier that may have been started is started again",
-        "kingdom.soldiers.starter:Starter.start",
-        replace("self.close()", "(self.close(), os.unlink(lock.path))"),
+        "kingdom.soldiers.handle:SoldierHandle._finish_start",
+        replace("lock.acquire()", "(os.unlink(lock.path), lock.acquire())"),
         caught_by="warm server killed before it answers",
         quick=True,
     ),

@@ -236,3 +236,30 @@ def test_who_is_forked_is_a_process_of_its_own_and_the_warm_server_lets_go_of_it
     wait_until(lambda: not is_locked(places.home / "lock"), SOON, "nobody holds its lock")
     assert not has_ended(server)
     ours.close()
+
+
+def test_of_those_that_are_asked_for_at_once_each_holds_its_own_lock_alone(
+    asks: Callable[..., tuple[int, socket.socket]], places: Places, order: SoldierOrder
+) -> None:
+    Path(order.program).write_text(f"#!/bin/sh\n[ $KINGDOM_SOLDIER = second ] || read -r _ <{fifo(places.home)}\n")
+    Path(order.program).chmod(0o755)
+    server, ours = asks(SOON)
+    os.kill(server, signal.SIGSTOP)  # it finds both
+    for name in ("first", "second"):
+        write(places.home / f"{name}.json", order._replace(task_id=name).to_json())
+        places.soldier_folder(name).mkdir()
+        about = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / f"{name}.json")}
+        environment = {"PATH": os.environ["PATH"], "KINGDOM_SOLDIER": name, **about}
+        request = {"task": name, "environment": environment, "errors": str(places.home / "errors")}
+        lock = Lock(places.home / f"{name}.lock", name)
+        lock.acquire()
+        socket.send_fds(ours, [json.dumps(request).encode()], [lock.fileno()])
+        lock.release()
+    os.kill(server, signal.SIGCONT)
+    assert int(ours.recv(64)) != int(ours.recv(64))
+    wait_until(lambda: places.raw_result("second").exists(), SOON, "the second's report")
+    wait_until(lambda: not is_locked(places.home / "second.lock"), SOON, "nobody holds the second's lock")
+    assert is_locked(places.home / "first.lock")
+    fifo(places.home).write_text("\n")
+    wait_until(lambda: places.raw_result("first").exists(), SOON, "the first's report")
+    ours.close()

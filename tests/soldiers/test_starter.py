@@ -47,7 +47,7 @@ def start(starter: Starter, lock: Lock, home: Path) -> int | None:
     """Start one that has no order: it says so and ends."""
     own = {"KINGDOM_HOME": str(home), "KINGDOM_SOLDIER": TASK, "KINGDOM_ORDER": str(home / "none.json")}
     environment = {"PATH": os.environ["PATH"], **own}
-    return starter.start(TASK, environment, home / "errors", lock)
+    return starter.start(TASK, environment, home / "errors", lock)()
 
 
 def said(given: Services) -> str:
