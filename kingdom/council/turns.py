@@ -139,7 +139,7 @@ class Turns:
         except NeedsSetUp as error:
             soldier.clear(services.unsynced)
             raise CannotStart(why=error.facts["why"]) from None
-        started = soldier.start(services.unsynced, made, environment, self._starter)
+        started = soldier.start(services.unsynced, made, environment, self._starter)()
         if started is None:
             raise CannotStart(why="an earlier turn of it is still at work")
         services.exits.watch(started.pid)
