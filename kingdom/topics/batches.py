@@ -111,7 +111,8 @@ class Batches:
     def close(self) -> None:
         """Drop what was prepared."""
         if self._prepared is not None:
-            self._next_file().close()
+            with suppress(OSError):  # what stays is swept at the next start
+                self._next_file().close()
 
     def end(self) -> int:
         """Return the number that the next event will have, by the files."""
