@@ -195,15 +195,17 @@ async def test_who_is_banned_is_out_at_once_and_comes_in_again_when_allowed(
     pair: tuple[Hall, str], kingdom: Kingdom
 ) -> None:
     hall, second = pair
-    ben = invited(hall, kingdom)
+    ben = invited(hall, kingdom, "--owner")
+    order = {"action": "cancel", "target": "task-1"}
     async with ben.socket() as his, ben.socket(url=second) as others:
         assert kingdom("hall", "ban", ben.email) == f"{ben.email} is banned."
         assert await his.wait("disconnect") == await others.wait("disconnect") == "server disconnect"
-    assert ben.call("GET", "/rooms").status_code == 401
+    refused = [ben.call("GET", "/rooms"), ben.call("GET", "/kingdom"), ben.call("POST", "/kingdom/orders", json=order)]
+    assert [answer.status_code for answer in refused] == [401] * 3
     given = {"email": ben.email, "password": PASSWORD}
     login = requests.post(f"{hall.url}/auth/login", json=given, timeout=SECONDS)
     assert refusal(login) == (403, "This account is banned")
-    assert f"{ben.email}  member, banned  0 " in kingdom("hall", "users")
+    assert f"{ben.email}  owner, banned  0 " in kingdom("hall", "users")
     assert kingdom("hall", "unban", ben.id) == f"{ben.email} may sign in again."
     again = Person(hall.url, ben.email)
     assert kingdom("hall", "end-sessions", ben.email) == f"all sessions of {ben.email} have ended."

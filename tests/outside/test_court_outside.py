@@ -21,6 +21,7 @@ from kingdom.standins.github import GitHub
 from kingdom.standins.jira import Jira
 from kingdom.standins.model import Model, Step, in_turn
 from kingdom.standins.slack import Slack
+from tests.fixtures import WITHOUT_HALL
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.outside.conftest import missing
@@ -119,7 +120,7 @@ def court(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cou
             else:
                 runtime |= {"base_url": f"{model.address}/v1", "model": "played-model"}
             config = kingdom.places.config
-            system = {"launcher": "tmux", "default_engine": engine, "runtime": {engine: runtime}}
+            system = {"launcher": "tmux", "default_engine": engine, "runtime": {engine: runtime}, **WITHOUT_HALL}
             (config / "system.yaml").write_text(yaml.safe_dump(system))
             (config / "general.yaml").write_text(
                 yaml.safe_dump({"repositories": {"known": {"acme/shop": str(source)}}})
