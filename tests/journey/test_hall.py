@@ -13,6 +13,7 @@ import requests
 
 from kingdom.hall.own_rooms import THRONE_ROOM
 from tests.faults import trees
+from tests.faults.oracle import Figure
 from tests.gateway.halls import PASSWORD, SECONDS, Person, free_port
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
@@ -59,7 +60,9 @@ def asked(kingdom: Kingdom, anna: Person) -> tuple[str, str]:
     return question["taskId"], room
 
 
-async def test_a_question_in_a_room_takes_one_answer_and_the_task_goes_on_with_it(kingdom: Kingdom) -> None:
+async def test_a_question_in_a_room_takes_one_answer_and_the_task_goes_on_with_it(
+    kingdom: Kingdom, figure: Figure
+) -> None:
     anna = owner(kingdom)
     task, room = asked(kingdom, anna)
     async with anna.socket(room, THRONE_ROOM) as hers:
@@ -69,6 +72,7 @@ async def test_a_question_in_a_room_takes_one_answer_and_the_task_goes_on_with_i
     check_one_answer(kingdom, anna, task, room)
     assert late.returncode == 0 or "already answered" in late.stderr
     kingdom.until(lambda: anna.call("GET", "/kingdom").json()["asking"] == [], "nothing asks any more")
+    figure("row 27 a question answered in its room and on the console: 1 answer counts")
 
 
 def check_one_answer(kingdom: Kingdom, anna: Person, task: str, room: str) -> None:
