@@ -33,7 +33,8 @@ MOVED_TO = 0x80
 ABOUT = (
     "The manager as its own process, clients that speak to it through files: how long one request takes, and how many "
     "operations (publish, consume, ack) a second. The floor is an echo that stores nothing: one file there, one back; "
-    "for *power* it makes 500 bytes durable first."
+    "for *power* it makes 500 bytes durable first. It sleeps until a file arrives; ours looks for a moment before it "
+    "sleeps, while requests come at once."
 )
 SHARED = (
     "one client and the manager have a core each and do not sleep between requests; "
