@@ -36,6 +36,7 @@ LISTS = (
     "test_slack",
     "test_sentinel_mutants",
     "watch.test_watch_mutants",
+    "web.test_page_mutants",
 )
 
 
@@ -67,6 +68,7 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
         "hall": ("hall.test_hall",),
         "council": ("test_council", "test_team"),
         "commands": ("test_command",),
+        "page": ("web.",),
     }
     held = {
         room: sum(len(import_module(f"tests.faults.{name}").MUTANTS) for name in LISTS if name.startswith(begins))
@@ -74,8 +76,8 @@ def test_the_page_counts_the_defects_as_they_are() -> None:
     }
     counts = "{court} defects of the court, {promises} of what people are promised, {watch} of the watch, "
     counts += "{sandbox} of the sandbox, {queue} of the queue, {sentinel} of the sentinel, {slack} of Slack, "
-    counts += "{engines} of the engines, {gateway} of the gateway, {hall} of the hall, {council} of the council "
-    counts += "and {commands} of demo and adopt"
+    counts += "{engines} of the engines, {gateway} of the gateway, {hall} of the hall, {council} of the council, "
+    counts += "{page} of the page and {commands} of demo and adopt"
     assert counts.format(**held) in page
 
 
