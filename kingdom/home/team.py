@@ -20,14 +20,18 @@ def is_installed(places: Places) -> bool:
     return is_there(places.manifest(GENERAL))
 
 
+def embedded() -> list[str]:
+    """Return the program that plays any agent by rules."""
+    return [sys.executable, "-P", "-m", "kingdom.team"]
+
+
 def with_team(places: Places, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of council.yaml with a row for each agent of the team that has none."""
     whole: dict[str, Any] = config.thawed(settings)
     if not is_installed(places):
         return whole
     if whole["team"] == EMBEDDED:
-        embedded = [sys.executable, "-P", "-m", "kingdom.team"]
-        rows: dict[str, Any] = {role: {"command": embedded, "at_once": AT_ONCE} for role in ROLES}
+        rows: dict[str, Any] = {role: {"command": embedded(), "at_once": AT_ONCE} for role in ROLES}
     else:
         agents = places.package(GENERAL).relative_to(places.home) / "agents"
         rows = {role: {"engine": whole["team"], "instructions": str(agents / f"{role}.md")} for role in ROLES}

@@ -21,7 +21,7 @@ def work(desk: Desk, letter: Letter) -> None:
         done |= {"status": "error", "error": error_of}
     else:
         file = goals.file_of(letter.body)
-        location = deliverable(desk.folder, letter.thread, file, text)
+        location = deliverable(desk.folder, letter.thread, task, file, text)
         done |= {"status": "success", "deliverables": [_described(file, letter.text("title"), location)]}
     done["execution_time"] = round(time.monotonic() - begun, 3)
     desk.send(["coordinator"], "task_completed", done)

@@ -24,7 +24,7 @@ def improve(desk: Desk, letter: Letter) -> None:
     if "work" not in letter.body:
         raise NotUnderstood(type=letter.type, sender=letter.sender, why="it follows no rules of ours")
     text = goals.made(letter.body["work"], inputs, title)
-    location = deliverable(desk.folder, letter.thread, os.path.basename(target), text)
+    location = deliverable(desk.folder, letter.thread, task, os.path.basename(target), text)
     fixes = [str(issue.get("suggested_fix")) for issue in letter.body.get("issues", ()) if isinstance(issue, dict)]
     file = {"file": os.path.basename(target), "description": f"{title}, improved", "location": str(location)}
     desk.send(

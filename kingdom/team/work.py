@@ -14,9 +14,9 @@ from kingdom.home.places import as_filename
 LARGEST = 1 << 20
 
 
-def deliverable(folder: Path, thread: str, file: str, text: str) -> Path:
-    """Write a file for a thread into an agent's folder, durably, and return its path."""
-    target = folder / as_filename(thread) / as_filename(file)
+def deliverable(folder: Path, thread: str, task: str, file: str, text: str) -> Path:
+    """Write a file for a task of a thread into an agent's folder, durably, and return its path."""
+    target = folder / as_filename(thread) / as_filename(task) / as_filename(file)
     make_folder(target.parent)
     Disk(folder / "tmp").rewrite(target, text.encode("utf-8", "replace"))
     return target

@@ -10,6 +10,7 @@ from kingdom import mime
 from kingdom.home.places import find_codec
 from kingdom.records.council import original_of, read_body
 from tests.council.councils import caged
+from tests.faults import trees
 from tests.fixtures import all_of
 from tests.team.teams import TASK, team_of
 
@@ -26,7 +27,7 @@ ATTEMPTS = {
 }
 
 
-@pytest.mark.parametrize("source", ["goal", "file"])
+@pytest.mark.parametrize("source", ["goal", pytest.param("file", marks=trees.in_campaigns)])
 def test_an_agent_that_obeys_has_no_power(source: str, home: Path, tmp_path: Path) -> None:
     send = f"python3 {find_codec()} send"
     words = "; ".join(attempt.format(send=send) for attempt in ATTEMPTS.values())
