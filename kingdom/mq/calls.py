@@ -458,7 +458,6 @@ SELECTION: tuple[Field[Any], ...] = (REASON_CODE, OLDER_THAN, UNTIL, NO_MORE_THA
 
 NO_MESSAGE: Data = {"message": None}
 NO_MESSAGES: Data = {"messages": []}
-NO_LABELS = message_format.Labels()
 
 CALLS: dict[str, Command[Engine]] = {
     "publish": Command(publish, (QUEUE, *DRAFT)),
@@ -531,8 +530,6 @@ def _failed(refusal: Refusal) -> Data:
 
 def _labels(labels: message_format.Labels) -> Data:
     """Return what the publisher said of a message; what is hardly ever said only when it was."""
-    if labels == NO_LABELS:
-        return {"type": "", "traceId": ""}
     said = {"deduplicationKey": labels.dedup_key, "targetConsumerId": labels.target, "expiresAt": labels.expires}
     return {"type": labels.type, "traceId": labels.trace_id, **{key: part for key, part in said.items() if part}}
 
@@ -559,18 +556,23 @@ def _failure(failure: Payload, died_at: int) -> Data:
 
 
 def _delivered(leased: Leased) -> Data:
+    labels = message_format.labels(leased.body)
+    message = {
+        "messageId": leased.message_id,
+        "messageKey": leased.message_key,
+        "queue": leased.queue,
+        "payload": leased.payload,
+        "attributes": leased.attributes,
+        "priority": leased.priority,
+        "attempt": leased.attempt,
+        "createdAt": leased.created_at,
+        "type": "",
+        "traceId": "",
+    }
+    if labels is not message_format.NO_LABELS:
+        message.update(_labels(labels))
     return {
-        "message": {
-            "messageId": leased.message_id,
-            "messageKey": leased.message_key,
-            "queue": leased.queue,
-            "payload": leased.payload,
-            "attributes": leased.attributes,
-            "priority": leased.priority,
-            "attempt": leased.attempt,
-            "createdAt": leased.created_at,
-            **_labels(message_format.labels(leased.body)),
-        },
+        "message": message,
         "lease": {
             "leaseId": leased.lease_id,
             "messageKey": leased.message_key,

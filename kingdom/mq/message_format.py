@@ -111,14 +111,14 @@ class Labels(NamedTuple):
     expires: int = 0
 
 
-_UNLABELLED = Labels()
+NO_LABELS = Labels()
 
 
 def labels(body: str) -> Labels:
     """Return what a body says of its message, a dead letter's as well. Empty where it does not say."""
     start = body[:700]
     if _PLAIN_LABELS in start and _PLAIN_END in start and not start.startswith(_FAILURE):
-        return _UNLABELLED
+        return NO_LABELS
     about = header(body)
     return Labels(
         _text(about.get("type")),
