@@ -139,7 +139,7 @@ def test_a_package_may_be_named_and_the_list_shows_what_could_be_installed(termi
     assert "gen-doctor    not installed  Looks for what is wrong" in before
     told = json.loads(terminal.ok("generals", "ls", "--json"))
     assert [other["name"] for other in told["installable"]] == [
-        *("gen-catchup", "gen-doctor", "gen-jira", "gen-pr", "gen-test")
+        *("gen-catchup", "gen-council", "gen-doctor", "gen-jira", "gen-pr", "gen-test")
     ]
     assert terminal.ok("generals", "validate", named).startswith("gen-doctor can be installed")
     assert terminal.ok("generals", "install", named).startswith("gen-doctor is installed: ")
