@@ -9,7 +9,6 @@ function show(title, content, action, act, isGrave = false) {
   const why = h("p", { class: "alert", role: "alert" });
   const input = content.querySelector?.("input");
   const button = h("button", { class: isGrave ? "main grave" : "main" }, action);
-  const before = document.activeElement;
 
   async function submit(event) {
     event.preventDefault();
@@ -36,10 +35,8 @@ function show(title, content, action, act, isGrave = false) {
         h("button", { type: "button", onclick: () => dialog.close() }, t("cancel")), button),
     ),
   );
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    if (before?.isConnected) before.focus();
-  });
+  // The browser itself gives the focus back, before whatever the deed leads to takes it.
+  dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
