@@ -191,14 +191,13 @@ def retry(names: Sequence[str], every: bool) -> None:
     """Put messages back where they came from, byte for byte; they are told anew."""
     places = home.own()
     disk = home.disk(places)
+    unusable: list[Unusable] = []
     for name in _chosen(places, names, every):
         letter = places.dead_letters / name
         try:
             agent, original = _came_from(letter)
         except Unusable as error:
-            if not every:
-                raise
-            print(error)
+            unusable.append(error)
             continue
         make_folder(places.told(agent))
         target = places.agent(agent) / original
@@ -215,6 +214,8 @@ def retry(names: Sequence[str], every: bool) -> None:
                     raise
         disk.remove(letter)
         print(f"{agent}/{original} is back")
+    if unusable:
+        raise unusable[0]
 
 
 @dlq.command()
