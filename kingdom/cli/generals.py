@@ -12,7 +12,6 @@ from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
 from kingdom.home import manifests
 from kingdom.home.manifests import Manifest
-from kingdom.home.roster import general
 from kingdom.records.lookup import Found
 from kingdom.words import count, one_line, table
 
@@ -94,7 +93,7 @@ def install(package: str) -> int:
         print(f"Note: {claim!r} belongs to {holder} already; {manifest.name} does not get it.")
     if (missing := packages.missing_engine(places, home.system(places), manifest)) is not None:
         print(f"Note: {missing}; until then its tasks are skipped.")
-    why_not = launchers.take_over(places, general(manifest.name))
+    why_not = launchers.take_over(places, manifest.name)
     print(f"{manifest.name} is installed: {_summary(manifest)}.")
     if why_not is not None:
         print(why_not)

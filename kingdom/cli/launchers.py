@@ -13,7 +13,7 @@ from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import Exit, LauncherError, NotRunning
 from kingdom.home import manifests
 from kingdom.home.places import Places
-from kingdom.home.roster import ROLES, RoleRow, desired_state
+from kingdom.home.roster import ROLES, RoleRow, desired_state, with_needed
 from kingdom.records import heartbeats
 from kingdom.runtime.processes import send, started_at
 from kingdom.runtime.wake import Waker
@@ -74,23 +74,25 @@ def end_holders(names: Iterable[str], places: Places) -> None:
             return
 
 
-def take_over(places: Places, row: RoleRow) -> str | None:
+def take_over(places: Places, name: str) -> str | None:
     """Start a general if the kingdom is up, and wait until it and the king work by its manifest as it is now.
 
     Return why it does not; None when all is well.
     """
-    before = log_ends(places, ["king", row.name])
+    started = with_needed(places, name)
+    before = log_ends(places, ["king", *(row.name for row in started)])
     for steward in all_running(places):
-        steward.start(row)
-        if desired_state(places, row.name) != "up":
-            return f"It stays down; `{home.command()} start {row.name}` starts it."
-        if not_up(places, steward, [row]):
-            return f"{row.name} has not come up: {last_error(places, row.name, before)}"
-    roles = [role for role in ("king", row.name) if is_locked(places.lock(role))]
+        for row in started:
+            steward.start(row)
+        if desired_state(places, name) != "up":
+            return f"It stays down; `{home.command()} start {name}` starts it."
+        for late in not_up(places, steward, started):
+            return f"{late} has not come up: {last_error(places, late, before)}"
+    roles = [role for role in ("king", name) if is_locked(places.lock(role))]
     roles = [role for role in roles if heartbeats.foreign_age(places, role, time.time()) is None]
 
     def slow() -> list[str]:
-        return [role for role in roles if not manifests.is_in_use(places, role, row.name)]
+        return [role for role in roles if not manifests.is_in_use(places, role, name)]
 
     if wait(lambda: not slow(), START_SECONDS):
         return None

@@ -51,6 +51,12 @@ def general(name: str) -> RoleRow:
     return RoleRow(name, "kingdom.general", argument=name, serves="a general")
 
 
+def with_needed(places: Places, name: str) -> list[RoleRow]:
+    """Return the row of an installed general, behind that of the role which works for it if one should run."""
+    needed = NEEDED_BY.get(name)
+    return [*([ROLES[needed]] if needed and is_switched_on(places, needed) else []), general(name)]
+
+
 def rows(installed_generals: list[str], also: frozenset[str] = frozenset()) -> list[RoleRow]:
     """Return the roles that should run: those that always do, those switched on, and the installed generals."""
     fixed = [row for row in ROLES.values() if not row.has_switch or row.name in also]

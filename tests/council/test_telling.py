@@ -92,10 +92,11 @@ def test_messages_are_told_by_priority_then_age(council: Open) -> None:
 def test_an_agent_has_one_turn_at_a_time_and_the_others_wait_for_a_slot(council: Open) -> None:
     ignitian = f"{TOLD} while [ ! -e go ]; do sleep 0.02; done; {DONE}"
     opened = council({"queue": {"parallel_max": 2}}, ignitian=ignitian)
-    for agent in ("ignitian_1", "ignitian_1", "ignitian_2", "ignitian_3"):
-        opened.write(agent, from_agent="coordinator", msg_type="task_assignment", body="{task_id: a, title: b}")
-    opened.until(lambda: len(opened.told) == 2, "two are told")
-    opened.turn()
+    for count, agents in ((1, ("ignitian_1", "ignitian_1")), (2, ("ignitian_2", "ignitian_3"))):
+        for agent in agents:
+            opened.write(agent, from_agent="coordinator", msg_type="task_assignment", body="{task_id: a, title: b}")
+        opened.until(lambda number=count: len(opened.told) == number, "so many are told")  # type: ignore[misc]
+        opened.turn()
     assert sorted(told.split()[0] for told in opened.told) == ["ignitian_1", "ignitian_2"]
     assert [len(opened.names(f"ignitian_{number}")) for number in (1, 2, 3)] == [1, 0, 1]
     (opened.home / "go").touch()

@@ -260,10 +260,11 @@ def test_what_begins_again_does_so_at_the_very_next_turn(general: GeneralRig, ho
         "is ended by down": SLEEPS,
         "meets a limit": says(status="failed", quota={}),
     }
-    general.runs(endings[how])
+    general.runs(f"while [ ! -e {general.home}/go ]; do sleep 0.01; done\n{endings[how]}")
     job = general.restart()
     put(general.home, "tasks", "pending", **task())
-    general.engine()
+    general.engine()  # until then no turn meets the soldier's end
+    (general.home / "go").touch()
     if how == "is ended by down":
         notes.note_stopped_by_down(general.places, general.services.disk, general.soldier().control_folder)
         os.kill(general.started().pid, signal.SIGTERM)  # type: ignore[union-attr]

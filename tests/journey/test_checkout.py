@@ -175,7 +175,7 @@ def test_a_wheel_can_be_installed_and_runs(folder: Path) -> None:
     kingdom = venv / "bin" / "kingdom"
     run(kingdom, "init", home, cwd=folder, env=OURS)
     assert sorted(path.name for path in (home / "generals").iterdir()) == [
-        *("gen-briefing", "gen-catchup", "gen-doctor", "gen-herald", "gen-jira", "gen-pr", "gen-test")
+        *("gen-briefing", "gen-catchup", "gen-council", "gen-doctor", "gen-herald", "gen-jira", "gen-pr", "gen-test")
     ]
     assert not (home / ".env").exists()
     own = {"HOME": str(folder / "owner"), "TMPDIR": str(folder / "tmp")}

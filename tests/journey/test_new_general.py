@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk.lock import is_locked
 from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 
@@ -42,6 +43,12 @@ def test_a_general_works_by_the_new_manifest_when_installing_returns(kingdom: Ki
 
 
 @trees.in_campaigns
+def test_the_role_that_a_general_needs_works_too_when_installing_returns(own: Kingdom) -> None:
+    own.ok("generals", "install", "gen-council")
+    assert is_locked(own.places.lock("council"))
+    assert "The council does not run" not in own.ok("council", "plan", "a poem")
+
+
 def test_a_manifest_of_another_name_is_told_once(own: Kingdom) -> None:
     own.places.manifest("gen-wrong").write_text("name: gen-right\ndescription: x\ntimeout_seconds: 60\n")
     said = own.run("up")

@@ -27,12 +27,12 @@ def change(hall: Hall, work: Callable[[Connection], Any]) -> None:
     database.close()
 
 
-def task_room(hall: Hall, *people: Person) -> str:
+def task_room(hall: Hall, *people: Person, name: str = "gen-pr · acme/site #7") -> str:
     """Return a new room of the kingdom with these people."""
     room, now = own_rooms.room_of(f"msg-{time.time_ns()}"), iso(time.time())
 
     def open_room(db: Connection) -> None:
-        own_rooms.open_room(db, room, "gen-pr · acme/site #7", own_rooms.TASK, now)
+        own_rooms.open_room(db, room, name, own_rooms.TASK, now)
         rows = [{"room_id": room, "user_id": person.id, "joined_at": now} for person in people]
         db.each("add_member", rows)
 
@@ -67,6 +67,18 @@ def test_a_question_that_the_kingdom_does_not_ask_any_more_has_no_buttons(hall: 
     speak(hall, room, QUESTION, {"taskId": "task-1", "code": "question", "choices": CHOICES})
     expect(screen.message("No, open a pull request")).to_be_visible()
     expect(screen.page.get_by_role("group", name="Answers")).to_have_count(0)
+
+
+def test_a_tasks_room_is_called_by_what_the_task_is_about_and_a_line_leads_to_it(hall: Hall, screens: Screens) -> None:
+    anna, name = hall.person(), "task-20260207-001: tidy the <i>docs</i>"
+    throne, task = task_room(hall, anna, name="all tasks"), task_room(hall, anna, name=name)
+    screen = screens(anna).room(throne)
+    row = screen.rooms().filter(has_text="tidy").locator(".name")
+    expect(row).to_have_text("tidy the <i>docs</i> task-20260207-001")
+    speak(hall, throne, f"→ {name}")
+    screen.timeline.get_by_role("link", name="tidy the <i>docs</i>").click()
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text("tidy the <i>docs</i>")
+    assert screen.page.url.endswith(f"/room/{task}")
 
 
 def test_owners_see_what_the_kingdom_does_and_others_do_not(hall: Hall, screens: Screens) -> None:

@@ -72,3 +72,9 @@ export function lasting(seconds) {
   if (seconds < 129_600) return t("hours", Math.round(seconds / 3600));
   return t("days", Math.round(seconds / 86_400));
 }
+
+/** Return what a room is called; of a task's room what it is about, and apart from that the task's id. */
+export function roomName({ name }) {
+  const [, task = "", about = name] = /^(task-\d{8}-\d+): (.+)$/s.exec(name) ?? [];
+  return [about, task];
+}

@@ -32,7 +32,7 @@ MUTANTS = [
         "messages are markup",
         f"{PAGE}/views/timeline.js",
         Text(
-            'h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message, choices)),',
+            'h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message, choices, leadsTo)),',
             'Object.assign(h("div", { class: "text" }), { innerHTML: message.content }),',
         ),
         MARKUP,

@@ -1,7 +1,7 @@
 /** The box to write into. Enter sends, unless it ends the composition of a syllable. */
 
 import { fill, h, icon } from "../dom.js";
-import { t } from "../words.js";
+import { roomName, t } from "../words.js";
 
 const LONGEST = 5000;
 const TELL_MS = 3000;
@@ -17,7 +17,7 @@ export class Composer {
       id: "write",
       rows: 1,
       placeholder: t("write"),
-      "aria-label": t("writeIn", room.name),
+      "aria-label": t("writeIn", roomName(room)[0]),
       oninput: () => this.#changed(),
       onkeydown: (event) => this.#key(event),
     });

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { go } from "../router.js";
-import { said, t } from "../words.js";
+import { roomName, said, t } from "../words.js";
 
 /** Show a dialog. `act` gets the value of its field, and an error keeps it open. */
 function show(title, content, action, act, isGrave = false) {
@@ -63,5 +63,5 @@ export function leaveRoom(hall, room) {
     await hall.leaveRoom(room.id);
     go("/");
   };
-  show(t("leaveTitle", room.name), content, t("leave"), act, true);
+  show(t("leaveTitle", roomName(room)[0]), content, t("leave"), act, true);
 }

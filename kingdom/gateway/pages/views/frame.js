@@ -2,7 +2,7 @@
 
 import { announce, crown, fill, h, icon, iconButton, skipLink } from "../dom.js";
 import { go, here } from "../router.js";
-import { brief, t } from "../words.js";
+import { brief, roomName, t } from "../words.js";
 import { account } from "./account.js";
 import { invitation } from "./invitation.js";
 import { kingdom } from "./kingdom.js";
@@ -152,7 +152,7 @@ export class Frame {
     if (message.senderId === this.hall.me?.id) return;
     const name = message.senderName ?? t("somebody");
     const isHere = room.id === this.hall.current;
-    announce(isHere ? `${name}: ${message.content}` : t("newIn", room.name, name));
+    announce(isHere ? `${name}: ${message.content}` : t("newIn", roomName(room)[0], name));
   }
 
   #key(event) {
@@ -179,13 +179,14 @@ export class Frame {
 
 function roomRow(room, isOpen, asks) {
   const label = room.unread ? t("unreadIn", room.unread) : null;
+  const [name, task] = roomName(room);
   const row = h(
     "li",
     null,
     h(
       "a",
       { href: `#/room/${room.id}`, class: room.unread ? "unread" : null, "aria-current": isOpen ? "page" : null },
-      h("span", { class: "name" }, room.name),
+      h("span", { class: "name", title: room.name }, name, task ? h("span", { class: "task" }, ` ${task}`) : null),
       asks ? h("span", { class: "asks", role: "img", "aria-label": t("asksIn"), title: t("asksIn") }) : null,
       label
         ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(room.unread)), h("span", { class: "unseen" }, label))

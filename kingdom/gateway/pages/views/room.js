@@ -2,7 +2,7 @@
 
 import { fill, h, icon, iconButton, skipLink } from "../dom.js";
 import { go } from "../router.js";
-import { t } from "../words.js";
+import { roomName, t } from "../words.js";
 import { Composer } from "./composer.js";
 import { leaveRoom } from "./dialogs.js";
 import { viewHead } from "./head.js";
@@ -69,7 +69,7 @@ export class RoomView {
 
   #enter() {
     const { hall, room } = this;
-    const title = h("h1", null, room.name);
+    const title = h("h1", null, roomName(room)[0]);
     const there = h("span", { class: "dim there" });
     const leave = (event) => {
       if (event.key !== "Escape") return;
@@ -112,9 +112,11 @@ export class RoomView {
 
   #update() {
     const { hall, room, inside } = this;
-    inside.title.textContent = room.name;
+    const [name, task] = roomName(room);
+    inside.title.textContent = name;
     // Without a connection nobody knows who is there.
-    inside.there.textContent = room.members && room.hasJoined ? t("thereOf", room.present.size, room.members.length) : "";
+    const there = room.members && room.hasJoined ? t("thereOf", room.present.size, room.members.length) : "";
+    inside.there.textContent = [there, task].filter(Boolean).join(" · ");
     inside.timeline.draw();
     const typing = [...room.typing.keys()].map((user) => hall.nameOf(room, user) ?? t("somebody"));
     inside.typing.textContent = typing.length ? t("typing", typing) : "";

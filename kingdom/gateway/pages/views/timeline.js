@@ -2,7 +2,7 @@
  * that was just written comes back from the gateway. */
 
 import { crown, h, icon, iconButton, portrait } from "../dom.js";
-import { clock, day, full, said, t } from "../words.js";
+import { clock, day, full, roomName, said, t } from "../words.js";
 import { removeMessage } from "./dialogs.js";
 import { isWebAddress, link, text } from "./text.js";
 
@@ -141,16 +141,17 @@ export class Timeline {
   #message(message, isHead, choices, item = null) {
     const name = message.senderName ?? this.hall.nameOf(this.room, message.senderId) ?? t("somebody");
     const mayRemove = !item && this.hall.mayRemove(message);
-    const parts = [message.content, message.removed, message.createdAt, isHead, name, mayRemove, choices?.join("\n"), item?.state, item?.error];
+    const leadsTo = this.#leadsTo(message);
+    const parts = [message.content, message.removed, message.createdAt, isHead, name, mayRemove, choices?.join("\n"), leadsTo?.id, item?.state, item?.error];
     return {
       key: keyOf(message.senderId, message.clientMsgId),
       drawn: JSON.stringify(parts),
       message,
-      make: () => this.#messageRow(message, { name, isHead, mayRemove, choices, item }),
+      make: () => this.#messageRow(message, { name, isHead, mayRemove, choices, leadsTo, item }),
     };
   }
 
-  #messageRow(message, { name, isHead, mayRemove, choices, item }) {
+  #messageRow(message, { name, isHead, mayRemove, choices, leadsTo, item }) {
     const isKingdom = message.type === "SYSTEM";
     const remove = () => removeMessage(this.hall, this.room, message);
     const classes = ["message", isHead && "head", isKingdom && "kingdoms", choices && "asks", message.removed && "gone", item && `is-${item.state}`];
@@ -164,12 +165,18 @@ export class Timeline {
         isHead
           ? h("p", { class: "by" }, h("strong", null, name), h("time", { class: "dim", datetime: message.createdAt, title: full(message.createdAt) }, clock(message.createdAt)))
           : null,
-        h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message, choices)),
+        h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message, choices, leadsTo)),
         choices ? this.#choices(choices) : null,
         item ? this.#state(item) : null,
       ),
       mayRemove ? h("div", { class: "acts" }, iconButton("trash", t("removeFrom", name), remove, { tabindex: "-1" })) : null,
     );
+  }
+
+  /** Return the room that a line of the kingdom leads to: behind an arrow stands its name. */
+  #leadsTo({ type, content }) {
+    if (type !== "SYSTEM" || !content.startsWith("→ ")) return null;
+    return [...this.hall.rooms.values()].find((room) => room.name === content.slice(2)) ?? null;
   }
 
   #choices(choices) {
@@ -298,7 +305,8 @@ function openQuestion(messages, kingdom) {
 }
 
 /** Return what a message says, without the choices at its end where they are buttons. */
-function contentOf(message, choices) {
+function contentOf(message, choices, leadsTo) {
+  if (leadsTo) return ["→ ", h("a", { href: `#/room/${leadsTo.id}` }, roomName(leadsTo)[0])];
   if (message.type === "IMAGE")
     return [h("span", { class: "dim" }, `${t("image")} `), isWebAddress(message.content) ? link(message.content) : message.content];
   const lines = message.content.trimEnd().split("\n");
@@ -312,5 +320,5 @@ function divider(key, kind, label) {
 
 function start(room, count) {
   if (!room.isWhole) return h("p", { class: "start dim small" }, count || room.isLive ? t("loadingOlder") : t("loading"));
-  return h("div", { class: "start" }, h("h2", null, room.name), h("p", { class: "dim" }, t("beginning")));
+  return h("div", { class: "start" }, h("h2", null, roomName(room)[0]), h("p", { class: "dim" }, t("beginning")));
 }
