@@ -61,7 +61,7 @@ class Home:
         for there in self.places.folders():
             make_folder(there)
         files = {
-            "system": {"durability": durability},
+            "system": {"durability": durability, "roles": {"gateway": False, "worker": False}},
             "king": {"concurrency": {"max_soldiers": 1_000_000}},
             **(config or {}),
         }

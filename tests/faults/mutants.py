@@ -139,13 +139,6 @@ MUTANTS = [
         near="logs/gen-pr",
     ),
     Mutant(
-        "a raw report of an earlier attempt counts",
-        "kingdom.soldiers",
-        replace("A if A and A.attempt == B else None", "A if A else None"),
-        caught_by="general kill",
-        near="sessions",
-    ),
-    Mutant(
         "an order forgets what it has made before it is done",
         "kingdom.king.orders",
         replace('A.change("pending", B.id, outcome=C, code=D)', 'A.update("pending", [replace(B, outcome=C, code=D)])'),

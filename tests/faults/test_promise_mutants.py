@@ -16,6 +16,12 @@ LOOKING = "tests/cli/test_looking.py::"
 UPKEEP = "tests/upkeep/"
 MUTANTS = [
     Mutant(
+        "a raw report of an earlier attempt counts",
+        "kingdom.soldiers",
+        replace("A if A and A.attempt == B else None", "A if A else None"),
+        caught_by="tests/general/test_report.py::test_a_report_of_an_earlier_try_comes_too_late",
+    ),
+    Mutant(
         "the result of an open question is deleted when it is old",
         "kingdom.upkeep.retention:_result_is_kept",
         body("return False"),
