@@ -69,11 +69,16 @@ class CouncilJob:
                 (ready if self._delivery.is_due(message) else later).append(message)
         told = 0
         ready.sort(key=lambda message: message.rank)
-        for message in ready:
+        tried: set[Path] = set()
+        for place, message in enumerate(ready):
             if len(self._turns.running) >= self._settings.parallel_max:
                 break
+            if message.path in tried:
+                continue
             if message.agent not in self._turns.running and not self._turns.must_wait(message.agent):
-                told += self._tell(self._together(message, ready))
+                together = self._together(message, ready[place:])
+                tried.update(one.path for one in together)
+                told += self._tell(together)
         self._turns.write()
         at_work = {agent: os.path.basename(next(iter(turn.messages))) for agent, turn in self._turns.running.items()}
         self._delivery.figures.show(len(ready) - told, len(later), at_work)
@@ -137,7 +142,10 @@ class CouncilJob:
         return number, LONG
 
     def _together(self, first: Message, ready: list[Message]) -> list[Message]:
-        """Return a message with the next ones of its agent and thread, as many as that is told of in one turn."""
+        """Return a message with the next ones of its agent and thread, as many as that is told of in one turn.
+
+        `ready` begins with it: those before it have been tried in this turn.
+        """
         row = self._settings.of(first.agent)
         assert row is not None
         own = [message for message in ready if message.agent == first.agent and message.thread == first.thread]

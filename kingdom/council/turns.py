@@ -79,7 +79,7 @@ class Ended:
 class Turns:
     """What agents are doing: at most one turn each."""
 
-    def __init__(self, services: Services, settings: Settings, is_over: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(self, services: Services, settings: Settings, is_over: Callable[[str], str]) -> None:
         self._is_over = is_over
         """Returns why nobody works on a thread any more; "" while somebody does."""
         self._starter = Starter(services.places.home, services.log)
@@ -107,6 +107,8 @@ class Turns:
 
     def must_wait(self, agent: str) -> bool:
         """Return whether an agent's account has reached a limit, or a budget is used up."""
+        if agent in self._waits:
+            return True
         row = self._settings.of(agent)
         assert row is not None
         with suppress(NeedsSetUp):
@@ -114,8 +116,7 @@ class Turns:
             now = self._services.clock()
             wait = self._budgets.wait_for(COUNCIL, account, AGENT + agent, now)
             if wait is not None:
-                if agent not in self._waits:
-                    self._services.log.warn(f"{agent} waits: {wait.why}")
+                self._services.log.warn(f"{agent} waits: {wait.why}")
                 self._waits[agent] = wait.until
                 return True
         return False

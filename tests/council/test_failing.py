@@ -235,6 +235,16 @@ def test_a_program_that_is_not_there_is_a_failure_that_names_it(home: Path, coun
     assert opened.message("leader", sent.name).error == "it could not be started: its program bin/nobody is not there"
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_each_of_several_messages_fails_once_when_their_program_is_not_there(at_once: int, council: Open) -> None:
+    opened = council({"agents": {"leader": {"command": ["bin/nobody"], "at_once": at_once}}})
+    names = [opened.write(thread_id="t-1").name for _ in range(5)]
+    for retries in ("1", "2"):
+        opened.turn()
+        assert [opened.headers(opened.places.told("leader") / name)["retry_count"] for name in names] == [retries] * 5
+        opened.clock.pass_(1000)
+
+
 @pytest.mark.parametrize(("status", "reason"), [("error", "no model"), ("delivered", "it outlived its turn")])
 def test_what_an_earlier_council_told_and_is_still_there_counts_as_failed(
     status: str, reason: str, council: Open
