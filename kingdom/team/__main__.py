@@ -9,7 +9,7 @@ from pathlib import Path
 from kingdom.errors import KingdomError
 from kingdom.runtime import tables
 from kingdom.team import AGENTS
-from kingdom.team.desk import Desk
+from kingdom.team.context import Context
 
 
 def main(paths: list[str]) -> int:
@@ -19,9 +19,9 @@ def main(paths: list[str]) -> int:
         print(f"there is no {agent} in the team")
         return 1
     for path in paths:
-        desk = Desk(agent, Path(path), Path(os.environ["KINGDOM_WORKSPACE"]))
+        context = Context(agent, Path(path), Path(os.environ["KINGDOM_WORKSPACE"]))
         try:
-            desk.work(tables.load(row))
+            context.work(tables.load(row))
         except KingdomError as error:
             print(error)
             return 1

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kingdom.team.desk import Desk, Letter
+from kingdom.team.context import Context, Message
 
 
-def review(desk: Desk, letter: Letter) -> None:
-    tasks = [task for task in letter.body.get("tasks", ()) if isinstance(task, dict)]
+def review(context: Context, message: Message) -> None:
+    tasks = [task for task in message.body.get("tasks", ()) if isinstance(task, dict)]
     faults = list(_faults(tasks))
     result = "; ".join(faults) if faults else f"approved: {len(tasks)} tasks, no circle, nothing before what it needs"
-    desk.send(["strategist"], "design_review_response", {"goal": letter.text("goal"), "review_result": result})
+    context.send(["strategist"], "design_review_response", {"goal": message.text("goal"), "review_result": result})
 
 
-def propose(desk: Desk, letter: Letter) -> None:
-    goal, question = letter.text("goal"), letter.text("question")
+def propose(context: Context, message: Message) -> None:
+    goal, question = message.text("goal"), message.text("question")
     proposal = "the simplest that can be checked: one file for each part, and one task that puts them together"
     body = {"goal": goal, "proposed_architecture": proposal, "answers": question}
-    desk.send(["leader"], "architecture_response", body)
+    context.send(["leader"], "architecture_response", body)
 
 
 def _faults(tasks: list[dict[str, Any]]) -> Iterator[str]:

@@ -8,87 +8,88 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kingdom.team.desk import Desk, Letter, NotUnderstood
+from kingdom.home.places import Places, find_home
+from kingdom.team.context import Context, Message, NotUnderstood
 from kingdom.team.plan import MOST_ROUNDS, Plan
 from kingdom.team.work import first
 
 
-def begin(desk: Desk, letter: Letter) -> None:
+def begin(context: Context, message: Message) -> None:
     """Take a plan, and give out what needs nothing."""
-    tasks = letter.body.get("tasks")
+    tasks = message.body.get("tasks")
     if not isinstance(tasks, list) or not all(isinstance(task, dict) and task.get("task_id") for task in tasks):
-        raise NotUnderstood(type=letter.type, sender=letter.sender, why="its tasks are no list of tasks")
-    plan = Plan(desk.memory, letter.thread)
-    desk.remember(goal=letter.body.get("goal", ""), asked_by=letter.id)
+        raise NotUnderstood(type=message.type, sender=message.sender, why="its tasks are no list of tasks")
+    plan = Plan(context.memory, message.thread)
+    context.remember(goal=message.body.get("goal", ""), asked_by=message.id)
     plan.add(tasks)
     if why := plan.fault():
-        _report(desk, letter, plan, "the plan cannot be followed", failed=why)
+        _report(context, message, plan, "the plan cannot be followed", failed=why)
         return
-    _go_on(desk, letter, plan)
+    _go_on(context, message, plan)
 
 
-def completed(desk: Desk, letter: Letter) -> None:
+def completed(context: Context, message: Message) -> None:
     """Have a task's work evaluated, and give out what it was needed for. One that failed is given to another once."""
-    plan = Plan(desk.memory, letter.thread)
-    task = letter.text("task_id")
-    if not plan.is_out(task, letter.sender):
-        print(f"{letter.sender} has no task {task} now")
+    plan = Plan(context.memory, message.thread)
+    task = message.text("task_id")
+    if not plan.is_out(task, message.sender):
+        print(f"{message.sender} has no task {task} now")
         return
-    if letter.body.get("status") != "success":
-        error = letter.body.get("error")
+    if message.body.get("status") != "success":
+        error = message.body.get("error")
         said = error.get("message") if isinstance(error, dict) else error
         if not plan.try_again(task):
-            _report(desk, letter, plan, f"{task} failed", failed=f"{task} failed twice: {said}")
+            _report(context, message, plan, f"{task} failed", failed=f"{task} failed twice: {said}")
             return
-        _go_on(desk, letter, plan)
+        _go_on(context, message, plan)
         return
-    plan.is_done(task, letter.body.get("deliverables", []))
-    _ask_for_evaluation(desk, plan, task)
-    _go_on(desk, letter, plan)
+    plan.deliver(task, message.body.get("deliverables", []))
+    _ask_for_evaluation(context, plan, task)
+    _go_on(context, message, plan)
 
 
-def judged(desk: Desk, letter: Letter) -> None:
+def judged(context: Context, message: Message) -> None:
     """Note a verdict. After a failure innovator improves the work, up to a few times."""
-    plan = Plan(desk.memory, letter.thread)
-    task = letter.text("task_id")
-    verdict = letter.body.get("overall_status") or letter.body.get("verdict")
+    plan = Plan(context.memory, message.thread)
+    task = message.text("task_id")
+    verdict = message.body.get("overall_status") or message.body.get("verdict")
     if verdict == "pass":
         if plan.accept(task):
-            _go_on(desk, letter, plan)
-            _report(desk, letter, plan, f"{task} is accepted")
+            _go_on(context, message, plan)
+            _report(context, message, plan, f"{task} is accepted")
     elif plan.rounds(task) >= MOST_ROUNDS:
-        _report(desk, letter, plan, f"{task} failed", failed=f"{task} failed {MOST_ROUNDS} evaluations")
+        _report(context, message, plan, f"{task} failed", failed=f"{task} failed {MOST_ROUNDS} evaluations")
 
 
-def revised(desk: Desk, letter: Letter) -> None:
+def revised(context: Context, message: Message) -> None:
     """Have improved work evaluated again."""
-    plan = Plan(desk.memory, letter.thread)
-    task = letter.text("task_id")
-    if plan.revise(task, letter.body.get("deliverables", [])):
-        _ask_for_evaluation(desk, plan, task)
+    plan = Plan(context.memory, message.thread)
+    task = message.text("task_id")
+    if plan.revise(task, message.body.get("deliverables", [])):
+        _ask_for_evaluation(context, plan, task)
 
 
-def _ask_for_evaluation(desk: Desk, plan: Plan, task: str) -> None:
+def _ask_for_evaluation(context: Context, plan: Plan, task: str) -> None:
     found = plan.task(task)
     body = {name: found.body[name] for name in ("title", "criteria", "work") if name in found.body}
     more = {"requirements": found.body.get("requirements", []), "inputs": plan.inputs(task), "round": found.rounds}
-    desk.send(
+    context.send(
         ["evaluator"], "evaluation_request", {"task_id": task, **body, "deliverables": found.deliverables, **more}, task
     )
 
 
-def _go_on(desk: Desk, letter: Letter, plan: Plan) -> None:
+def _go_on(context: Context, message: Message, plan: Plan) -> None:
     """Give tasks to ignitians that have room."""
     for task, worker in plan.assign(_workers()):
         body = {**plan.task(task).body, "inputs": plan.inputs(task)}
         body.setdefault("title", task)
-        desk.send([worker], "task_assignment", body, task, answers=desk.recall("asked_by", ""))
+        context.send([worker], "task_assignment", body, task, answers=context.recall("asked_by", ""))
 
 
-def _report(desk: Desk, letter: Letter, plan: Plan, summary: str, failed: str = "") -> None:
+def _report(context: Context, message: Message, plan: Plan, summary: str, failed: str = "") -> None:
     counts = plan.counts()
     body: dict[str, Any] = {
-        "repository": desk.repository,
+        "repository": context.repository,
         "total_tasks": counts.total,
         "completed": counts.accepted,
         "in_progress": counts.out,
@@ -103,13 +104,14 @@ def _report(desk: Desk, letter: Letter, plan: Plan, summary: str, failed: str = 
             "deliverables": last.deliverables,
             "result": first({"deliverables": last.deliverables}).get("file", ""),
         }
-    desk.send(["leader"], "progress_update", body, f"progress {summary}")
+    context.send(["leader"], "progress_update", body, f"progress {summary}")
 
 
 def _workers() -> list[str]:
     """Return the ignitians that there are: each has a folder."""
-    queue = os.path.join(os.environ["KINGDOM_HOME"], "workspace", "queue")
-    found = [name for name in os.listdir(queue) if name.startswith("ignitian_") and name[9:].isdigit()]
+    found = [
+        name for name in os.listdir(Places(find_home()).council) if name.startswith("ignitian_") and name[9:].isdigit()
+    ]
     return sorted(found, key=lambda name: int(name[9:]))
 
 

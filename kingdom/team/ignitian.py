@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.team import goals
-from kingdom.team.desk import Desk, Letter
+from kingdom.team.context import Context, Message
 from kingdom.team.work import deliverable, read_work
 
 
-def work(desk: Desk, letter: Letter) -> None:
-    task, begun = letter.text("task_id"), time.monotonic()
-    done: dict[str, Any] = {"task_id": task, "title": letter.text("title")}
+def work(context: Context, message: Message) -> None:
+    task, begun = message.text("task_id"), time.monotonic()
+    done: dict[str, Any] = {"task_id": task, "title": message.text("title")}
     try:
-        text = goals.draft(letter.body, [read_work(given) for given in letter.body.get("inputs", ())])
+        text = goals.draft(message.body, [read_work(given) for given in message.body.get("inputs", ())])
     except (OSError, KeyError, TypeError, ValueError) as error:
         error_of = {"type": type(error).__name__, "message": str(error)[:500] or "it cannot be done by rules"}
         done |= {"status": "error", "error": error_of}
     else:
-        file = goals.file_of(letter.body)
-        location = deliverable(desk.folder, letter.thread, task, file, text)
-        done |= {"status": "success", "deliverables": [_described(file, letter.text("title"), location)]}
+        file = goals.file_of(message.body)
+        location = deliverable(context.folder, message.thread, task, file, text)
+        done |= {"status": "success", "deliverables": [_described(file, message.text("title"), location)]}
     done["execution_time"] = round(time.monotonic() - begun, 3)
-    desk.send(["coordinator"], "task_completed", done)
+    context.send(["coordinator"], "task_completed", done)
 
 
 def _described(file: str, title: str, location: Path) -> dict[str, str]:

@@ -26,7 +26,7 @@ create table if not exists skilled (thread text, worker text, skill text, primar
     without rowid;
 create table if not exists phases (thread text, phase integer, left integer, primary key (thread, phase)) without rowid;
 """
-# state: waiting (for others), ready, out (an ignitian has it), done (it is evaluated), accepted
+# state: waiting (for others), ready, out (an ignitian has it), done (it is evaluated), accepted, failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,17 @@ class Plan:
         return row is not None and row[0] == worker.replace("-", "_")
 
     def try_again(self, task: str) -> bool:
-        """Let a task that failed be given out again. False when it has failed too often."""
-        self._run("update tasks set tries = tries + 1, state = 'ready', worker = '' where thread = ? and id = ?", task)
+        """Let a task that failed be given out again. False, and it is not, when it has failed too often."""
+        self._run(
+            "update tasks set tries = tries + 1, worker = '', "
+            "state = case when tries + 1 < ?3 then 'ready' else 'failed' end where thread = ?1 and id = ?2",
+            task,
+            MOST_TRIES,
+        )
         row = self._one("select tries from tasks where thread = ? and id = ?", task)
         return row is not None and row[0] < MOST_TRIES
 
-    def is_done(self, task: str, deliverables: object) -> None:
+    def deliver(self, task: str, deliverables: object) -> None:
         """Note what a task has delivered; others may need it now."""
         self._run(
             "insert or ignore into skilled select thread, worker, skill from tasks where thread = ? and id = ?", task

@@ -5,49 +5,49 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom.team import goals
-from kingdom.team.desk import Desk, Letter
+from kingdom.team.context import Context, Message
 from kingdom.team.goals.repository import Repository
 
 ASKED = ("design", "quality", "insight")
 
 
-def request(desk: Desk, letter: Letter) -> None:
+def request(context: Context, message: Message) -> None:
     """Make a plan and have it looked over; refuse a goal that nobody here has rules for."""
-    goal, workspace = letter.text("goal"), str(letter.body.get("workspace") or ".")
+    goal, workspace = message.text("goal"), str(message.body.get("workspace") or ".")
     kind = goals.kind_of(goal)
     if kind is None:
         why = f"without a model this team can do {goals.ALL} alone; set `team` in config/council.yaml for other goals"
         refusal = {"goal": goal, "strategy": {"approach": "none"}, "feasible": False, "reason": why}
-        desk.send(["leader"], "strategy_response", refusal)
+        context.send(["leader"], "strategy_response", refusal)
         return
     tasks = goals.tasks_of(kind, Repository(workspace), workspace)
-    desk.remember(goal=goal, kind=kind, tasks=tasks, asked_by=letter.id)
+    context.remember(goal=goal, kind=kind, tasks=tasks, asked_by=message.id)
     proposal = {"goal": goal, "proposed_strategy": _strategy(kind, tasks)}
-    desk.send(["architect"], "design_review_request", {**proposal, "tasks": tasks})
-    desk.send(["evaluator"], "quality_plan_request", {"goal": goal, "tasks": tasks})
-    desk.send(["innovator"], "insight_request", {**proposal, "workspace": workspace})
+    context.send(["architect"], "design_review_request", {**proposal, "tasks": tasks})
+    context.send(["evaluator"], "quality_plan_request", {"goal": goal, "tasks": tasks})
+    context.send(["innovator"], "insight_request", {**proposal, "workspace": workspace})
 
 
-def reviewed(desk: Desk, letter: Letter) -> None:
-    _take(desk, design=letter.body.get("review_result"))
+def reviewed(context: Context, message: Message) -> None:
+    _take(context, design=message.body.get("review_result"))
 
 
-def criteria(desk: Desk, letter: Letter) -> None:
-    _take(desk, quality=letter.body.get("quality_criteria"))
+def criteria(context: Context, message: Message) -> None:
+    _take(context, quality=message.body.get("quality_criteria"))
 
 
-def insights(desk: Desk, letter: Letter) -> None:
-    _take(desk, insight=letter.body.get("insights"))
+def insights(context: Context, message: Message) -> None:
+    _take(context, insight=message.body.get("insights"))
 
 
-def _take(desk: Desk, **said: Any) -> None:
+def _take(context: Context, **said: Any) -> None:
     """Note one of the three answers; after the last hand the plan over."""
-    desk.remember(**{name: value or [] for name, value in said.items()})
-    answers = {name: desk.recall(name) for name in ASKED}
-    tasks = desk.recall("tasks")
+    context.remember(**{name: value or [] for name, value in said.items()})
+    answers = {name: context.recall(name) for name in ASKED}
+    tasks = context.recall("tasks")
     if tasks is None or any(answer is None for answer in answers.values()):
         return
-    goal, kind, asked_by = desk.recall("goal"), desk.recall("kind"), desk.recall("asked_by")
+    goal, kind, asked_by = context.recall("goal"), context.recall("kind"), context.recall("asked_by")
     plan = {
         "goal": goal,
         "strategy": _strategy(kind, tasks),
@@ -56,11 +56,11 @@ def _take(desk: Desk, **said: Any) -> None:
         "risks": [f"architect: {answers['design']}"],
         "recommendations": answers["insight"],
     }
-    desk.send(["leader"], "strategy_response", plan, answers=asked_by)
+    context.send(["leader"], "strategy_response", plan, answers=asked_by)
     listed = [{**task, "criteria": answers["quality"]} for task in tasks]
     summary = f"{goals.title(kind)}: parts side by side, then put together"
     body = {"goal": goal, "strategy_summary": summary, "tasks": listed}
-    desk.send(["coordinator"], "task_list", body, answers=asked_by)
+    context.send(["coordinator"], "task_list", body, answers=asked_by)
 
 
 def _strategy(kind: str, tasks: list[dict[str, Any]]) -> dict[str, Any]:

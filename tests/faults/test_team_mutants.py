@@ -17,13 +17,13 @@ COMMANDS = "tests/cli/test_council.py::test_"
 MUTANTS = [
     Mutant(
         "an agent answers what it has answered",
-        "kingdom.team.desk:Desk.work",
+        "kingdom.team.context:Context.work",
         replace('self.memory.execute("select 1 from seen where id = ?", A).fetchone()', "None"),
         AGENTS + "told_twice_it_has_sent_the_same_files",
     ),
     Mutant(
         "an agent leaves a message that it has done with",
-        "kingdom.team.desk:Desk.work",
+        "kingdom.team.context:Context.work",
         drop("os.unlink"),
         AGENTS + "told_twice_it_has_sent_the_same_files",
     ),

@@ -30,7 +30,7 @@ def given(plan: Plan, workers: list[str] = WORKERS) -> dict[str, str]:
 
 def finish(plan: Plan, *tasks: str) -> None:
     for one in tasks:
-        plan.is_done(one, [{"file": f"{one}.md"}])
+        plan.deliver(one, [{"file": f"{one}.md"}])
 
 
 def test_each_free_ignitian_gets_one_task_by_priority_and_place(plan: Plan) -> None:
@@ -102,6 +102,7 @@ def test_a_task_that_failed_is_given_out_once_more(plan: Plan) -> None:
     assert plan.try_again("a")
     assert list(given(plan)) == ["a"]
     assert not plan.try_again("a")
+    assert given(plan) == {}, "it has failed for good"
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,12 @@ def load(kind: str) -> Goal:
     return goal
 
 
-def kind_of(words: str) -> str | None:
-    """Return which kind of goal these words mean; None when the team has no rules for it."""
-    said = words.lower()
-    return next((kind for kind in GOALS if any(all(word in said for word in any_) for any_ in load(kind).words)), None)
+def kind_of(goal: str) -> str | None:
+    """Return which kind of goal is meant; None when the team has no rules for it."""
+    said = goal.lower()
+    return next(
+        (kind for kind in GOALS if any(all(word in said for word in words) for words in load(kind).words)), None
+    )
 
 
 def title(kind: str) -> str:

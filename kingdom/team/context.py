@@ -1,4 +1,4 @@
-"""An agent at its desk: the message that it was told of, what it remembers, and how it writes to others."""
+"""What an agent has in a turn: the message that it was told of, what it remembers, and how it writes to others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CannotSend(KingdomError):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class Message:
     """The message that an agent was told of."""
 
     path: Path
@@ -52,10 +52,10 @@ class Letter:
         return value
 
 
-Answer = Callable[["Desk", Letter], None]
+Answer = Callable[["Context", Message], None]
 
 
-class Desk:
+class Context:
     """One turn of an agent. What it remembers is durable before the message is deleted."""
 
     def __init__(self, agent: str, path: Path, folder: Path) -> None:
@@ -66,24 +66,24 @@ class Desk:
 
     @property
     def repository(self) -> str:
-        return self._letter.repository
+        return self._message.repository
 
     def work(self, answers: Mapping[str, Answer]) -> None:
         """Answer the message unless that was done before, and delete it. A type that is not ours has no answer."""
         try:
-            letter = _read(self._path)
+            message = _read(self._path)
         except FileNotFoundError:
             return
         make_folder(self.folder)
         with closing(self._open()) as self.memory:
-            key = letter.id or letter.path.name
+            key = message.id or message.path.name
             if self.memory.execute("select 1 from seen where id = ?", (key,)).fetchone():
-                print(f"{letter.type} {key} is answered already")
-            elif letter.type not in answers:
-                print(f"nothing follows from a {letter.type} of {letter.sender}")
+                print(f"{message.type} {key} is answered already")
+            elif message.type not in answers:
+                print(f"nothing follows from a {message.type} of {message.sender}")
             else:
-                self._letter = letter
-                answers[letter.type](self, letter)
+                self._message = message
+                answers[message.type](self, message)
             self.memory.execute("insert or ignore into seen values (?)", (key,))
             self.memory.commit()
         with suppress(FileNotFoundError):
@@ -96,7 +96,7 @@ class Desk:
         words = ["send", "--from", self.agent, "--type", kind, "--reply-to", str(self._path), "--once", key or kind]
         words += [f"--to={','.join(to)}", *([f"--cc={','.join(cc)}"] if cc else [])]
         words += ["--priority", "high" if kind == "strategy_request" else "normal"]
-        for option, value in (("--in-reply-to", answers), ("--repo", self._letter.repository)):
+        for option, value in (("--in-reply-to", answers), ("--repo", self._message.repository)):
             words += [option, value] if value else []
         if mime.main([*words, "--body", yaml_of(body)], lambda _kind, _body: []):
             raise CannotSend(type=kind, to=", ".join(to))
@@ -104,13 +104,13 @@ class Desk:
     def recall(self, name: str, default: Any = None) -> Any:
         """Return what is remembered of this thread."""
         row = self.memory.execute(
-            "select value from facts where thread = ? and name = ?", (self._letter.thread, name)
+            "select value from facts where thread = ? and name = ?", (self._message.thread, name)
         ).fetchone()
         return default if row is None else json.loads(row[0])
 
     def remember(self, **facts: Any) -> None:
         """Remember something of this thread."""
-        rows = [(self._letter.thread, name, json.dumps(value)) for name, value in facts.items()]
+        rows = [(self._message.thread, name, json.dumps(value)) for name, value in facts.items()]
         self.memory.executemany("insert or replace into facts values (?, ?, ?)", rows)
 
     def _open(self) -> sqlite3.Connection:
@@ -120,13 +120,13 @@ class Desk:
         return memory
 
 
-def _read(path: Path) -> Letter:
+def _read(path: Path) -> Message:
     try:
         found = mime.parse_message(read_bytes(path).decode("utf-8", "replace"))
     except BadFile as error:
         raise NotUnderstood(type="a message", sender=path, why=error) from None
     head = {name: str(value) for name, value in found.items()}
-    return Letter(
+    return Message(
         path,
         head["message_id"],
         head["type"],
