@@ -1,7 +1,7 @@
 """The council's team without a model: each agent follows rules, and what it delivers is computed from the repository.
 
-An agent is a program that is told one message, sends what follows from it, remembers what it has done, and deletes the
-message. Told twice it does nothing the second time: what it sends has names and ids made of what it answers.
+An agent is a program that is told of messages. It sends what follows from each, remembers what it has done, and deletes
+the message. Told twice it does nothing the second time: what it sends has names and ids made of what it answers.
 """
 
 AGENTS = {

@@ -1,4 +1,7 @@
-"""python -m kingdom.team PATH: the turn of the agent that KINGDOM_AGENT names, who is told of one message."""
+"""python -m kingdom.team PATH...: the turn of the agent that KINGDOM_AGENT names, who is told of these messages.
+
+One that it does not understand stays, and holds up no other.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,15 @@ def main(paths: list[str]) -> int:
     if row is None:
         print(f"there is no {agent} in the team")
         return 1
+    code = 0
     for path in paths:
         context = Context(agent, Path(path), Path(os.environ["KINGDOM_WORKSPACE"]))
         try:
             context.work(tables.load(row))
         except KingdomError as error:
             print(error)
-            return 1
-    return 0
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

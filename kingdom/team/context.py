@@ -1,4 +1,4 @@
-"""What an agent has in a turn: the message that it was told of, what it remembers, and how it writes to others."""
+"""What an agent answers a message with: what it remembers of the thread, and how it writes to others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CannotSend(KingdomError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The message that an agent was told of."""
+    """A message that an agent was told of."""
 
     path: Path
     id: str
@@ -56,7 +56,7 @@ Answer = Callable[["Context", Message], None]
 
 
 class Context:
-    """One turn of an agent. What it remembers is durable before the message is deleted."""
+    """The answering of one message. What the agent remembers is durable before the message is deleted."""
 
     def __init__(self, agent: str, path: Path, folder: Path) -> None:
         self.agent = agent

@@ -42,8 +42,8 @@ class Agent:
         path.write_text(raw)
         return path
 
-    def told(self, path: Path) -> int:
-        return team_program.main([str(path)])
+    def told(self, *paths: Path) -> int:
+        return team_program.main([str(path) for path in paths])
 
     def sent(self) -> dict[str, bytes]:
         """Return what it has sent, by addressee and name."""
@@ -162,6 +162,14 @@ def test_what_cannot_be_understood_is_left_with_the_reason(
     assert agent.told(path) == 1
     assert why in capsys.readouterr().out
     assert (agent.sent(), path.exists()) == ({}, True)
+
+
+def test_what_cannot_be_understood_holds_up_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(home, "leader", monkeypatch)
+    bad, good = agent.message("user_goal", "goal: [x]"), agent.message("user_goal", "goal: a README")
+    assert agent.told(bad, good) == 1
+    assert (bad.exists(), good.exists()) == (True, False)
+    assert any(name.startswith("strategist/strategy_request_") for name in agent.sent())
 
 
 def test_a_task_without_rules_is_reported_as_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
