@@ -27,8 +27,9 @@ EVENT = struct.Struct("iIII")
 LONGEST_EVENT = EVENT.size + 256
 READ_AT_ONCE = 1 << 15
 SHARED_SECONDS = 0.0002
-"""Who gave way for so long shares the processor."""
+"""When others ran for longer than this before we could look again, they need the processor."""
 NOT_EAGER_SECONDS = 0.1
+"""For so long we sleep at once then."""
 NO_ENDINGS: Mapping[Path, tuple[str, ...]] = {}
 
 MOVE_SELF, Q_OVERFLOW, IGNORED = 0x0800, 0x4000, 0x8000
@@ -51,7 +52,7 @@ class Waker:
         self._folders: dict[int, Path] = {}
         self._unwatched: list[Path] = []
         self._ignored = ignored
-        #: Until then nothing is looked for without sleeping, by the monotonic clock.
+        #: Until then others need the processor, and `eager` has no effect, by the monotonic clock.
         self._shared_until = 0.0
         if mode == "inotify":
             self._watch(folders)
@@ -91,8 +92,11 @@ class Waker:
             self._inotify.close()
 
     def _look(self, seconds: float) -> list[tuple[int, int]]:
-        """Return what is ready within so short a time, but let others use the processor meanwhile. Where they do, it
-        ends: a sleeper is woken sooner than one that waits for its turn."""
+        """Return what is ready within so short a time, without sleeping; [] when nothing is.
+
+        Others may use the processor meanwhile. When they do, this ends early: the kernel wakes a sleeper sooner than it
+        gives the processor back to a process that looks again and again.
+        """
         now = time.monotonic()
         end = now + seconds if now >= self._shared_until else now
         while now < end:

@@ -174,7 +174,7 @@ def environment(services: Services, manifest: Manifest, soldier: SoldierHandle, 
 
 
 def environment_of(services: Services, names: Iterable[str], soldier: SoldierHandle) -> dict[str, str]:
-    """Return the same with the variables of these names, as far as they are set."""
+    """Return the environment of a soldier: what every soldier gets, and these variables where set."""
     ours: Mapping[str, str] = {**os.environ, **services.secrets}
     passed = {name: ours[name] for name in (*PASSED_ON, *names) if name in ours}
     return {
