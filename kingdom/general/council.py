@@ -42,7 +42,10 @@ def step(general: Context, task: Task, soldier: SoldierHandle) -> bool | None:
     thread = _thread_of(places, task)
     note = read_json_or(places.council_goal(thread), {})
     if (by := notes.cancelled_by(places, task.id)) is not None:
-        return _finish(general, task, soldier, thread, _failed(task, f"cancelled by {by}"))
+        cancelled = _failed(task, f"cancelled by {by}")
+        if note and note["task"] != task.id:  # a person's words; the goal that they are about goes on
+            return report.finish(general, task, soldier, cancelled)
+        return _finish(general, task, soldier, thread, cancelled)
     if note and note["task"] != task.id:
         return _take_words(general, task, soldier, thread, note)
     if not note:

@@ -114,13 +114,21 @@ def test_a_cancelled_goal_ends_for_everybody(team: Team) -> None:
     write_cancelled(team)
     assert team.result()["error"] == "cancelled by console"
     team.until(lambda: team.council.everything == [] and not team.council.job._turns.running, "all is dropped")
-    assert team.told("task_completed") == [] or "task_completed" not in str(team.council.everything)
 
 
-def write_cancelled(team: Team) -> None:
-    path = team.places.cancelled(TASK)
+def test_words_that_are_cancelled_do_not_end_the_goal_that_they_are_about(team: Team) -> None:
+    team.give()
+    team.until(team.places.council_goal(TASK).exists, "it has begun")
+    write_cancelled(team, SECOND)
+    team.answer("and short", name=SECOND)
+    assert team.result(SECOND)["error"] == "cancelled by console"
+    assert read_json(team.places.council_goal(TASK))["over"] is None
+
+
+def write_cancelled(team: Team, task: str = TASK) -> None:
+    path = team.places.cancelled(task)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, {"task_id": TASK, "by": "console"})
+    write(path, {"task_id": task, "by": "console"})
 
 
 def test_a_goal_that_takes_too_long_fails(team: Team) -> None:
