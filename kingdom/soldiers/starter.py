@@ -47,7 +47,7 @@ class Starter:
             pid = self.start_slowly(task, environment, errors, lock)
             return lambda: pid
         try:
-            return partial(self._answer, self._ask(task, environment, errors, lock))
+            return partial(self._answer, self._ask(environment, errors, lock))
         except OSError as error:
             self._fail(error)
             return lambda: None
@@ -97,8 +97,8 @@ class Starter:
         self._children.append(child)
         return child.pid
 
-    def _ask(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> socket.socket:
-        request = json.dumps({"task": task, "environment": dict(environment), "errors": str(errors)}).encode()
+    def _ask(self, environment: Mapping[str, str], errors: Path, lock: Lock) -> socket.socket:
+        request = json.dumps({"environment": dict(environment), "errors": str(errors)}).encode()
         server = self._warm_server()
         socket.send_fds(server, [request], [lock.fileno()])
         return server

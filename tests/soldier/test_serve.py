@@ -220,7 +220,7 @@ def test_who_is_forked_is_a_process_of_its_own_and_the_warm_server_lets_go_of_it
     Path(order.program).chmod(0o755)
     write(places.home / "order.json", order.to_json())
     own = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / "order.json"), "KINGDOM_SOLDIER": TASK}
-    request = {"task": TASK, "environment": {"PATH": os.environ["PATH"], **own}, "errors": str(places.home / "errors")}
+    request = {"environment": {"PATH": os.environ["PATH"], **own}, "errors": str(places.home / "errors")}
     server, ours = asks(SOON)
     lock = Lock(places.home / "lock", TASK)
     lock.acquire()
@@ -250,7 +250,7 @@ def test_of_those_that_are_asked_for_at_once_each_holds_its_own_lock_alone(
         places.soldier_folder(name).mkdir()
         about = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / f"{name}.json")}
         environment = {"PATH": os.environ["PATH"], "KINGDOM_SOLDIER": name, **about}
-        request = {"task": name, "environment": environment, "errors": str(places.home / "errors")}
+        request = {"environment": environment, "errors": str(places.home / "errors")}
         lock = Lock(places.home / f"{name}.lock", name)
         lock.acquire()
         socket.send_fds(ours, [json.dumps(request).encode()], [lock.fileno()])
