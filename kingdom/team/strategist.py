@@ -16,7 +16,8 @@ def request(context: Context, message: Message) -> None:
     goal, workspace = message.text("goal"), str(message.body.get("workspace") or ".")
     kind = goals.kind_of(goal)
     if kind is None:
-        why = f"without a model this team can do {goals.ALL} alone; set `team` in config/council.yaml for other goals"
+        hint = "set `team` in config/council.yaml for other goals"
+        why = f"without a model this team can do only {goals.all_titles()}; {hint}"
         refusal = {"goal": goal, "strategy": {"approach": "none"}, "feasible": False, "reason": why}
         context.send(["leader"], "strategy_response", refusal)
         return

@@ -101,5 +101,5 @@ def test_a_goal_without_rules_is_refused_plainly(team: Team) -> None:
     team.give("make me rich")
     result = team.result()
     assert result["status"] == "skipped"
-    assert result["reason"].startswith("without a model this team can do an inventory of TODOs, a list of what has no ")
+    assert result["reason"].startswith("without a model this team can do only the outline of a README, an inventory")
     assert team.told("task_assignment") == []

@@ -15,7 +15,6 @@ GOALS = {
     "todo": "kingdom.team.goals.todo:TODO",
     "gaps": "kingdom.team.goals.gaps:GAPS",
 }
-ALL = "an inventory of TODOs, a list of what has no test, and the outline of a README"
 WHOLE = "whole"
 """The part that is made of all others."""
 FLAWED = 1
@@ -35,6 +34,12 @@ def kind_of(goal: str) -> str | None:
     return next(
         (kind for kind in GOALS if any(all(word in said for word in words) for words in load(kind).words)), None
     )
+
+
+def all_titles() -> str:
+    """Return what the team has rules for, as a list in words."""
+    *others, last = map(title, GOALS)
+    return f"{', '.join(others)} and {last}"
 
 
 def title(kind: str) -> str:

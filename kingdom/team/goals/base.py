@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kingdom.team.goals.repository import Repository
+
+MOST_PARTS = 5
+"""Of a goal that has a part for each folder."""
 
 
 class Part(NamedTuple):
@@ -29,3 +32,15 @@ class Goal(NamedTuple):
     facts: Callable[[Repository, str], list[str]]
     #: The heading of the whole.
     heading: Callable[[Repository], str]
+
+
+def keys_of(folders: Iterable[str]) -> list[str]:
+    """Return the keys of parts, one for each folder; where there are many, the last is for all that are left."""
+    listed = sorted(set(folders))
+    most = MOST_PARTS - 1
+    return listed if len(listed) <= MOST_PARTS else [*listed[:most], "+" + "/".join(listed[most:])]
+
+
+def is_in(folder: str, key: str) -> bool:
+    """Return whether a folder belongs to the part with this key."""
+    return folder in key[1:].split("/") if key.startswith("+") else folder == key

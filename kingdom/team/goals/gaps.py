@@ -7,35 +7,32 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from kingdom.team.goals.base import Goal, Part
+from kingdom.team.goals.base import Goal, Part, is_in, keys_of
 from kingdom.team.goals.repository import Repository, code, quoted
 
 SOURCES = (".py", ".js", ".ts", ".tsx", ".jsx", ".go", ".rs", ".rb", ".java", ".kt", ".c", ".cc", ".cpp", ".sh")
-MOST_PARTS = 5
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
 NO_MODULES = frozenset(("__init__", "__main__", "conftest", "setup", "index", "mod", "main"))
 
 
 def parts(repository: Repository) -> list[Part]:
     """Return a part for each folder with sources, the last one for all that are left."""
-    folders = sorted({os.path.dirname(path).partition("/")[0] for path in _sources(repository)})
-    keys = (
-        folders
-        if len(folders) <= MOST_PARTS
-        else [*folders[: MOST_PARTS - 1], "+" + "/".join(folders[MOST_PARTS - 1 :])]
-    )
+    keys = keys_of(map(_top, _sources(repository)))
     return [Part(key, _title(key), "testing") for key in keys or [""]]
 
 
 def facts(repository: Repository, key: str) -> list[str]:
     named = _words_of_tests(repository.folder)
-    wanted = set(key[1:].split("/")) if key.startswith("+") else {key}
     found = []
     for path in _sources(repository):
         stem = os.path.splitext(os.path.basename(path))[0]
-        if os.path.dirname(path).partition("/")[0] in wanted and stem not in NO_MODULES and stem not in named:
+        if is_in(_top(path), key) and stem not in NO_MODULES and stem not in named:
             found.append(f"- {code(path)}: no test names {code(stem)}")
     return found
+
+
+def _top(path: str) -> str:
+    return os.path.dirname(path).partition("/")[0]
 
 
 def _sources(repository: Repository) -> Iterator[str]:

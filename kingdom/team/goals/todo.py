@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import re
 
-from kingdom.team.goals.base import Goal, Part
+from kingdom.team.goals.base import Goal, Part, is_in, keys_of
 from kingdom.team.goals.repository import Repository, code, quoted
 
 MARK = re.compile(r"(?<![\w-])(TODO|FIXME|XXX|HACK)(?![\w-])[:( ]?\s*(.*)")
-MOST_PARTS = 5
 HERE = "."
 
 
 def parts(repository: Repository) -> list[Part]:
     """Return a part for each folder at the top, the last one for all that are left."""
-    folders = sorted({path.partition("/")[0] if "/" in path else HERE for path in repository.files})
-    keys = (
-        folders
-        if len(folders) <= MOST_PARTS
-        else [*folders[: MOST_PARTS - 1], "+" + "/".join(folders[MOST_PARTS - 1 :])]
-    )
+    keys = keys_of(map(_top, repository.files))
     return [Part(key, _title(key), "reading") for key in keys or [HERE]]
 
 
 def facts(repository: Repository, key: str) -> list[str]:
     found = []
     for path in repository.files:
-        if _belongs(path, key):
+        if is_in(_top(path), key):
             for number, line in enumerate(repository.text(path).splitlines(), start=1):
                 if (mark := MARK.search(line)) is not None:
                     found.append(f"- {code(f'{path}:{number}')} {mark[1]}: {quoted(mark[2]) or 'nothing more'}")
     return found
 
 
-def _belongs(path: str, key: str) -> bool:
-    top = path.partition("/")[0] if "/" in path else HERE
-    return top in key[1:].split("/") if key.startswith("+") else top == key
+def _top(path: str) -> str:
+    return path.partition("/")[0] if "/" in path else HERE
 
 
 def _title(key: str) -> str:
