@@ -201,8 +201,8 @@ def _lines_of_room(database: Database, about: Row) -> Iterator[str]:
     page = {"room_id": about["id"], "after": "", "most": EXPORTED}
     while rows := database.read(lambda db: db.all("messages_after", **page)):
         for row in rows:
-            about = row["about"] and json.loads(row["about"])
-            yield json.dumps({"kind": "message", **row, "about": about}, ensure_ascii=False)
+            said_of = row["about"] and json.loads(row["about"])
+            yield json.dumps({"kind": "message", **row, "about": said_of}, ensure_ascii=False)
         page["after"] = rows[-1]["id"]
 
 
