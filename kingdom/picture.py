@@ -393,9 +393,8 @@ def _failures(places: Places) -> list[dict[str, Any]]:
         task = read_json_or(path, {})
         if task.get("outcome") == "failed" and not task.get("retried_as"):
             with suppress(BadName):
-                found.append(
-                    (when, {"what": path.stem, "why": read_json_or(places.result(path.stem), {}).get("error")})
-                )
+                why = read_json_or(places.result(path.stem), {}).get("error")
+                found.append((when, {"what": path.stem, "why": why, "task": path.stem}))
     return [{**failure, "at": when} for when, failure in sorted(found, key=lambda pair: -pair[0])[:MOST_SHOWN]]
 
 

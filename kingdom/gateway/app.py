@@ -102,7 +102,7 @@ class Application:
             self._sessions,
             self._order,
             Panel(services.places, self._checks, clock).look,
-            Orders(services.places, services.queues, clock),
+            Orders(services.places, services.queues, services.disk, clock),
             clock,
         )
         self._admission = Admission(self._serve, self._rates["requests"])

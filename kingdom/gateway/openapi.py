@@ -82,7 +82,7 @@ TASK = {"taskId": {"type": "string"}, "general": NAME}
 ASKING = _object(
     {**TASK, "about": NAME, "question": {"type": "string"}, "choices": CHOICES, "seconds": SECONDS}, {"roomId": UUID}
 )
-FAILED = _object({"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT})
+FAILED = _object({"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT}, {"taskId": {"type": "string"}})
 RUNNING = _object(
     {
         **TASK,
@@ -101,6 +101,7 @@ ROLE = _object(
         "name": {"type": "string"},
         "state": {"enum": STATES},
         "restarts": COUNT,
+        "restarting": {"type": "boolean"},
         "beatSeconds": _or_null(SECONDS),
         "upSeconds": _or_null(SECONDS),
     }
@@ -275,6 +276,14 @@ DESCRIPTION: Json = {
                 **_operation("order", "200", ORDER, "404"),
                 "description": "What came of an order: `outcome` in words and `code` (done or refused), null until the "
                 "king has come to it. For owners.",
+            },
+        },
+        "/kingdom/roles/{role}/restart": {
+            "parameters": [{"name": "role", "in": "path", "required": True, "schema": NAME_OF_FILE}],
+            "post": {
+                **_operation("restartRole", "202", SUCCESS, "404 409"),
+                "description": "Of an owner: the process that plays this role ends and is started again, within "
+                "seconds, as its `restarting` and `upSeconds` tell. 409 for a role that does not run.",
             },
         },
         "/health": {

@@ -1,26 +1,33 @@
-"""Orders that owners give on the page: files for the king, as `kingdom tasks retry` writes them."""
+"""Orders that owners give on the page: files for the king, as `kingdom tasks retry` writes them, and for roll calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
 
+from kingdom.disk.atomic import Disk
+from kingdom.disk.codec import to_json
+from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import NoSuchThing
+from kingdom.gateway.refusals import Refusal
 from kingdom.hall.base import Row
 from kingdom.hall.ids import new_uuid
+from kingdom.home import config, roster
 from kingdom.home.places import Places
 from kingdom.records.lookup import find
 from kingdom.records.messages import Order
 from kingdom.records.queues import Queues
+from kingdom.runtime.processes import started_at
 from kingdom.times import stamp
 
 ACTIONS = ("retry", "cancel", "requeue", "discard")
 
 
 class Orders:
-    def __init__(self, places: Places, queues: Queues, clock: Callable[[], float]) -> None:
+    def __init__(self, places: Places, queues: Queues, disk: Disk, clock: Callable[[], float]) -> None:
         self._places = places
         self._queues = queues
+        self._disk = disk
         self._clock = clock
 
     def give(self, action: str, target: str, by: str) -> str:
@@ -35,3 +42,14 @@ class Orders:
             found = find(self._places, order, ("orders",))
             return {"orderId": found.id, **{key: found.get(key) for key in ("action", "target", "outcome", "code")}}
         return None
+
+    def restart(self, role: str, by: str) -> None:
+        """Ask for a restart of the process that plays a role now; this is durable when it returns."""
+        places = self._places
+        system, _ = config.for_looking(places, "system")
+        if role not in [row.name for row in roster.roles_of(places, system)]:
+            raise Refusal(404, "There is no such role")
+        pid = holder_pid(places.lock(role)) if is_locked(places.lock(role)) else None
+        if pid is None or roster.desired_state(places, role) != "up":
+            raise Refusal(409, f"{role} does not run; `kingdom start {role}` starts it")
+        self._disk.rewrite(places.restart(role), to_json({"pid": pid, "started": started_at(pid), "by": by}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -71,10 +72,7 @@ def panel(places: Places, now: float) -> Row:
         "load": {name: _number(view.vitals.get(f"{name}_percent")) for name in LOAD},
         "asking": [_asking(asked, rooms) for asked in view.asking],
         "askingMore": len(view.questions) - len(view.asking),
-        "failed": [
-            {"what": one_line(row["what"]), "why": one_line(row.get("why") or "", 300), "at": iso(row["at"])}
-            for row in view.failures
-        ],
+        "failed": [_failed(row) for row in view.failures],
         "running": [{**row, **_room(rooms, row["taskId"])} for row in running],
         "runningMore": max(0, view.queues["tasks"]["in_progress"] - len(view.under_way)),
         "waiting": [
@@ -85,6 +83,7 @@ def panel(places: Places, now: float) -> Row:
         "roles": [
             {"name": role.name, "state": role.state, "restarts": role.restarts}
             | {"beatSeconds": _number(role.beat_age), "upSeconds": _number(role.up_seconds)}
+            | {"restarting": os.path.lexists(places.restart(role.name))}
             for role in view.roles
         ],
         "queues": view.queues,
@@ -105,6 +104,11 @@ def _asking(asked: Mapping[str, Any], rooms: Mapping[str, str]) -> Row:
         "seconds": asked["seconds"],
         **_room(rooms, asked["id"]),
     }
+
+
+def _failed(row: Mapping[str, Any]) -> Row:
+    told = {"what": one_line(row["what"]), "why": one_line(row.get("why") or "", 300), "at": iso(row["at"])}
+    return {**told, "taskId": row["task"]} if "task" in row else told
 
 
 def _running(view: Picture) -> Iterator[Row]:

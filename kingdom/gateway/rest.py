@@ -197,6 +197,12 @@ class Rest:
             raise Refusal(404, "There is no such order")
         return JSONResponse(found)
 
+    async def restart(self, request: Request) -> Response:
+        caller, role = self.caller(request), request.path_params["role"]
+        await self._store.read(lambda db: store.check_owner(db, caller.user))
+        await asyncio.to_thread(self._orders.restart, role, caller.email)
+        return JSONResponse({"success": True}, 202)
+
     async def health(self, request: Request) -> Response:
         states = {name: {"status": state} for name, state in (await self._health()).items()}
         needed = {name: state for name, state in states.items() if name != "worker"}
@@ -252,6 +258,7 @@ OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]
     ("GET", "/kingdom"): Rest.kingdom,
     ("POST", "/kingdom/orders"): Rest.give_order,
     ("GET", "/kingdom/orders/{order}"): Rest.order,
+    ("POST", "/kingdom/roles/{role}/restart"): Rest.restart,
     ("GET", "/health"): Rest.health,
     ("GET", "/openapi.json"): Rest.description,
 }

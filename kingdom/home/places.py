@@ -217,6 +217,10 @@ class Places:
         """Return the file that says `down` or `quarantined` of a role that shall not run."""
         return self.wanted_folder / check_name("role", role)
 
+    def restart(self, role: str) -> Path:
+        """Return the file by which an owner asks for one restart of a role. No role has a dot in its name."""
+        return self.wanted_folder / f"{check_name('role', role)}.restart"
+
     def starts(self, role: str) -> Path:
         """Return the list of recent starts that bin/role keeps."""
         return self.run / f"{check_name('role', role)}.starts"

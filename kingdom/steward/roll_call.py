@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import read_bytes
+from kingdom.disk.codec import read_bytes, read_json_or
 from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import BadFile, KingdomError, LauncherError, Locked
 from kingdom.home.places import Places
@@ -24,6 +24,7 @@ from kingdom.runtime.wake import ProcessExits
 from kingdom.steward import pick, process_groups
 from kingdom.steward.base import TIMEOUTS, RoleStatus, Steward, Timeouts, command, remember
 from kingdom.steward.diagnosis import ACTIONS, Action, AwakeClock, Observation, State, Unchanged, diagnose, fingerprint
+from kingdom.words import one_line
 
 SOON = 0.2
 """The next look while something is being ended, or has just ended and its launcher should restart it."""
@@ -39,6 +40,7 @@ RESTFUL = frozenset({State.WELL, State.STOPPED, State.UNWANTED, State.QUARANTINE
 class What(StrEnum):
     MISSED = "its heartbeat has stopped"
     RESTARTED = "it hung, was ended and started again"
+    RENEWED = "it was ended and started again, as an owner asked"
     STARTED = "it should run and did not; started"
     STOPPED = "it ran and should not; stopped"
     QUARANTINED = "it is quarantined after a crash loop"
@@ -51,6 +53,7 @@ class What(StrEnum):
 INTERNAL_EVENTS = {
     What.MISSED: "system.heartbeat_missed",
     What.RESTARTED: "recovery.session_restarted",
+    What.RENEWED: "recovery.session_restarted",
     What.STARTED: "recovery.session_restarted",
     What.REARMED: "recovery.session_restarted",
     What.LAUNCHER_STARTED: "recovery.session_restarted",
@@ -90,6 +93,8 @@ class _Ending:
     started: int | None
     kill_at: float
     start_again: bool
+    #: Who asked for it; "" when nobody did.
+    by: str = ""
     killed: bool = False
 
 
@@ -195,6 +200,7 @@ class RollCall:
             or silence is None
             or silence >= threshold
             or desired_state(self._places, role) != "up"
+            or os.path.lexists(self._places.restart(role))
         ):
             return False
         if self._states.get(role) is not State.WELL:
@@ -223,7 +229,27 @@ class RollCall:
         is_new = state is not before
         if is_new or state not in RESTFUL:
             self._last_unrest = now
+        asked = self._asked(row.name, status)
+        if asked and ACTIONS[state] is Action.LEAVE:
+            self._end(row, asked[0], now, start_again=True, by=asked[1])
+            return []
         return self._act(row, state, is_new, status, seen.unchanged, now)
+
+    def _asked(self, role: str, status: RoleStatus | None) -> tuple[int, str] | None:
+        """Return the process that an owner wants restarted, and the owner.
+
+        The wish names one process, so that it is fulfilled once, however often it is read: when that one is gone, the
+        wish is taken away, and so is that about a role which is stopped, quarantined, or no part of this launcher.
+        """
+        path = self._places.restart(role)
+        if not os.path.lexists(path):
+            return None
+        wish, pid = read_json_or(path, {}), None if status is None else status.pid
+        named = wish.get("pid"), wish.get("started")
+        if pid is not None and named == (pid, started_at(pid)) and desired_state(self._places, role) == "up":
+            return pid, one_line(wish.get("by") or "nobody")
+        self._disk.remove(path)
+        return None
 
     def _see(self, row: RoleRow, status: RoleStatus | None, now: float) -> Observation:
         pid = None if status is None else status.pid
@@ -268,11 +294,14 @@ class RollCall:
         pid = status.pid if status is not None and status.pid is not None else self._other(row.name)
         if pid is None:
             return []
-        self._endings[row.name] = _Ending(row, pid, started_at(pid), now + self._timeouts.hung, start_again)
-        process_groups.send([pid], signal.SIGTERM)
+        self._end(row, pid, now, start_again)
         if not start_again:
             return []
         return [Finding(row.name, What.MISSED, f"missed:{row.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
+
+    def _end(self, row: RoleRow, pid: int, now: float, start_again: bool, by: str = "") -> None:
+        self._endings[row.name] = _Ending(row, pid, started_at(pid), now + self._timeouts.hung, start_again, by)
+        process_groups.send([pid], signal.SIGTERM)
 
     def _go_on(self, ending: _Ending, status: RoleStatus | None, now: float) -> list[Finding]:
         name = ending.row.name
@@ -290,8 +319,9 @@ class RollCall:
         if ending.start_again:
             self._steward.start(ending.row)
         del self._endings[name]
-        what = What.RESTARTED if ending.start_again else What.STOPPED
+        what = (What.RENEWED if ending.by else What.RESTARTED) if ending.start_again else What.STOPPED
         how = "it had to be killed" if ending.killed else "it ended when asked"
+        how = f"{ending.by}; {how}" if ending.by else how
         return [Finding(name, what, f"{what.name.lower()}:{name}:{ending.pid}", how)]
 
     def _start_quarantined(self, row: RoleRow) -> list[Finding]:
@@ -310,8 +340,7 @@ class RollCall:
         for row in left:
             pid = self._other(row.name)
             if pid is not None:
-                self._endings[row.name] = _Ending(row, pid, started_at(pid), now + self._timeouts.hung, False)
-                process_groups.send([pid], signal.SIGTERM)
+                self._end(row, pid, now, start_again=False)
         for ending in list(self._endings.values()):
             ending.start_again = False
             self._go_on(ending, None, now)

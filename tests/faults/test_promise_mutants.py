@@ -122,6 +122,13 @@ MUTANTS = [
         caught_by="tests/steward/test_attach.py::test_ctrl_c_in_an_attached_terminal_does_not_reach_the_role",
     ),
     Mutant(
+        "an owner's wish to restart a process ends its successor too",
+        "kingdom.steward.roll_call:RollCall._asked",
+        replace('(wish.get("pid"), wish.get("started"))', "(pid, started_at(pid))"),
+        caught_by="tests/steward/test_roll_call.py::"
+        "test_a_wish_about_another_process_or_about_who_shall_not_run_is_taken_away",
+    ),
+    Mutant(
         "a success is retried without being asked for again",
         "kingdom.cli.queues",
         drop("_refuse_if_done(A)"),

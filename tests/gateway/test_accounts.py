@@ -127,7 +127,10 @@ async def test_a_room_of_the_kingdom_is_joined_by_owners_and_by_invitation(
     assert [(answer.status_code, answer.json()["state"]) for answer in said] == [(200, "stopped")] * 2
     order = {"action": "cancel", "target": "task-20261118-001"}
     refused = [person.call("POST", "/kingdom/orders", json=order) for person in (guest, courtier)]
-    assert [refusal(answer) for answer in refused] == [(403, "Only for owners")] * 2
+    refused += [person.call("POST", "/kingdom/roles/gateway/restart") for person in (guest, courtier)]
+    assert [refusal(answer) for answer in refused] == [(403, "Only for owners")] * 4
+    assert not hall.places.restart("gateway").exists()
+    assert refusal(owner.call("POST", "/kingdom/roles/nobody/restart")) == (404, "There is no such role")
     assert owner.call("POST", "/kingdom/orders", json={**order, "target": "../../config"}).status_code == 400
     given = owner.call("POST", "/kingdom/orders", json=order).json()["orderId"]
     waits = {"orderId": given, **order, "outcome": None, "code": None}

@@ -13,13 +13,18 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kingdom.disk.codec import read_json
 from kingdom.disk.lock import Lock
 from kingdom.gateway.openapi import DESCRIPTION
+from kingdom.gateway.orders import Orders
 from kingdom.gateway.panel import Panel, panel
+from kingdom.gateway.refusals import Refusal
 from kingdom.hall.ids import iso
 from kingdom.home.places import Places
+from kingdom.home.roster import desired_state
+from kingdom.runtime.processes import started_at
 from kingdom.times import stamp
-from tests.fixtures import event, founded, install, put, task, write
+from tests.fixtures import Clock, event, founded, install, put, services, task, write
 
 NOW = float(int(time.time()))
 ROOM = "0b8f1c1e-0000-4000-8000-000000000001"
@@ -57,6 +62,11 @@ def told(places: Places) -> dict[str, Any]:
     said = panel(places, NOW)
     jsonschema.validate(json.loads(json.dumps(said)), SCHEMA)
     return said
+
+
+def given(places: Places) -> Orders:
+    own = services(places.home, "gateway", Clock())
+    return Orders(places, own.queues, own.disk, own.clock)
 
 
 def ask(places: Places, room: str | None = ROOM) -> None:
@@ -130,7 +140,47 @@ def test_what_failed_is_told_with_its_reason(places: Places) -> None:
     put(places.home, "tasks", "completed", **task(outcome="failed"))
     write(places.result(TASK), {"error": "no tests"})
     [failed] = told(places)["failed"]
-    assert (failed["what"], failed["why"]) == (TASK, "no tests")
+    assert (failed["what"], failed["why"], failed["taskId"]) == (TASK, "no tests", TASK)
+
+
+def test_what_failed_and_is_no_task_has_no_task(places: Places) -> None:
+    put(places.home, "messages", "failed", id="msg-1", refused_because="no such channel")
+    [failed] = told(places)["failed"]
+    assert failed["what"] == "messages/failed/msg-1.json"
+    assert "taskId" not in failed
+
+
+def test_a_restart_that_an_owner_asks_for_names_the_process_and_is_told(places: Places) -> None:
+    orders = given(places)
+    with running(places, "king"):
+        orders.restart("king", "anna@example.org")
+        assert [role["name"] for role in told(places)["roles"] if role["restarting"]] == ["king"]
+    wish = read_json(places.restart("king"))
+    assert wish == {"pid": os.getpid(), "started": started_at(os.getpid()), "by": "anna@example.org"}
+    assert desired_state(places, "king") == "up"
+
+
+@pytest.mark.parametrize(
+    ("role", "word", "status", "says"),
+    [
+        ("nobody", "up", 404, "There is no such role"),
+        ("../king", "up", 404, "There is no such role"),
+        ("gateway", "up", 404, "There is no such role"),
+        ("envoy", "up", 409, "envoy does not run; `kingdom start envoy` starts it"),
+        ("king", "down", 409, "king does not run; `kingdom start king` starts it"),
+        ("king", "quarantined", 409, "king does not run; `kingdom start king` starts it"),
+    ],
+)
+def test_a_restart_of_who_does_not_run_is_refused_in_one_line(
+    places: Places, role: str, word: str, status: int, says: str
+) -> None:
+    places.wanted_folder.mkdir(parents=True, exist_ok=True)
+    places.wanted("king").write_text(f"{word}\n")
+    with running(places, "king"), pytest.raises(Refusal) as refused:
+        given(places).restart(role, "anna@example.org")
+    assert (refused.value.status, refused.value.message) == (status, says)
+    assert [path.name for path in places.wanted_folder.iterdir()] == ["king"]
+    assert places.wanted("king").read_text() == f"{word}\n"
 
 
 def test_many_who_look_at_once_cost_one_look(places: Places) -> None:

@@ -17,6 +17,7 @@ from kingdom.disk.lock import Lock
 from kingdom.errors import LauncherError, Locked
 from kingdom.home.places import Places
 from kingdom.home.roster import ROLES, RoleRow
+from kingdom.runtime.processes import started_at
 from kingdom.runtime.wake import ProcessExits
 from kingdom.steward.base import RoleStatus, Timeouts
 from kingdom.steward.diagnosis import State
@@ -250,6 +251,78 @@ def test_who_hangs_is_ended_and_started_again_once_it_is_gone(
     assert roll.wait == PERIOD
 
 
+def wish(places: Places, role: str, pid: int, started: int | None) -> None:
+    """Ask for a restart of this process as the gateway does."""
+    places.wanted_folder.mkdir(parents=True, exist_ok=True)
+    places.restart(role).write_text(json.dumps({"pid": pid, "started": started, "by": "anna@example.org"}))
+
+
+def test_whom_an_owner_wants_restarted_is_ended_once_and_started_once(
+    roll_call: Callable[..., RollCall],
+    launcher: Launcher,
+    clock: Clock,
+    places: Places,
+    process: subprocess.Popen[bytes],
+) -> None:
+    beat(places, "king", process.pid)
+    launcher.says = {"king": RoleStatus(pid=process.pid)}
+    wish(places, "king", process.pid, started_at(process.pid))
+    assert roll_call().call(THRESHOLD, PERIOD) == []
+    process.wait(SOON)
+    # The chamberlain that asked it to end was killed then: the next one finds the same wish.
+    roll = roll_call()
+    assert roll.call(THRESHOLD, PERIOD) == []
+    launcher.says = {"king": RoleStatus(code=0)}
+    assert told(calls(roll, clock, PERIOD)) == [("king", What.STARTED, State.ENDED.value)]
+    assert launcher.started == ["king"]
+    assert not places.restart("king").exists()
+
+
+def test_who_asked_for_a_restart_is_told(
+    roll_call: Callable[..., RollCall], launcher: Launcher, places: Places, process: subprocess.Popen[bytes]
+) -> None:
+    roll = roll_call()
+    beat(places, "king", process.pid)
+    launcher.says = {"king": RoleStatus(pid=process.pid)}
+    wish(places, "king", process.pid, started_at(process.pid))
+    assert roll.call(THRESHOLD, PERIOD) == []
+    assert roll.wait == NEXT_LOOK
+    process.wait(SOON)
+    launcher.says = {"king": RoleStatus(code=0)}
+    how = "anna@example.org; it ended when asked"
+    assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.RENEWED, how)]
+    assert roll.call(THRESHOLD, PERIOD) == []
+    assert launcher.started == ["king"]
+    assert not places.restart("king").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "pid", "later"),
+    [("up", 1, 0), ("up", 0, 1), ("down", 0, 0), ("quarantined", 0, 0)],
+    ids=["another process", "another start of the same pid", "stopped", "quarantined"],
+)
+def test_a_wish_about_another_process_or_about_who_shall_not_run_is_taken_away(
+    roll_call: Callable[..., RollCall],
+    launcher: Launcher,
+    clock: Clock,
+    places: Places,
+    process: subprocess.Popen[bytes],
+    word: str,
+    pid: int,
+    later: int,
+) -> None:
+    runs = word == "up"
+    launcher.says = {"king": RoleStatus(pid=process.pid) if runs else RoleStatus(code=0, stopped=True)}
+    beat(places, "king", process.pid)
+    want(places, "king", word)
+    wish(places, "king", process.pid + pid, (started_at(process.pid) or 0) + later)
+    calls(roll_call(), clock, 2 * PERIOD)
+    assert not places.restart("king").exists()
+    assert launcher.started == []
+    assert process.poll() is None
+    assert places.wanted("king").read_text() == f"{word}\n"
+
+
 def test_who_runs_and_should_not_is_ended_and_stays_so(
     roll_call: Callable[..., RollCall],
     launcher: Launcher,
@@ -395,11 +468,11 @@ def test_each_finding_is_a_warning_and_some_are_events(home: Path, clock: Clock)
     events = [json.loads(line) for line in given.places.events_log.read_text().splitlines()]
     assert [event["type"] for event in events] == [
         "system.heartbeat_missed",
-        *["recovery.session_restarted"] * 2,
+        *["recovery.session_restarted"] * 3,
         "recovery.session_killed",
         *["recovery.session_restarted"] * 2,
     ]
-    assert [event["data"].get("threshold_seconds") for event in events] == [30.0, *[None] * 5]
+    assert [event["data"].get("threshold_seconds") for event in events] == [30.0, *[None] * 6]
     assert str(Finding("king", What.REARMED, "x")) == "king: its quarantine is over"
 
 

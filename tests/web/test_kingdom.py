@@ -3,16 +3,18 @@
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import expect
 
 from kingdom.disk.codec import read_json
+from kingdom.disk.lock import holder_pid
 from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
-from tests.fixtures import event
+from tests.fixtures import event, put, task
 from tests.gateway.halls import SECONDS, Hall, Person
 from tests.waiting import wait_until
 from tests.web.screens import Screens, speak
@@ -115,3 +117,37 @@ def test_an_owner_discards_an_event_that_waits(hall: Hall, screens: Screens) -> 
     other = screens(ben).open("/kingdom")
     expect(other.page.get_by_role("region", name="Waiting").get_by_role("listitem").first).to_be_visible()
     expect(other.page.get_by_role("button", name="Discard it")).to_have_count(0)
+
+
+def test_an_owner_restarts_a_role_and_tries_a_failed_task_again(hall: Hall, screens: Screens) -> None:
+    anna, ben = hall.person(), hall.person()
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    change(hall, lambda db: own_rooms.open_room(db, own_rooms.THRONE_ROOM, "throne room", own_rooms.THRONE, iso(0)))
+    change(hall, lambda db: own_rooms.join_all(db, ben.id, iso(0)))
+    (hall.places.config / "system.yaml").write_text("roles: {gateway: true, worker: false}\n")
+    failed = task(outcome="failed")
+    put(hall.places.home, "tasks", "completed", **failed)
+    screen = screens(anna).open("/kingdom")
+    button = screen.page.get_by_role("button", name="Restart it: gateway")
+    button.focus()
+    screen.page.keyboard.press("Enter")
+    dialog = screen.page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text("Restart gateway?")
+    dialog.get_by_role("button", name="Restart it").press("Enter")
+    expect(dialog).to_have_count(0)
+    expect(screen.page.locator(".roles li").filter(has_text="gateway")).to_contain_text("restarts")
+    expect(button).to_have_count(0)
+    wish = read_json(hall.places.restart("gateway"))
+    assert (wish["pid"], wish["by"]) == (holder_pid(hall.places.lock("gateway")), anna.email)
+    screen.page.get_by_role("button", name=f"Try it again: {failed['id']}").click()
+    dialog.get_by_role("button", name="Try it again").click()
+    folder = hall.places.folder("orders", "pending")
+    wait_until(lambda: ("retry", failed["id"]) in orders_in(folder), SECONDS, "an order", [folder])
+    other = screens(ben).open("/kingdom")
+    expect(other.page.locator(".roles li").first).to_be_visible()
+    expect(other.page.get_by_role("button", name="Restart it")).to_have_count(0)
+    expect(other.page.get_by_role("button", name="Try it again")).to_have_count(0)
+
+
+def orders_in(folder: Path) -> list[tuple[str, str]]:
+    return [(order["action"], order["target"]) for order in map(read_json, folder.glob("*.json"))]

@@ -339,6 +339,12 @@ export class Hall extends Store {
     throw new Error(t("orderWaits"));
   }
 
+  async restart(role) {
+    await this.api.post(`/kingdom/roles/${role}/restart`);
+    for (const row of this.kingdom?.roles ?? []) row.restarting ||= row.name === role;
+    this.tell("kingdom");
+  }
+
   mayRemove(message) {
     return !message.removed && !message.removes && (message.senderId === this.me?.id || this.me?.role === "owner");
   }

@@ -57,6 +57,11 @@ export function giveOrder(hall, action, target, what) {
   show(t(`orderTitle_${action}`), content, t(`order_${action}`), () => hall.order(action, target), true);
 }
 
+export function restartRole(hall, role) {
+  const content = h("p", { class: "dim" }, t("restartText"));
+  show(t("restartTitle", role), content, t("restart"), () => hall.restart(role), true);
+}
+
 export function leaveRoom(hall, room) {
   const content = h("p", { class: "dim" }, t("leaveText"));
   const act = async () => {

@@ -2,11 +2,18 @@
 
 import { fill, h } from "../dom.js";
 import { full, lasting, t } from "../words.js";
-import { giveOrder } from "./dialogs.js";
+import { giveOrder, restartRole } from "./dialogs.js";
 import { viewHead } from "./head.js";
 
 export function kingdom(hall) {
   const sheet = h("div", { class: "sheet wide" });
+
+  /** Draw it anew, and leave the focus where it is: a look comes every few seconds. */
+  function redraw() {
+    const label = sheet.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
+    draw();
+    if (label) [...sheet.querySelectorAll("button")].find((found) => found.getAttribute("aria-label") === label)?.focus();
+  }
 
   function draw() {
     const told = hall.kingdom;
@@ -21,17 +28,17 @@ export function kingdom(hall) {
         "div",
         { class: "columns" },
         column("asking", told.asking, told.askingMore, (row) => asking(hall, row)),
-        column("failed", told.failed, 0, failed),
+        column("failed", told.failed, 0, (row) => failed(hall, row)),
         column("running", told.running, told.runningMore, (row) => running(hall, row)),
         column("waiting", told.waiting, told.waitingMore, (row) => waiting(hall, row)),
       ),
-      h("section", { class: "roles" }, h("h2", null, t("roles")), h("ul", null, told.roles.map(role))),
+      h("section", { class: "roles" }, h("h2", null, t("roles")), h("ul", null, told.roles.map((row) => role(hall, row)))),
       h("p", { class: "dim small" }, t("takenAt", full(told.takenAt)), told.nextRun ? ` · ${t("nextRun", told.nextRun.schedule, full(told.nextRun.at))}` : "",
         told.dead ? ` · ${t("dead", told.dead)}` : ""),
     );
   }
 
-  const end = hall.on("kingdom", draw);
+  const end = hall.on("kingdom", redraw);
   draw();
   hall.look();
   return { element: h("main", { class: "page", id: "main", tabindex: "-1" }, viewHead(t("kingdom")), sheet), close: end };
@@ -54,8 +61,9 @@ function asking(hall, row) {
   return [h("p", null, name), h("p", { class: "dim small" }, about, " · ", lasting(row.seconds))];
 }
 
-function failed(row) {
-  return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, full(row.at))];
+function failed(hall, row) {
+  return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, full(row.at)),
+    row.taskId ? orderButton(hall, "retry", row.taskId, row.what) : null];
 }
 
 function running(hall, row) {
@@ -76,19 +84,28 @@ function waiting(hall, row) {
 
 function orderButton(hall, action, target, what) {
   if (hall.me.role !== "owner") return null;
-  const ask = () => giveOrder(hall, action, target, what);
-  return h("button", { type: "button", class: "link small", "aria-label": `${t(`order_${action}`)}: ${what}`, onclick: ask }, t(`order_${action}`));
+  return button(t(`order_${action}`), what, () => giveOrder(hall, action, target, what));
+}
+
+function button(says, what, onclick) {
+  return h("button", { type: "button", class: "link small", "aria-label": `${says}: ${what}`, onclick }, says);
 }
 
 const WELL = new Set(["working", "idle", "starting", "foreign"]);
 
-function role(row) {
+/** The states of a role that has a process of ours. */
+const RUNS = new Set(["working", "idle", "degraded", "starting", "silent"]);
+
+function role(hall, row) {
+  const state = row.restarting ? "restarting" : row.state;
+  const mayRestart = hall.me.role === "owner" && !row.restarting && RUNS.has(row.state);
   const age = row.beatSeconds == null ? "" : t("beat", lasting(row.beatSeconds));
   return h(
     "li",
     { class: WELL.has(row.state) ? null : row.state === "down" ? "rests" : "ill" },
     h("span", { class: "dot", "aria-hidden": "true" }),
     h("span", { class: "name" }, row.name),
-    h("span", { class: "dim small" }, [t(`role_is_${row.state}`), age, row.restarts && t("restarts", row.restarts)].filter(Boolean).join(" · ")),
+    h("span", { class: "dim small" }, [t(`role_is_${state}`), age, row.restarts && t("restarts", row.restarts)].filter(Boolean).join(" · ")),
+    mayRestart ? button(t("restart"), row.name, () => restartRole(hall, row.name)) : null,
   );
 }
