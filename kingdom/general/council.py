@@ -109,17 +109,22 @@ def _begin(general: Context, task: Task, soldier: SoldierHandle, thread: str) ->
 
 
 def _goal(general: Context, task: Task) -> str:
-    """Return the goal in a task: what was planned, said or seen. A keyword at its beginning only called the council."""
+    """Return the goal in a task: what was planned, said or seen."""
     said = task.payload.get("human_response") if task.type == "resume" else None
-    for given in (said, task.payload.get("goal"), task.payload.get("text"), task.payload.get("headline")):
-        if isinstance(given, str) and given.strip():
-            words = given.strip()[:LONGEST_GOAL]
-            for keyword in sorted(general.manifest.keywords, key=len, reverse=True):
-                if words.lower().startswith(keyword.lower()):
-                    words = words[len(keyword) :].lstrip(" :,-") or words
-                    break
-            return words
+    planned, text, headline = (task.payload.get(name) for name in ("goal", "text", "headline"))
+    for given in (said, planned, text, headline):
+        if isinstance(given, str) and (words := given.strip()[:LONGEST_GOAL]):
+            return _without_keyword(general, words) if given is text else words
     return ""
+
+
+def _without_keyword(general: Context, words: str) -> str:
+    """Return what somebody said without the keyword at its beginning, which only called the council."""
+    for keyword in sorted(general.manifest.keywords, key=len, reverse=True):
+        rest = words[len(keyword) :]
+        if words.lower().startswith(keyword.lower()) and not rest[:1].isalnum():
+            return rest.lstrip(" :,-") or words
+    return words
 
 
 def _context(general: Context, task: Task) -> str:

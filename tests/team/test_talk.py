@@ -25,6 +25,23 @@ def asked(team: Team) -> str:
     return str(result["question"])
 
 
+@pytest.mark.parametrize(
+    ("said", "goal"),
+    [
+        ({"text": "Council: a README outline"}, "a README outline"),
+        ({"text": "councils of Europe"}, "councils of Europe"),
+        ({"text": "council"}, "council"),
+        ({"goal": "council tax form"}, "council tax form"),
+    ],
+)
+def test_a_keyword_that_only_calls_the_council_is_no_part_of_the_goal(
+    said: dict[str, str], goal: str, team: Team
+) -> None:
+    team.give(payload={"goal": None, **said})
+    team.general.turn(None)
+    assert read_json(team.places.council_goal(TASK))["goal"] == goal
+
+
 @trees.in_campaigns
 def test_a_plan_waits_for_a_yes(team: Team) -> None:
     question = asked(team)
