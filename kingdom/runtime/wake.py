@@ -28,7 +28,7 @@ LONGEST_EVENT = EVENT.size + 256
 READ_AT_ONCE = 1 << 15
 SHARED_SECONDS = 0.0002
 """When others ran for longer than this before we could look again, they need the processor."""
-NOT_EAGER_SECONDS = 0.1
+NOT_EAGER_SECONDS = 0.02
 """For so long we sleep at once then."""
 NO_ENDINGS: Mapping[Path, tuple[str, ...]] = {}
 
