@@ -19,7 +19,7 @@ from kingdom.gateway.rooms import Rooms
 from kingdom.gateway.sessions import Sessions
 from kingdom.gateway.store import Store
 from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
-from kingdom.hall import accounts
+from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Connection, Row
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.records import Command
@@ -71,6 +71,8 @@ class Rest:
     async def register(self, request: Request) -> Response:
         self.limit("registrations", request)
         given = await inputs.body(request, **REGISTRATION)
+        if given["email"].lower().partition("@")[0] == own_rooms.NAME:
+            raise Refusal(403, "This name is the kingdom's own")
         return JSONResponse(await self.add_user(given), 201)
 
     async def add_user(self, given: Mapping[str, Any]) -> Row:

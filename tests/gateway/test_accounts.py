@@ -49,8 +49,8 @@ def code_of(link: str) -> str:
     return link.rpartition("/")[2]
 
 
-def register(hall: Hall, invite: str | None = None) -> requests.Response:
-    given = {"email": f"{uuid.uuid4()}@example.org", "password": PASSWORD}
+def register(hall: Hall, invite: str | None = None, name: str = "") -> requests.Response:
+    given = {"email": f"{name or uuid.uuid4()}@example.org", "password": PASSWORD}
     more = {} if invite is None else {"invite": invite}
     return requests.post(f"{hall.url}/auth/register", json={**given, **more}, timeout=SECONDS)
 
@@ -67,6 +67,7 @@ async def test_nobody_comes_in_without_an_invitation_that_is_good_once(
     assert refusal(register(hall, "guessed")) == (403, "This invitation is no longer valid")
     link = kingdom("hall", "invite")
     assert link.startswith(f"{hall.url}/#/join/")
+    assert refusal(register(hall, code_of(link), "Kingdom")) == (403, "This name is the kingdom's own")
     assert register(hall, code_of(link)).status_code == 201
     assert refusal(register(hall, code_of(link))) == (403, "This invitation is no longer valid")
 

@@ -66,6 +66,7 @@ def test_a_question_that_the_kingdom_does_not_ask_any_more_has_no_buttons(hall: 
     change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
     room = task_room(hall, anna)
     screen = screens(anna).room(room)
+    expect(screen.page.locator(".people .is-there").filter(has_text="kingdom")).to_have_count(1)
     speak(hall, room, QUESTION, {"taskId": "task-1", "code": "question", "choices": CHOICES})
     expect(screen.message("No, open a pull request")).to_be_visible()
     expect(screen.page.get_by_role("group", name="Answers")).to_have_count(0)
@@ -89,7 +90,7 @@ def test_owners_see_what_the_kingdom_does_and_others_do_not(hall: Hall, screens:
     told = anna.call("GET", "/kingdom").json()
     screen = screens(anna).open()
     screen.page.locator(".strip").click()
-    expect(screen.page.locator(".now")).to_have_text(told["line"])
+    expect(screen.page.locator(".told")).to_have_text(told["line"])
     for name in ("Needs a person", "Failed", "Running", "Waiting"):
         expect(screen.page.get_by_role("region", name=name)).to_be_visible()
     expect(screen.page.locator(".roles li .name")).to_have_text([role["name"] for role in told["roles"]])

@@ -5,7 +5,7 @@ import { go, here } from "../router.js";
 import { brief, roomName, t } from "../words.js";
 import { account } from "./account.js";
 import { invitation } from "./invitation.js";
-import { kingdom } from "./kingdom.js";
+import { kingdom, summary } from "./kingdom.js";
 import { newRoom } from "./dialogs.js";
 import { RoomView } from "./room.js";
 import { search } from "./search.js";
@@ -137,13 +137,11 @@ export class Frame {
     const told = this.hall.kingdom;
     this.strip.hidden = !told;
     if (!told) return;
-    const asks = told.asking.length + told.askingMore;
-    const runs = told.running.length + told.runningMore;
-    this.strip.dataset.state = asks ? "asking" : told.state;
+    this.strip.dataset.state = told.asking.length ? "asking" : told.state;
     fill(
       this.strip,
       h("span", { class: "dot", "aria-hidden": "true" }),
-      h("span", null, asks ? t("asks", asks) : runs ? t("works", runs) : t(`state_${told.state}`)),
+      h("span", null, summary(told)),
     );
   }
 

@@ -23,7 +23,8 @@ export function kingdom(hall) {
     }
     fill(
       sheet,
-      h("p", { class: "now", "data-state": told.state }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", null, told.line)),
+      h("p", { class: "now", "data-state": told.state }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", null, summary(told))),
+      h("p", { class: "told dim", lang: "en" }, told.line),
       h(
         "div",
         { class: "columns" },
@@ -71,6 +72,13 @@ function running(hall, row) {
   const name = row.roomId ? h("a", { href: `#/room/${row.roomId}` }, what) : what;
   const about = [row.repo, row.attempt ? t("attempt", row.attempt + 1) : null, row.seconds == null ? null : lasting(row.seconds)];
   return [h("p", null, name), h("p", { class: "dim small" }, about.filter(Boolean).join(" · ")), orderButton(hall, "cancel", row.taskId, what)];
+}
+
+/** Return in a few words of the reader's language what the kingdom does; its own line says more, in its own. */
+export function summary(told) {
+  const asks = told.asking.length + told.askingMore;
+  const runs = told.running.length + told.runningMore;
+  return asks ? t("asks", asks) : runs ? t("works", runs) : t(`state_${told.state}`);
 }
 
 /** What owners may order about what waits, by the kind of thing. */

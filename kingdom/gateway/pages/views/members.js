@@ -3,8 +3,11 @@
 import { crown, h, icon, portrait } from "../dom.js";
 import { t } from "../words.js";
 
+/** The kingdom's own user, of the same id in every hall: somebody else may be called so. */
+const KINGDOM = "78561200-efa7-4d6a-b069-15ea9f43e15b";
+
 export function members(hall, room, leave) {
-  const rank = (member) => (isKingdom(member) || room.present.has(member.userId) ? 0 : 1);
+  const rank = (member) => (isThere(room, member) ? 0 : 1);
   const sorted = [...(room.members ?? [])].sort(
     (one, other) => rank(one) - rank(other) || (one.name ?? "").localeCompare(other.name ?? ""),
   );
@@ -18,20 +21,24 @@ export function members(hall, room, leave) {
 }
 
 function row(hall, room, member) {
-  const isThere = isKingdom(member) || room.present.has(member.userId);
+  const there = isThere(room, member);
   const name = member.name ?? t("somebody");
   return h(
     "li",
-    { class: isThere ? "is-there" : null },
+    { class: there ? "is-there" : null },
     isKingdom(member) ? crown() : portrait(name, member.userId),
     h("span", { class: "name" }, name, member.userId === hall.me?.id ? h("span", { class: "dim" }, ` ${t("you")}`) : null),
-    h("span", { class: "unseen" }, isThere ? t("isThere") : t("isAway")),
+    h("span", { class: "unseen" }, there ? t("isThere") : t("isAway")),
   );
 }
 
-/** The kingdom has no email, and nobody else is called so: names of people are the first part of one. */
+/** Return whether a member is there now; the kingdom always is. */
+export function isThere(room, member) {
+  return isKingdom(member) || room.present.has(member.userId);
+}
+
 function isKingdom(member) {
-  return member.name === "kingdom";
+  return member.userId === KINGDOM;
 }
 
 function copyButton(room) {

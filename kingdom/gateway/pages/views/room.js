@@ -7,7 +7,7 @@ import { Composer } from "./composer.js";
 import { leaveRoom } from "./dialogs.js";
 import { viewHead } from "./head.js";
 import { invitation } from "./invitation.js";
-import { members } from "./members.js";
+import { isThere, members } from "./members.js";
 import { Timeline } from "./timeline.js";
 
 const PANEL = "kingdom.panel";
@@ -115,7 +115,7 @@ export class RoomView {
     const [name, task] = roomName(room);
     inside.title.textContent = name;
     // Without a connection nobody knows who is there.
-    const there = room.members && room.hasJoined ? t("thereOf", room.present.size, room.members.length) : "";
+    const there = room.members && room.hasJoined ? t("thereOf", room.members.filter((member) => isThere(room, member)).length, room.members.length) : "";
     inside.there.textContent = [there, task].filter(Boolean).join(" · ");
     inside.timeline.draw();
     const typing = [...room.typing.keys()].map((user) => hall.nameOf(room, user) ?? t("somebody"));
